@@ -4,9 +4,10 @@ import { Aedes } from 'aedes';
 import mqttPacket from 'mqtt-packet';
 import type { Broker, BrokerServices } from '../src/broker-ports.js';
 import { controlTopic } from '../src/topics.js';
-import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
+import type { BrokerClient, BrokerCore, Incoming, Outgoing, Will } from './aedes-types.js';
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
+import { accountIn } from './connections/client-ids.js';
 import { type Counters, newCounters } from './connections/counters.js';
 import { Limits } from './connections/limits.js';
 import { Listeners } from './connections/listeners.js';
@@ -123,8 +124,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
-      hasOwner: (clientId) => authority.hasOwner(clientId),
-      mayBeRetained: (topic) => authority.namesDevice(topic),
+      // What arrives from another server may be here before its owner.
+      hasOwner: (clientId) => services.moves.isAway(accountIn(clientId)) || authority.hasOwner(clientId),
+      mayBeRetained: (topic) => services.moves.isAway(authority.accountOf(topic)) || authority.namesDevice(topic),
+      isAway: (accountId) => services.moves.isAway(accountId),
       sendsRetained: true,
     },
   );
@@ -160,7 +163,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     authorizePublish: (client, packet, done) =>
       guarded(
         'authorizePublish',
-        () => publishes.publish(client as BrokerClient | null, packet as Incoming, done),
+        () => {
+          // A will: Aedes asks for nothing else. One whose account is on its way is kept, and sent where the account is then.
+          if (client && receiver.isHeld(client as BrokerClient))
+            persistence.keepWill(client as BrokerClient, packet as Will);
+          else publishes.publish(client as BrokerClient | null, packet as Incoming, done);
+        },
         done,
       ),
     authorizeSubscribe: (client, subscription, done) =>
@@ -228,6 +236,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     presence,
     publications,
     refusals,
+    connects,
   });
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 

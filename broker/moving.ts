@@ -2,8 +2,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/moving/messages-out.js';
 import type { BrokerCore, LiveClient } from './aedes-types.js';
+import type { DeviceAddress } from './authorize.js';
 import type { Listeners } from './connections/listeners.js';
 import type { Sessions } from './connections/live-clients.js';
+import type { ConnectHooks } from './hooks/connect.js';
 import type { Streams } from './http/streams.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
@@ -24,6 +26,7 @@ interface Parts {
   presence: Presence;
   publications: Publications;
   refusals: Refusals;
+  connects: ConnectHooks;
 }
 
 export class AccountMoves {
@@ -34,11 +37,11 @@ export class AccountMoves {
   }
 
   /**
-   * Waits until what clients of these accounts had sent before they were held is answered, and all of it is on disk. False
-   * when that takes longer than `patience` milliseconds.
+   * Waits until what clients of these accounts had sent before they were held is answered. False when that takes longer
+   * than `patience` milliseconds.
    */
   async settled(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
-    const { listeners, persistence, presence, publications, refusals, streams } = this.#parts;
+    const { listeners, streams } = this.#parts;
     streams.endAccounts(accountIds);
     const until = performance.now() + patience;
     let busy = this.#livesOf(accountIds);
@@ -48,18 +51,37 @@ export class AccountMoves {
       if (performance.now() > until) return false;
       await pause(lookEvery);
     }
-    await Promise.all([presence.flush(), publications.flush(), refusals.flush(), persistence.durable()]);
     return true;
+  }
+
+  /** Resolves when everything that was handled is on disk. */
+  async flush(): Promise<void> {
+    const { persistence, presence, publications, refusals } = this.#parts;
+    await Promise.all([presence.flush(), publications.flush(), refusals.flush()]);
+    // The first of them tells subscribers, and so queues of stored sessions.
+    await persistence.durable();
+  }
+
+  /** These accounts are handled here from now on, or again: call it when they are released, before there are clients of theirs. */
+  actFor(accountIds: ReadonlySet<string>): void {
+    this.#parts.connects.actAgain(accountIds);
+    this.#parts.persistence.postponeWills();
+  }
+
+  /** Connections that these devices had with another server have ended; in their logs when it resolves. */
+  endedElsewhere(devices: readonly DeviceAddress[]): Promise<void> {
+    return this.#parts.presence.endedElsewhere(devices);
   }
 
   /** Ends every connection of these accounts: without wills or a word about it when they have `moved`. */
   async end(accountIds: ReadonlySet<string>, moved: boolean): Promise<void> {
-    const { sessions } = this.#parts;
+    const { connects, sessions } = this.#parts;
     for (const [place, live] of this.#livesOf(accountIds).entries()) {
       if (moved) sessions.kick(live);
       else live.client.conn.destroy();
       if (place % endsAtOnce === endsAtOnce - 1) await pause(0);
     }
+    if (moved) connects.forget(accountIds);
   }
 
   /** Takes sessions and retained messages of another server; on disk when it resolves. */

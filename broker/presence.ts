@@ -82,7 +82,8 @@ export class Presence {
     if (count === 0) this.#writeLog(device, from, true);
   }
 
-  disconnected(device: DeviceAddress, from: From): void {
+  /** `time`: when, in milliseconds since 1970, if it was not now. */
+  disconnected(device: DeviceAddress, from: From, time = this.#services.clock.now()): void {
     const count = this.#connections.get(device.deviceId) ?? 0;
     if (count > 1) {
       this.#connections.set(device.deviceId, count - 1);
@@ -90,13 +91,26 @@ export class Presence {
     }
     this.#connections.delete(device.deviceId);
     this.#change(device, { connected: false });
-    this.#writeLog(device, from, false);
+    this.#writeLog(device, from, false, time);
   }
 
   /** A device is in another server from now on, which says what becomes of it. */
   forget({ deviceId }: DeviceAddress): void {
     this.#connections.delete(deviceId);
     this.#changes.delete(deviceId);
+  }
+
+  /** Devices whose connections have ended in another server, which does not act for them any more; logged when it resolves. */
+  async endedElsewhere(devices: readonly DeviceAddress[]): Promise<void> {
+    const { clock, messages } = this.#services;
+    const logged = devices.map(
+      (device) =>
+        new Promise<void>((resolve) =>
+          // A store that is full has said so.
+          messages.appendLog(this.#entryOf(device, { connected: false }, clock.now()), () => resolve()),
+        ),
+    );
+    await Promise.all(logged);
   }
 
   /** Writes everything that is waiting now. */
@@ -117,6 +131,8 @@ export class Presence {
 
   #change(device: DeviceAddress, change: Omit<Change, keyof DeviceAddress>): void {
     const { deviceId } = device;
+    // What is found out of a former address is found out again where the device connects.
+    if (this.#services.moves.isAway(device.accountId)) return;
     const before = this.#changes.get(deviceId);
     this.#changes.delete(deviceId);
     this.#changes.set(deviceId, { ...device, ...before, ...change });
@@ -194,21 +210,17 @@ export class Presence {
     return seen;
   }
 
-  #writeLog({ accountId, deviceId }: DeviceAddress, from: From, connected: boolean): void {
+  #writeLog(device: DeviceAddress, from: From, connected: boolean, time = this.#services.clock.now()): void {
     const { address, clientId, connectionId } = from;
-    const now = this.#services.clock.now();
-    const entry = {
-      id: newId(accountId),
-      accountId,
-      deviceId,
-      time: now,
-      received: now,
-      severity: 'lifecycle' as const,
-    };
-    const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
-    const own = { message, code: null, details: null, tags: [], custom, byService: true };
-    this.#entries.push({ connectionId, entry: { ...entry, ...own } });
+    this.#entries.push({ connectionId, entry: this.#entryOf(device, custom, time) });
+  }
+
+  #entryOf({ accountId, deviceId }: DeviceAddress, custom: { connected: boolean }, time: number): NewLogEntry {
+    const severity = 'lifecycle';
+    const entry = { id: newId(accountId), accountId, deviceId, time, received: this.#services.clock.now(), severity };
+    const message = custom.connected ? 'connected' : 'disconnected';
+    return { ...entry, message, code: null, details: null, tags: [], custom, byService: true } as NewLogEntry;
   }
 
   /** Together: each by itself would be a commit of its own while a fleet connects. */

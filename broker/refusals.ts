@@ -63,7 +63,8 @@ export class Refusals {
   /** Notes a refusal in the list of a device that exists, live or in the trash. */
   note(deviceId: string, refusal: Refusal): void {
     const accountId = this.#services.access.placement(deviceId)?.accountId;
-    if (accountId === undefined) return;
+    // Of an account that is on its way to another server, it is tried again there.
+    if (accountId === undefined || this.#services.moves.isAway(accountId)) return;
     const time = new Date(this.#services.clock.now()).toISOString();
     const noted = this.#take(accountId, deviceId);
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });

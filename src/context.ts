@@ -160,9 +160,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const access = new Access(registry);
     const fields = new Fields(registry, config.limits);
     const secretAnswers = await SecretAnswers.open(registry);
-    const overlaps = await Overlaps.open(registry, clock);
+    const overlaps = await Overlaps.open({ registry, clock, moves });
     const sessions = new Sessions({ registry, tokens, clock, access });
-    const audit = new Audit({ registry, clock, log, config });
+    const audit = new Audit({ registry, clock, log, config, moves });
     closers.push(() => audit.close());
     const sealing = Sealing.open(join(config.dataDir, 'keys'));
     const bridges = await Bridges.open({ config, clock, log, registry, messages, access, sealing, moves });
@@ -170,13 +170,16 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
     const firmware = new FirmwareFiles(config.dataDir);
-    const firmwareEngine = new FirmwareEngine({ config, clock, log, registry, messages, access, sealing }, () => ctx);
+    const firmwareEngine = new FirmwareEngine(
+      { config, clock, log, registry, messages, access, sealing, moves },
+      () => ctx,
+    );
     closers.push(() => firmwareEngine.stop());
-    const progress = new Progress({ registry, clock, log }, (ids) => firmwareEngine.watchers.tell(ids));
+    const progress = new Progress({ registry, clock, log, moves }, (ids) => firmwareEngine.watchers.tell(ids));
     closers.push(() => progress.close());
     const downloads = new Downloads(firmware, config.limits.firmwareDownloads, (of, bytes) => progress.come(of, bytes));
     closers.push(() => downloads.endAll());
-    const commands = new Commands({ registry, clock, log, config, audit }, () => ctx.broker);
+    const commands = new Commands({ registry, clock, log, config, audit, moves }, () => ctx.broker);
     closers.push(() => commands.stop());
     const downlink = new DownlinkMessages({ access, firmwareEngine, commands, log }, () => ctx.broker);
     const control = new ControlMessages(

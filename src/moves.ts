@@ -24,6 +24,8 @@ export class Moves {
   readonly #inFlight = new Map<string, number>();
   /** Accounts that are being copied from here. */
   #leaving: ReadonlySet<string> = new Set();
+  /** What the server does by itself, without a request or a message. */
+  readonly #works = new Set<Promise<unknown>>();
 
   private constructor(directory: string, records: MoveRecord[]) {
     this.#directory = directory;
@@ -90,9 +92,44 @@ export class Moves {
     this.#close();
   }
 
+  /** Accounts of which nothing may be handled here now. */
+  get away(): readonly string[] {
+    return [...this.#closed];
+  }
+
   /** Whether accounts are being copied from here: meanwhile nothing old is removed. */
   get isCopying(): boolean {
     return this.#leaving.size > 0;
+  }
+
+  /** Whether accounts are on their way, or their move has been broken off. */
+  get isUnderWay(): boolean {
+    return this.isCopying || this.#closed.size > 0;
+  }
+
+  /** Whether accounts are being copied to here. */
+  get isReceiving(): boolean {
+    return this.#records.some(({ state }) => state === 'coming');
+  }
+
+  /**
+   * Does work that belongs to no request and no message. It is to look at `isAway` or `away` after it has begun, and to leave
+   * such accounts alone: an account that is held later waits for it.
+   */
+  async work<R>(work: () => Promise<R>): Promise<R> {
+    const working = work();
+    this.#works.add(working);
+    try {
+      return await working;
+    } finally {
+      this.#works.delete(working);
+    }
+  }
+
+  /** Waits for the end of all such work that has begun, at most `patience` milliseconds; whether it has ended. */
+  async rested(patience: number): Promise<boolean> {
+    const ended = Promise.allSettled([...this.#works]).then(() => true);
+    return Promise.race([ended, pause(patience, false, { ref: false })]);
   }
 
   get leaving(): ReadonlySet<string> {

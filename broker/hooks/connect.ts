@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
 import type { BrokerClient, LiveClient } from '../aedes-types.js';
 import { ConnectRefused, connack } from '../authenticate.js';
-import { connectedDevice } from '../authorize.js';
+import { connectedDevice, type DeviceAddress } from '../authorize.js';
 import { refusePublish } from '../connections/counters.js';
 import { OverLimit } from '../connections/limits.js';
 import { refreshFilters } from '../connections/live-clients.js';
@@ -16,9 +16,18 @@ const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queu
 
 type Answered<T> = (error: Error | null, answer: T) => void;
 
+/** A connection that has ended while its account was on its way to another server. */
+interface EndedAway {
+  live: LiveClient;
+  device: DeviceAddress;
+  /** Milliseconds since 1970. */
+  time: number;
+}
+
 /** A connection from CONNECT to its end. */
 export class ConnectHooks {
   readonly #parts: HookParts;
+  #endedAway: EndedAway[] = [];
 
   constructor(parts: HookParts) {
     this.#parts = parts;
@@ -87,10 +96,15 @@ export class ConnectHooks {
   }
 
   connackSent(client: BrokerClient): void {
-    const { listeners, presence, services, signs } = this.#parts;
+    const { listeners, presence, services, sessions, signs } = this.#parts;
     listeners.ready(client);
     const { live } = client;
     if (!live || live.ended) return;
+    if (live.identity && services.moves.isAway(live.identity.caller.accountId)) {
+      // Proven before its account was held: it comes back, and waits.
+      sessions.kick(live);
+      return;
+    }
     live.ready = true;
     const { connectionId, address } = live;
     services.log.debug({ connectionId, address, clientId: client.id }, 'connected');
@@ -142,12 +156,32 @@ export class ConnectHooks {
     this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = connectedDevice(live);
     if (!device) return;
-    if (this.#parts.services.moves.isAway(device.accountId)) {
-      this.#parts.presence.forget(device);
+    const { clock, moves } = this.#parts.services;
+    if (moves.isAway(device.accountId)) {
+      this.#endedAway.push({ live, device, time: clock.now() });
       return;
     }
     this.#parts.presence.disconnected(device, live);
     this.#parts.downlink.ended(device);
+  }
+
+  /** These accounts are handled here again: what has ended meanwhile is told now. */
+  actAgain(accountIds: ReadonlySet<string>): void {
+    for (const { live, device, time } of this.#takeEndedAway(accountIds)) {
+      this.#parts.presence.disconnected(device, live, time);
+      this.#parts.downlink.ended(device);
+    }
+  }
+
+  /** Another server handles these accounts, and says what becomes of their devices. */
+  forget(accountIds: ReadonlySet<string>): void {
+    for (const { device } of this.#takeEndedAway(accountIds)) this.#parts.presence.forget(device);
+  }
+
+  #takeEndedAway(accountIds: ReadonlySet<string>): EndedAway[] {
+    const taken = this.#endedAway.filter(({ device }) => accountIds.has(device.accountId));
+    this.#endedAway = this.#endedAway.filter(({ device }) => !accountIds.has(device.accountId));
+    return taken;
   }
 
   #endUnlessCurrent(live: LiveClient): void {

@@ -17,6 +17,8 @@ export interface PersistenceRules {
   mayQueue(clientId: string, topic: string): boolean;
   /** Whether anybody is left to whom a stored session can belong. */
   hasOwner(clientId: string): boolean;
+  /** Whether an account is on its way to another server. */
+  isAway(accountId: string): boolean;
   /** Whether a retained message can ever be delivered again. */
   mayBeRetained(topic: string): boolean;
   /** The broker sends retained messages itself, and Aedes none. */

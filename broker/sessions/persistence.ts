@@ -6,6 +6,7 @@ import type { MessageStore } from '../../db/messages/store.js';
 import type { MqttState } from '../../db/moving/messages-out.js';
 import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
+import { accountIn } from '../connections/client-ids.js';
 import { expect } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
 import { Journal } from './journal.js';
@@ -145,6 +146,11 @@ export class SessionStore {
       this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload });
     this.#wills.arrive(state.wills, clock.now());
     await this.#journal.durable();
+  }
+
+  /** Clients that have left a will have their time to come back from now on. */
+  postponeWills(): void {
+    this.#wills.postpone(this.#services.clock.now());
   }
 
   /** Forgets all that an account has here, on disk too when it resolves. */
@@ -378,6 +384,11 @@ export class SessionStore {
     return Settled.of();
   }
 
+  /** The connection has ended, and its will cannot be published now. */
+  keepWill(client: BrokerClient, will: Will): void {
+    this.#wills.keep(client, will, this.#services.clock.now());
+  }
+
   /** Aedes gives the connection itself when it begins, and only its client id when its will has been published. */
   delWill(client: Id | BrokerClient): Promise<void> {
     if ('conn' in client) this.#wills.delete(client.id);
@@ -392,6 +403,6 @@ export class SessionStore {
 
   /** Wills of a crashed process whose clients have had their time to come back, each once. */
   takeDueWills(): StoredWill[] {
-    return this.#wills.takeDue(this.#services.clock.now());
+    return this.#wills.takeDue(this.#services.clock.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
   }
 }

@@ -48,11 +48,22 @@ export class Wills {
       if (clientId.startsWith(accountId)) this.delete(clientId);
   }
 
-  put(client: BrokerClient, { topic, qos, retain, payload }: Will): void {
-    const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
-    const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };
+  put(client: BrokerClient, will: Will): void {
     this.#held.set(client.id, client);
-    this.#journal.record({ kind: 'will', will: { clientId: client.id, ...about, generation, sessionId } });
+    this.#journal.record({ kind: 'will', will: storedWill(client, will) });
+  }
+
+  /** As if this process had crashed: the will of a connection that has ended waits for its client. */
+  keep(client: BrokerClient, will: Will, now: number): void {
+    if (this.#held.get(client.id) !== client) return;
+    this.#held.delete(client.id);
+    this.#left.set(client.id, storedWill(client, will));
+    this.#due = Math.min(this.#due, now + patience);
+  }
+
+  /** The clients have their time to come back from now on. */
+  postpone(now: number): void {
+    if (this.#left.size > 0) this.#due = now + patience;
   }
 
   /** The client has come back, or its will has been published or dropped. */
@@ -71,12 +82,18 @@ export class Wills {
     if (this.#held.get(client.id) === client) this.delete(client.id);
   }
 
-  /** Wills whose clients have not come back in time, each handed out once. */
-  takeDue(now: number): StoredWill[] {
+  /** Wills whose clients have not come back in time, each handed out once. Those that are `isAway` wait. */
+  takeDue(now: number, isAway: (clientId: string) => boolean): StoredWill[] {
     if (now < this.#due) return [];
-    this.#due = Number.POSITIVE_INFINITY;
-    const due = [...this.#left.values()];
+    const due = [...this.#left.values()].filter(({ clientId }) => !isAway(clientId));
+    this.#due = due.length < this.#left.size ? now + patience : Number.POSITIVE_INFINITY;
     for (const { clientId } of due) this.delete(clientId);
     return due;
   }
+}
+
+function storedWill(client: BrokerClient, { topic, qos, retain, payload }: Will): StoredWill {
+  const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
+  const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };
+  return { clientId: client.id, ...about, generation, sessionId };
 }

@@ -115,6 +115,15 @@ export class RegistryPages {
     return counts;
   }
 
+  /** Devices that are connected here; copies of their rows do not say so. */
+  connected(): { deviceId: string; accountId: string }[] {
+    return this.#file
+      .prepare<[], { deviceId: string; accountId: string }>(
+        `SELECT "id" AS "deviceId", "accountId" FROM ${presenceOfDevices} WHERE "connected" = 1 AND "accountId" IN "moving"`,
+      )
+      .all();
+  }
+
   /** Whether a range has the rows here that it has there. */
   isSame({ hash, ...range }: HashedRange): boolean {
     return hashOf(this.range(range).rows) === hash;

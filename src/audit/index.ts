@@ -19,6 +19,7 @@ import type { App } from '../http/app.js';
 import { newId } from '../ids.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import { keepNewest } from '../limits/kept.js';
+import type { Moves } from '../moves.js';
 import { type AuditEvent, auditEvents } from './events.js';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
@@ -52,13 +53,21 @@ interface StrangersShare {
   omitted: number;
 }
 
-type AuditServices = { registry: Registry; clock: Clock; log: Logger; config: Pick<Config, 'limits'> };
+type AuditServices = {
+  registry: Registry;
+  clock: Clock;
+  log: Logger;
+  config: Pick<Config, 'limits'>;
+  moves?: Pick<Moves, 'isAway'>;
+};
 
 export class Audit {
   readonly #ctx: AuditServices;
   readonly #seen = boundedCache<string, number>(samplesRemembered);
   readonly #strangers = boundedCache<string, StrangersShare>(accountsRemembered);
   #waiting: AuditEntry[] = [];
+  /** Of accounts that are on their way to another server. */
+  #held: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
   /** Runs work in no transaction and on nobody's behalf: a note may be made inside either, and is written after it. */
   readonly #outside = AsyncLocalStorage.snapshot();
@@ -99,6 +108,10 @@ export class Audit {
     const isOfStranger = entry.outcome === 'failure' && entry.actor === undefined;
     const admitted = isOfStranger ? this.#shared(entry) : entry;
     if (!admitted) return;
+    if (this.#ctx.moves?.isAway(admitted.accountId)) {
+      if (this.#held.length < maxWaiting) this.#held.push(admitted);
+      return;
+    }
     this.#waiting.push(admitted);
     if (this.#waiting.length > 1) return;
     this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
@@ -164,6 +177,18 @@ export class Audit {
       address: address ?? actor?.address ?? null,
       details: JSON.stringify(details ?? {}),
     };
+  }
+
+  /** Writes everything that was noted, of accounts that are away too; on disk when it resolves. */
+  async flush(): Promise<void> {
+    this.#waiting.push(...this.#held.splice(0));
+    this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
+    await this.#writing;
+  }
+
+  /** Forgets what has been noted since: another server handles these accounts. */
+  forget(accounts: readonly string[]): void {
+    this.#held = this.#held.filter(({ accountId }) => !accounts.includes(accountId));
   }
 
   /** Waits for what has not been written yet. */

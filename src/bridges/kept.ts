@@ -6,6 +6,7 @@ import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
+import type { Moves } from '../moves.js';
 import { nameMessage } from './target.js';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
@@ -25,6 +26,7 @@ interface KeptContext {
   log: Pick<Logger, 'error'>;
   registry: Registry;
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
+  moves: Pick<Moves, 'isAway' | 'isReceiving' | 'work'>;
 }
 
 export class KeptMessages {
@@ -118,17 +120,20 @@ export class KeptMessages {
   /** Removes what is old, and whatever belongs to a bridge that is deleted, after what is under way. */
   tidySoon(): void {
     this.#tidying = this.#tidying
-      .then(() => this.#tidy())
+      .then(() => this.#ctx.moves.work(() => this.#tidy()))
       .catch((error) => this.#ctx.log.error({ err: error }, 'the outbox could not be tidied'));
   }
 
   /** Ends what is old, and whatever belongs to a bridge that is deleted. */
   async #tidy(): Promise<void> {
-    const { messages, clock, config, registry } = this.#ctx;
+    const { messages, clock, config, moves, registry } = this.#ctx;
     const { deliveredAge, deadAge } = config.bridges;
     for (const id of messages.outbox.bridgeIds()) {
-      const live = registry.query.selectFrom('bridges').select('id').where('id', '=', id).where('deleted', 'is', null);
-      const isLive = (await live.executeTakeFirst()) !== undefined;
+      const found = registry.query.selectFrom('bridges').select(['accountId', 'deleted']).where('id', '=', id);
+      const row = await found.executeTakeFirst();
+      // The bridge of a message that comes from another server may come after it.
+      if (row ? moves.isAway(row.accountId) : moves.isReceiving) continue;
+      const isLive = row?.deleted === null;
       const ages = { pending: Number.POSITIVE_INFINITY, delivered: deliveredAge, dead: deadAge };
       for (const state of ['pending', 'delivered', 'dead'] as const) {
         for await (const places of this.#slices(id, state)) {
@@ -137,6 +142,7 @@ export class KeptMessages {
           // The oldest come first.
           if (old.length === 0) break;
           await this.#write({ kind: 'remove', from: state, sequences: sequencesOf(old) });
+          if (row && moves.isAway(row.accountId)) break;
         }
       }
     }

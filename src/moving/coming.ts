@@ -12,7 +12,8 @@ import { type HashedRange, type Page, type PageRange, RegistryPages } from '../.
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
-import { type Amounts, type MessagesChunk, proofOf } from './leaving.js';
+import { actFor } from './acting.js';
+import { type Amounts, type Leaving, type MessagesChunk, proofOf } from './leaving.js';
 import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.js';
 
 interface Arrival {
@@ -153,9 +154,9 @@ export class Coming {
   }
 
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
-  async activate(move: string, sent: Amounts & { rows: Record<string, number> }): Promise<void> {
+  async activate(move: string, { connected, ...sent }: Amounts & ReturnType<Leaving['counts']>): Promise<void> {
     const { accounts, pages, stored } = this.#demand(move);
-    const { access, bridges, firmwareEngine, jobs, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
+    const { access, broker, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
     const here = { points: stored.points, logs: stored.logs, rows: pages.counts() };
     if (!isDeepStrictEqual(here, sent))
       throw invalid('move', `was sent ${JSON.stringify(sent)}, and there are ${JSON.stringify(here)}`);
@@ -173,14 +174,14 @@ export class Coming {
     const answers = query.selectFrom('idempotentAnswers').select('secretOf').where('accountId', 'in', of);
     const kept = await answers.where('secretOf', 'is not', null).where('answer', 'is not', null).execute();
     secretAnswers.arrived(kept.flatMap(({ secretOf }) => secretOf ?? []));
+    await broker.moves.endedElsewhere(connected);
     // Somebody may have taken it back meanwhile; from here to the record nothing else runs.
     this.#demand(move);
+    moves.hold(accounts);
     moves.record(accounts, { ...record, state: 'here' });
     this.#end();
+    await actFor(this.#ctx, accounts);
     moves.letGo(accounts);
-    for (const accountId of accounts) await bridges.beginOf(accountId);
-    jobs.wake();
-    firmwareEngine.wake();
   }
 
   /** Lets go of accounts that have not become active here, for good. */

@@ -18,6 +18,7 @@ import {
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
+import { actFor } from './acting.js';
 import { accountsOfSlot, removeAccounts } from './removal.js';
 import { TouchedRows } from './touched.js';
 
@@ -88,6 +89,8 @@ export class Leaving {
     this.#names = names;
     moves.leaving = new Set(accounts);
     messages.touched.watch(new Set(accounts));
+    // What purges or expires stops at its next step.
+    await moves.rested(patience);
     return { accounts };
   }
 
@@ -138,9 +141,10 @@ export class Leaving {
     return { pages };
   }
 
-  /** How many rows each table of the registry has. */
-  counts(move: string): { rows: Record<string, number> } {
-    return { rows: this.#demand(move).pages.counts() };
+  /** How many rows each table of the registry has, and which devices are connected. */
+  counts(move: string) {
+    const { pages } = this.#demand(move);
+    return { rows: pages.counts(), connected: pages.connected() };
   }
 
   /** A page with its rows. */
@@ -199,13 +203,16 @@ export class Leaving {
    */
   async pause(move: string): Promise<void> {
     const { accounts } = this.#demand(move);
-    const { bridges, broker, messages, moves } = this.#ctx;
+    const { audit, bridges, broker, messages, moves } = this.#ctx;
     const held = new Set(accounts);
     moves.hold(accounts);
     try {
+      const until = performance.now() + patience;
       const ended = await Promise.all([moves.answered(accounts, patience), broker.moves.settled(held, patience)]);
-      if (ended.includes(false))
+      if (ended.includes(false) || !(await moves.rested(until - performance.now())))
         throw new PlatformError('stopping', { message: 'What is under way did not end in time. Try again.' });
+      await audit.flush();
+      await broker.moves.flush();
       for (const accountId of accounts) bridges.endOf(accountId);
       await messages.prove();
       this.#demand(move);
@@ -224,15 +231,16 @@ export class Leaving {
     const record = moves.recordOf(accountId);
     this.end();
     if (record?.state !== 'away') return { accounts: [] };
+    moves.hold(record.accounts);
     moves.record(record.accounts, undefined);
     await this.#actAgain(record.accounts);
     return { accounts: record.accounts };
   }
 
   async #actAgain(accounts: readonly string[]): Promise<void> {
-    const { bridges, broker, moves } = this.#ctx;
-    moves.release(accounts);
-    for (const accountId of accounts) await bridges.beginOf(accountId);
+    const { audit, broker, moves } = this.#ctx;
+    await actFor(this.#ctx, accounts);
+    await audit.flush();
     // What they have sent meanwhile was not looked at: they come back and send it again.
     await broker.moves.end(new Set(accounts), false);
     moves.letGo(accounts);
@@ -242,6 +250,7 @@ export class Leaving {
   async release(move: string): Promise<void> {
     const { accounts } = this.#demandAway(move);
     await this.#ctx.broker.moves.end(new Set(accounts), true);
+    this.#ctx.audit.forget(accounts);
     this.#ctx.moves.letGo(accounts);
   }
 

@@ -15,10 +15,18 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
   let running: Promise<void> | undefined;
   const run = () => {
     // An account that is being copied to another server must only grow meanwhile.
-    if (ctx.moves.isCopying) return;
-    running ??= purge(ctx, () => stopped || ctx.moves.isCopying).finally(() => {
-      running = undefined;
-    });
+    if (ctx.moves.isUnderWay) {
+      ctx.log.warn(
+        { accounts: ctx.moves.away },
+        'nothing is purged or expired while the move of an account is under way',
+      );
+      return;
+    }
+    running ??= ctx.moves
+      .work(() => purge(ctx, () => stopped || ctx.moves.isUnderWay))
+      .finally(() => {
+        running = undefined;
+      });
   };
   const first = setTimeout(run, firstRun);
   const timer = setInterval(run, interval);

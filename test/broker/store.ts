@@ -28,6 +28,7 @@ const rules: PersistenceRules = {
   reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
   hasOwner: () => true,
+  isAway: () => false,
   mayBeRetained: () => true,
 };
 

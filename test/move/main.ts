@@ -1,4 +1,4 @@
-/** `npm run test:move -- [--devices 5000] [--rounds 10] [--seed S]`: ends 1 when anything acknowledged is lost. */
+/** `npm run test:move -- [--devices 5000] [--rounds 10] [--quiet 2] [--seed S]`: ends 1 when anything acknowledged is lost. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync } from 'node:fs';
@@ -20,8 +20,6 @@ import { Acknowledgements, lost, Unit, Writer } from './load.js';
 
 /** Milliseconds that the account may be silent when nothing is killed. */
 const silenceFigure = 2000;
-/** Rounds in which nothing is killed, before the others. */
-const quietRounds = 2;
 const maxCalls = 10;
 const moveToken = 'the-token-that-moves-whole-accounts';
 /** A kill falls so many milliseconds after a step, at most. */
@@ -31,10 +29,12 @@ const { values } = parseArgs({
   options: {
     devices: { type: 'string', default: '5000' },
     rounds: { type: 'string', default: '10' },
+    /** Rounds in which nothing is killed, before the others. */
+    quiet: { type: 'string', default: '2' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
   },
 });
-const [devices, rounds] = [Number(values.devices), Number(values.rounds)];
+const [devices, rounds, quietRounds] = [Number(values.devices), Number(values.rounds), Number(values.quiet)];
 let state = Number(values.seed) >>> 0;
 /** The same seed chooses the same victims and moments. */
 function dice(): number {
@@ -112,6 +112,7 @@ async function main(t: Pick<Test, 'teardown'>): Promise<void> {
 
   let at = 0;
   const silences: number[] = [];
+  const kills = new Map<string, number>();
   for (let round = 1; round <= quietRounds + rounds; round += 1) {
     const isQuiet = round <= quietRounds;
     const [source, target] = [cells[at], cells[1 - at]] as [Cell, Cell];
@@ -123,6 +124,8 @@ async function main(t: Pick<Test, 'teardown'>): Promise<void> {
     let killed: Promise<void> | undefined;
     const kill = async (killCommand: () => void) => {
       await sleep(delay);
+      const what = `${victim} after "${stepOfKill}"`;
+      kills.set(what, (kills.get(what) ?? 0) + 1);
       if (victim === 'command') return killCommand();
       const cell = victim === 'source' ? source : target;
       cell.launched.child.kill('SIGKILL');
@@ -163,12 +166,16 @@ async function main(t: Pick<Test, 'teardown'>): Promise<void> {
     if ((await api.ask('GET', `/api/v1/devices/${id}`)).status !== 200) losses.push(`device ${id}`);
   const { device } = await api.ok('GET', `/api/v1/devices/${sample.id}`);
   if (writer.name !== '' && device.name !== writer.name) losses.push(`the name ${writer.name}, it is ${device.name}`);
-  console.log(`${acknowledgements.count} messages and ${writer.made.length} new devices were acknowledged`);
-  const longest = Math.max(...silences);
+  console.log(`acknowledged: ${acknowledgements.count} messages and ${writer.made.length} new devices`);
+  console.log(`lost: ${losses.length}`);
+  if (losses.length > 0) console.log(losses.slice(0, 50).join('\n'));
+  const ordered = silences.toSorted((a, b) => a - b);
+  const [median = 0, longest = 0] = [ordered[Math.floor(ordered.length / 2)], ordered.at(-1)];
+  const isWithin = longest < silenceFigure;
   console.log(
-    `silent for ${longest} ms at most when nothing was killed: ${longest < silenceFigure ? 'within' : 'NOT within'} ${silenceFigure} ms`,
+    `without acknowledgement when nothing was killed: median ${median} ms, longest ${longest} ms, ${isWithin ? 'within' : 'NOT within'} ${silenceFigure} ms`,
   );
-  console.log(losses.length === 0 ? 'nothing was lost' : `${losses.length} LOSSES\n${losses.slice(0, 50).join('\n')}`);
+  console.log(`kills: ${[...kills].map(([what, count]) => `${count} ${what}`).join(', ') || 'none'}`);
   if (losses.length > 0) process.exitCode = 1;
 }
 

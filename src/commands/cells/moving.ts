@@ -17,8 +17,8 @@ export interface LiveMove {
   undo: boolean;
 }
 
-/** Told before each step, for those who watch. */
-export type OnStep = (step: string) => void;
+/** Told before each step, for those who watch. While the account is paused, the move goes on when it has resolved. */
+export type OnStep = (step: string) => void | Promise<void>;
 
 /** Rounds after which the rest is copied while the account waits, however much it is. */
 const maxRounds = 10;
@@ -60,7 +60,7 @@ export interface Moved {
 export async function moveLive(
   { config: path, to, undo }: LiveMove,
   account: string,
-  onStep: OnStep = (step) => process.stderr.write(`${step}\n`),
+  onStep: OnStep = (step) => void process.stderr.write(`${step}\n`),
 ): Promise<Moved | { in: string; undone?: true; movedBefore?: true }> {
   const text = contentOf(path);
   const config = readCells(text, path);
@@ -212,7 +212,7 @@ class LiveMoving {
       await this.#messages(source, target, move, sent);
       const silentSince = await this.#stop(source, move);
       const after = () => `after ${Math.round(performance.now() - silentSince)} ms`;
-      this.#onStep(`paused ${after()}`);
+      await this.#onStep(`paused ${after()}`);
       await together([
         this.#messages(source, target, move, sent).finally(() => this.#onStep(`messages copied ${after()}`)),
         this.#files(source, target, move),
@@ -220,9 +220,9 @@ class LiveMoving {
         this.#rows(source, target, move).finally(() => this.#onStep(`rows copied ${after()}`)),
       ]);
       if (!this.#compared) throw this.#failure;
-      const { rows } = await source.get<{ rows: object }>('/counts', { move });
+      const counts = await source.get<object>('/counts', { move });
       this.#onStep(`copied ${after()}`);
-      await target.post('/activate', { move }, { ...sent, rows });
+      await target.post('/activate', { move }, { ...sent, ...counts });
       this.#onStep(`activated ${after()}`);
       await this.#switch(target);
       await source.post('/release', { move });

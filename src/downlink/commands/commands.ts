@@ -14,6 +14,7 @@ import { invalid, PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
 import { openCommands } from '../../limits/use.js';
 import { onBehalfOf } from '../../log.js';
+import type { Moves } from '../../moves.js';
 import { Watchers } from '../watchers.js';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.js';
 import type { Reply } from './replies.js';
@@ -27,7 +28,14 @@ const lookEvery = 1000;
 /** Seconds after which it is worth trying again where too many are open. */
 const retryAfter = 5;
 
-type Services = { registry: Registry; clock: Clock; log: Logger; config: Config; audit: Audit };
+type Services = {
+  registry: Registry;
+  clock: Clock;
+  log: Logger;
+  config: Config;
+  audit: Audit;
+  moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+};
 
 export class Commands {
   readonly watchers = new Watchers();
@@ -46,14 +54,24 @@ export class Commands {
 
   /** Commands sent before the process ended are queued again. Call it before there are connections. */
   async begin(): Promise<void> {
-    for (;;) {
-      const batch = await this.#services.registry.transaction((tx) => requeue(tx, undefined));
-      if (batch.length < atOnce) break;
-    }
+    const { away } = this.#services.moves;
+    await this.#requeueAll((sent) => sent.where('accountId', 'not in', away));
     this.#timer = setInterval(() => {
-      this.#looking = this.#looking.then(() => this.#look());
+      this.#looking = this.#looking.then(() => this.#services.moves.work(() => this.#look()));
     }, lookEvery);
     this.#timer.unref();
+  }
+
+  /** The same for accounts that are handled here from now on. */
+  actFor(accounts: readonly string[]): Promise<void> {
+    return this.#requeueAll((sent) => sent.where('accountId', 'in', accounts));
+  }
+
+  async #requeueAll(chosen: Chosen): Promise<void> {
+    for (;;) {
+      const batch = await this.#services.registry.transaction((tx) => requeue(tx, chosen));
+      if (batch.length < atOnce) return;
+    }
   }
 
   async stop(): Promise<void> {
@@ -134,15 +152,18 @@ export class Commands {
   }
 
   async #requeue({ deviceId }: DeviceName): Promise<void> {
-    this.watchers.tell(await this.#services.registry.transaction((tx) => requeue(tx, deviceId)));
+    const sent = await this.#services.registry.transaction((tx) =>
+      requeue(tx, (sent) => sent.where('deviceId', '=', deviceId)),
+    );
+    this.watchers.tell(sent);
   }
 
   #inTurn(device: DeviceName, work: () => Promise<void>): void {
-    const { log } = this.#services;
+    const { log, moves } = this.#services;
     const before = this.#turns.get(device.deviceId) ?? Promise.resolve();
     const after = onBehalfOf(undefined, () =>
-      before
-        .then(work)
+      moves
+        .work(() => before.then(() => (moves.isAway(device.accountId) ? undefined : work())))
         .catch((error) => log.error({ err: error, deviceId: device.deviceId }, 'commands could not go on')),
     );
     this.#turns.set(device.deviceId, after);
@@ -231,10 +252,15 @@ export class Commands {
 
   /** Ends what is due. Never rejects. */
   async #look(): Promise<void> {
-    const { registry, clock, log } = this.#services;
+    const { registry, clock, log, moves } = this.#services;
+    const { away } = moves;
     try {
       // Read first: a transaction would ask for the lock of the file once a second, for nothing.
-      const due = registry.query.selectFrom('commands').select('id').where('due', '<=', clock.now());
+      const due = registry.query
+        .selectFrom('commands')
+        .select('id')
+        .where('due', '<=', clock.now())
+        .where('accountId', 'not in', away);
       if (!(await due.where(isOpenCommand).limit(1).executeTakeFirst())) return;
       for (let more = true; more && !this.#stopped; ) {
         const ended = await registry.transaction(async (tx) => {
@@ -242,6 +268,7 @@ export class Commands {
             .selectFrom('commands')
             .select(['id', 'state'])
             .where('due', '<=', clock.now())
+            .where('accountId', 'not in', away)
             .where(isOpenCommand)
             .orderBy('due')
             .limit(atOnce)
@@ -268,11 +295,16 @@ export class Commands {
   }
 }
 
-/** Queues sent, unanswered commands again, of one device or of all, some at a time. */
-async function requeue(tx: Tx, deviceId: string | undefined): Promise<string[]> {
-  let sent = tx.selectFrom('commands').select(['id', 'expiresAt']).where('state', '=', 'sent').where(isOpenCommand);
-  if (deviceId !== undefined) sent = sent.where('deviceId', '=', deviceId);
-  const rows = await sent.limit(atOnce).execute();
+/** Commands that were sent and not answered. */
+function sentIn(tx: Tx) {
+  return tx.selectFrom('commands').select(['id', 'expiresAt']).where('state', '=', 'sent').where(isOpenCommand);
+}
+
+type Chosen = (sent: ReturnType<typeof sentIn>) => ReturnType<typeof sentIn>;
+
+/** Queues some of the chosen ones again. */
+async function requeue(tx: Tx, chosen: Chosen): Promise<string[]> {
+  const rows = await chosen(sentIn(tx)).limit(atOnce).execute();
   for (const { id, expiresAt } of rows)
     await tx
       .updateTable('commands')

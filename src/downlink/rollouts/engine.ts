@@ -10,6 +10,7 @@ import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { newId } from '../../ids.js';
 import { onBehalfOf } from '../../log.js';
+import type { Moves } from '../../moves.js';
 import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.js';
 import { Watchers } from '../watchers.js';
 import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
@@ -17,7 +18,12 @@ import { type OfferServices, Offers } from './offers.js';
 import { type Delivery, isOpenDelivery, type Rollout } from './rollout.js';
 import { advance } from './stages.js';
 
-export type EngineServices = OfferServices & { registry: Registry; messages: MessageStore; log: Logger };
+export type EngineServices = OfferServices & {
+  registry: Registry;
+  messages: MessageStore;
+  log: Logger;
+  moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+};
 
 /** Events of the engine for the ways that tell devices about updates. */
 export interface Listener {
@@ -92,7 +98,7 @@ export class FirmwareEngine {
   async #look(): Promise<void> {
     try {
       while (!this.#stopped && (await this.#advanceSome())) await nextTurn();
-      while (!this.#stopped && (await this.#timeOutSome())) await nextTurn();
+      while (!this.#stopped && (await this.#services.moves.work(() => this.#timeOutSome()))) await nextTurn();
     } catch (error) {
       this.#services.log.error({ err: error }, 'rollouts could not go on');
     }
@@ -100,13 +106,14 @@ export class FirmwareEngine {
 
   /** One step of the rollout of each account that has waited longest; whether there may be more. */
   async #advanceSome(): Promise<boolean> {
-    const { registry, clock } = this.#services;
+    const { registry, clock, moves } = this.#services;
     const due = await registry.query
       .selectFrom('firmwareRollouts')
       .selectAll()
       .where('due', 'is not', null)
       .where('due', '<=', clock.now())
       .where('deleted', 'is', null)
+      .where('accountId', 'not in', moves.away)
       .orderBy('due')
       .execute();
     const first = new Map<string, Rollout>();
@@ -114,7 +121,9 @@ export class FirmwareEngine {
     const slices = new Slices();
     for (const rollout of first.values()) {
       if (this.#stopped) return false;
-      await this.#advance(rollout);
+      await moves.work(async () => {
+        if (!moves.isAway(rollout.accountId)) await this.#advance(rollout);
+      });
       await slices.step();
     }
     return due.length > 0;
@@ -136,11 +145,12 @@ export class FirmwareEngine {
   }
 
   async #timeOutSome(): Promise<boolean> {
-    const { registry, clock } = this.#services;
+    const { registry, clock, moves } = this.#services;
     const late = await registry.query
       .selectFrom('firmwareDeliveries')
       .select('deviceId')
       .where('deadline', '<=', clock.now())
+      .where('accountId', 'not in', moves.away)
       .where(isOpenDelivery)
       .limit(atOnce)
       .execute();

@@ -2,15 +2,17 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { type Clock, timestamp } from '../../clock.js';
+import type { Moves } from '../../moves.js';
 import type { Delivery } from './rollout.js';
 
 /** Milliseconds between two writes, and devices of one transaction. */
 const writeInterval = 1000;
 const atOnce = 100;
 
-type Services = { registry: Registry; clock: Clock; log: Logger };
+type Services = { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway' | 'work'> };
 
 interface Come {
+  accountId: string;
   rolloutId: string;
   /** A later offer of the same rollout begins again at zero. */
   offer: number;
@@ -31,11 +33,14 @@ export class Progress {
   }
 
   /** A device has got so many bytes of a file. */
-  come({ deviceId, rolloutId, offer }: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer'>, bytes: number): void {
-    this.#waiting.set(deviceId, { rolloutId, offer, bytes });
+  come(
+    { accountId, deviceId, rolloutId, offer }: Pick<Delivery, 'accountId' | 'deviceId' | 'rolloutId' | 'offer'>,
+    bytes: number,
+  ): void {
+    this.#waiting.set(deviceId, { accountId, rolloutId, offer, bytes });
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      this.#writing = this.#writing.then(() => this.#write());
+      this.#writing = this.#writing.then(() => this.#services.moves.work(() => this.#write()));
     }, writeInterval);
     this.#timer.unref();
   }
@@ -50,8 +55,9 @@ export class Progress {
 
   /** Never rejects: the device itself says what counts. */
   async #write(): Promise<void> {
-    const { registry, clock, log } = this.#services;
-    const all = [...this.#waiting];
+    const { registry, clock, log, moves } = this.#services;
+    // A device of an account that is away asks again where the account is then, and says how far it has come.
+    const all = [...this.#waiting].filter(([, { accountId }]) => !moves.isAway(accountId));
     this.#waiting.clear();
     try {
       for (let from = 0; from < all.length; from += atOnce) {

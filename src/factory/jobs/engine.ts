@@ -93,13 +93,19 @@ export class Jobs {
 
   /** Goes on with what an end of the process has broken off. To be called before there are requests. */
   async start(): Promise<void> {
-    const { query } = this.#ctx.registry;
-    const halves = await query.selectFrom('jobs').select('id').where('state', '=', receiving).execute();
-    this.#looking = this.#dropAll(halves).catch((error) => this.#log(error, 'a job could not be removed'));
+    const { moves, registry } = this.#ctx;
+    const halves = registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
+    this.#drop(await halves.where('accountId', 'not in', moves.away).execute());
     this.#timer = setInterval(() => this.look(), lookEvery);
     this.#timer.unref();
     this.look();
     this.wake();
+  }
+
+  /** Accounts will be handled here: jobs that were being sent are dropped. Their requests come later, and `wake` too. */
+  async actFor(accounts: readonly string[]): Promise<void> {
+    const halves = this.#ctx.registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
+    this.#drop(await halves.where('accountId', 'in', accounts).execute());
   }
 
   /** Resolves when no job is at work; those that are open go on at the next start. */
@@ -148,8 +154,13 @@ export class Jobs {
     for (const hear of [...(this.#watchers.get(job.id) ?? [])]) hear(job);
   }
 
-  async #dropAll(jobs: ReadonlyArray<{ id: string }>): Promise<void> {
-    for (const { id } of jobs) if (!this.#stopped) await dropJob(this.#ctx, id);
+  /** Jobs whose rows have not all come, and never will. */
+  #drop(jobs: ReadonlyArray<{ id: string }>): void {
+    this.#looking = this.#looking
+      .then(async () => {
+        for (const { id } of jobs) if (!this.#stopped) await dropJob(this.#ctx, id);
+      })
+      .catch((error) => this.#log(error, 'a job could not be removed'));
   }
 
   /** Queues every open job, oldest first. */
@@ -163,7 +174,7 @@ export class Jobs {
       .orderBy('created')
       .execute();
     for (const { id, accountId, createdById } of open) {
-      if (this.#stopped || this.#open.has(id)) continue;
+      if (this.#stopped || this.#open.has(id) || this.#ctx.moves.isAway(accountId)) continue;
       const lane = { accountId, callerId: createdById };
       const ended = onBehalfOf({ jobId: id }, () => this.#goThrough(id, lane)).finally(() => {
         this.#open.delete(id);
@@ -177,16 +188,26 @@ export class Jobs {
   /** Runs a job in as many turns as it needs. Never rejects. */
   async #goThrough(id: string, lane: Lane): Promise<void> {
     for (let place: 'last' | 'first' = 'last'; ; place = 'first') {
-      const end = await this.#queue.run(lane, 0, (turn) => this.#run(id, turn), place);
-      if (end === 'over' || this.#stopped) return;
+      const end = await this.#queue.run(lane, 0, (turn) => this.#run(id, lane, turn), place);
+      // One of an account that is away is begun again when the account is back.
+      if (end === 'over' || this.#stopped || this.#ctx.moves.isAway(lane.accountId)) return;
       // It is still open: it is begun again, but not over and over.
       if (end === 'fails') await pause(retryAfter);
     }
   }
 
-  async #run(id: string, turn: Turn): Promise<TurnEnd> {
+  /** A step that writes: not while the account is away. */
+  #step<R>({ accountId }: Pick<Lane, 'accountId'>, step: () => Promise<R>): Promise<R> {
+    const { moves } = this.#ctx;
+    return moves.work(async () => {
+      if (moves.isAway(accountId)) throw new Stopped();
+      return step();
+    });
+  }
+
+  async #run(id: string, lane: Lane, turn: Turn): Promise<TurnEnd> {
     try {
-      return await this.#work(await this.#starting(id), turn);
+      return await this.#work(await this.#starting(id, lane), turn);
     } catch (error) {
       if (error instanceof Stopped) return 'over';
       if (isStoreBusy(error)) {
@@ -197,9 +218,10 @@ export class Jobs {
       if (!isRefused) this.#log(error, 'a job could not go on');
       const reason = isRefused ? error.message : 'An unexpected error occurred.';
       try {
-        await this.#end(id, 'failed', reason);
+        await this.#step(lane, () => this.#end(id, 'failed', reason));
         return 'over';
       } catch (again) {
+        if (again instanceof Stopped) return 'over';
         this.#log(again, 'a job could not be ended');
         return 'fails';
       }
@@ -207,11 +229,11 @@ export class Jobs {
   }
 
   /** The job as it begins or goes on; failed rows that are to be tried again are pending from now on. */
-  async #starting(id: string): Promise<Job> {
+  async #starting(id: string, lane: Lane): Promise<Job> {
     const { registry } = this.#ctx;
     for (;;) {
       if (this.#stopped) throw new Stopped();
-      const started = await registry.transaction((tx) => startJob(tx, id));
+      const started = await this.#step(lane, () => registry.transaction((tx) => startJob(tx, id)));
       if (!started) throw new Stopped();
       this.changed(started);
       if (!parametersOf(started).retrying) return started;
@@ -250,7 +272,7 @@ export class Jobs {
     for (let rows = 0; ahead.length > 0; ) {
       const share = await ahead.shift();
       if (!share) {
-        await this.#end(job.id, 'succeeded', null);
+        await this.#step(job, () => this.#end(job.id, 'succeeded', null));
         return 'over';
       }
       if (this.#stopped) throw new Stopped();
@@ -258,7 +280,7 @@ export class Jobs {
       turn.charge(share.count);
       // Prepared rows are written before other jobs have their turn.
       if (rows < rowsOfTurn || !turn.othersWait) ahead.push(look());
-      const held = await this.#write(job, share.prepared);
+      const held = await this.#step(job, () => this.#write(job, share.prepared));
       // Other writers wait for one share of each running job.
       size = nextSize(pace, share.count, held * this.running);
       await nextTurn();
@@ -320,12 +342,15 @@ export class Jobs {
   look(): void {
     this.#looking = this.#looking
       .then(async () => {
-        const ended = await endResults(this.#ctx, () => this.#stopped);
+        const { moves } = this.#ctx;
+        const ended = await moves.work(() =>
+          endResults(this.#ctx, (account) => this.#stopped || moves.isAway(account)),
+        );
         for (const job of ended) this.changed(job);
         this.#hasRemains ||= ended.length > 0;
         // Keys that were destroyed are still in there.
         if (this.#hasRemains) this.#hasRemains = !this.#ctx.registry.emptyLog();
-        await forgetOldRows(this.#ctx, () => this.#stopped);
+        await moves.work(() => forgetOldRows(this.#ctx, (account) => this.#stopped || moves.isAway(account)));
       })
       .catch((error) => this.#log(error, 'results could not be destroyed'));
   }

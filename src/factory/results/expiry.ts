@@ -10,15 +10,18 @@ import type { JobServices } from '../jobs/work.js';
 const stepSize = 250;
 
 type Services = Pick<JobServices, 'registry' | 'clock'>;
+/** Whether nothing of an account may be removed now. */
+type IsStopped = (accountId: string) => boolean;
 
 /** Destroys the results whose time is over, those that were confirmed among them; the jobs that have changed. */
-export async function endResults(ctx: Services, isStopped: () => boolean): Promise<Job[]> {
-  const due = ctx.registry.query.selectFrom('jobs').select('id').where('expires', '<=', timestamp(ctx.clock));
+export async function endResults(ctx: Services, isStopped: IsStopped): Promise<Job[]> {
+  const due = ctx.registry.query.selectFrom('jobs').select(['id', 'accountId']);
   const ended: Job[] = [];
-  for (const { id } of await due.execute()) {
+  for (const { id, accountId } of await due.where('expires', '<=', timestamp(ctx.clock)).execute()) {
+    if (isStopped(accountId)) continue;
     const job = await endKey(ctx, id);
     if (job) ended.push(job);
-    if (!(await clearRows(ctx, id, isStopped))) return ended;
+    if (!(await clearRows(ctx, id, () => isStopped(accountId)))) continue;
     // It need not be looked for again.
     const done = ctx.registry.query.updateTable('jobs').set({ expires: null }).where('id', '=', id);
     await done.where('sealedKey', 'is', null).where('expires', '<=', timestamp(ctx.clock)).execute();
@@ -72,19 +75,15 @@ export async function clearRows({ registry }: Services, id: string, isStopped: (
 }
 
 /** Removes the rows of jobs that nobody can undo any more; the jobs themselves stay. */
-export async function forgetOldRows(ctx: Services, isStopped: () => boolean): Promise<void> {
+export async function forgetOldRows(ctx: Services, isStopped: IsStopped): Promise<void> {
   const before = new Date(ctx.clock.now() - recoveryWindow).toISOString();
-  while (!isStopped()) {
-    const old = await ctx.registry.query
-      .selectFrom('jobs')
-      .select('id')
-      .where('finished', '<', before)
-      .where((eb) => eb.exists(eb.selectFrom('jobRows').select('row').whereRef('jobRows.jobId', '=', 'jobs.id')))
-      .limit(1)
-      .executeTakeFirst();
-    if (!old) return;
-    await forgetRows(ctx, old.id, isStopped);
-  }
+  const old = await ctx.registry.query
+    .selectFrom('jobs')
+    .select(['id', 'accountId'])
+    .where('finished', '<', before)
+    .where((eb) => eb.exists(eb.selectFrom('jobRows').select('row').whereRef('jobRows.jobId', '=', 'jobs.id')))
+    .execute();
+  for (const { id, accountId } of old) if (!isStopped(accountId)) await forgetRows(ctx, id, () => isStopped(accountId));
 }
 
 /** Removes the rows of a job that has ended, in steps. They are not counted any more, and the job cannot be retried. */

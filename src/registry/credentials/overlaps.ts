@@ -1,6 +1,7 @@
 /** Secrets that overlap (`graceSeconds`): the previous secret works until the time is over or the new one has connected. */
 import type { CredentialRow, Registry } from '../../../db/registry/index.js';
 import type { Clock } from '../../clock.js';
+import type { Moves } from '../../moves.js';
 
 /** Rows of one statement. */
 const rowsAtOnce = 500;
@@ -29,26 +30,31 @@ export function secretsInForce(credential: CredentialRow | undefined, clock: Clo
 export class Overlaps {
   readonly #registry: Registry;
   readonly #clock: Clock;
+  readonly #moves: Pick<Moves, 'away' | 'work'>;
   /** When the previous secret ends, in milliseconds, by entity. */
   readonly #ends: Map<string, number>;
 
-  private constructor(registry: Registry, clock: Clock, ends: Map<string, number>) {
+  private constructor(
+    { registry, clock, moves }: { registry: Registry; clock: Clock; moves: Pick<Moves, 'away' | 'work'> },
+    ends: Map<string, number>,
+  ) {
     this.#registry = registry;
     this.#clock = clock;
+    this.#moves = moves;
     this.#ends = ends;
   }
 
-  static async open(registry: Registry, clock: Clock): Promise<Overlaps> {
-    const rows = await registry.query
+  static async open(services: {
+    registry: Registry;
+    clock: Clock;
+    moves: Pick<Moves, 'away' | 'work'>;
+  }): Promise<Overlaps> {
+    const rows = await services.registry.query
       .selectFrom('credentials')
       .select(['entityId', 'previousUntil'])
       .where('previousUntil', 'is not', null)
       .execute();
-    return new Overlaps(
-      registry,
-      clock,
-      new Map(rows.map((row) => [row.entityId, Date.parse(row.previousUntil ?? '')])),
-    );
+    return new Overlaps(services, new Map(rows.map((row) => [row.entityId, Date.parse(row.previousUntil ?? '')])));
   }
 
   /** To be told after the commit that made a secret; `until` is null where the previous one has ended with it. */
@@ -73,8 +79,13 @@ export class Overlaps {
   }
 
   /** Ends the previous secrets whose time is over; the entities that have had one. */
-  async endDue(): Promise<string[]> {
+  endDue(): Promise<string[]> {
+    return this.#moves.work(() => this.#endDue());
+  }
+
+  async #endDue(): Promise<string[]> {
     const now = this.#clock.now();
+    const { away } = this.#moves;
     const due = [...this.#ends].filter(([, end]) => end <= now).map(([entityId]) => entityId);
     for (let from = 0; from < due.length; from += rowsAtOnce) {
       const batch = due.slice(from, from + rowsAtOnce);
@@ -83,6 +94,7 @@ export class Overlaps {
         .set(noPrevious)
         .where('entityId', 'in', batch)
         .where('previousUntil', '<=', new Date(now).toISOString())
+        .where('accountId', 'not in', away)
         .execute();
       for (const entityId of batch) this.#forget(entityId);
     }

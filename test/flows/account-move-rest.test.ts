@@ -1,0 +1,184 @@
+/** While an account is paused for its move, nothing of it works by itself in either cell; it goes on where the account is then. */
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { MessagesOut } from '../../db/moving/messages-out.js';
+import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.js';
+import { moveLive } from '../../src/commands/cells/moving.js';
+import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.js';
+import { placeOf, startCell, startProxy, through } from '../support/cells.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { withHaproxy } from '../support/haproxy.js';
+import { follow, postRows, provision } from '../support/jobs.js';
+import { nextMessage, type Service } from '../support/service.js';
+
+process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
+const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };
+const jobRows = 3000;
+
+/** Two cells behind HAProxy with one clock, and an account in the first one that is to move. */
+async function start(t: Test) {
+  const time = { now: Date.now() };
+  const clock = { now: () => time.now };
+  const source = await startCell(t, 0, { env, clock });
+  const directory = temporaryDirectory(t);
+  cpSync(join(source.directory, 'keys'), join(directory, 'keys'), { recursive: true });
+  const target = await startCell(t, 1, { env, clock, directory });
+  const proxied = await startProxy(t, [placeOf(source), placeOf(target)]);
+  const account = Object.assign(through(proxied, source), await source.account());
+  t.teardown(() => account.close());
+  const config = join(proxied.directory, '..', 'cells.yaml');
+  const move = (onPaused: () => Promise<void>, onCopied = () => {}) =>
+    moveLive({ config, to: 'c02', undo: false }, account.accountId, async (step) => {
+      if (step.startsWith('round 1')) onCopied();
+      if (step.startsWith('paused')) await onPaused();
+    });
+  const undo = () => moveLive({ config, to: 'c02', undo: true }, account.accountId, () => {});
+  return { time, source, target, account, move, undo };
+}
+
+/** Things that become due in a minute: a command that expires, a rollout that begins. */
+async function somethingDue(service: Service, now: number) {
+  const template = await service.template({ channels: ['state'] });
+  const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
+  const due = new Date(now + 60_000).toISOString();
+  const body = { name: 'reboot', expiresAt: due };
+  const { command } = await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body });
+  const firmware = await publish(service, template.id, '2.0.0');
+  const rollout = await rollOut(service, firmware, { target: { deviceIds: [other.id] }, startAt: due });
+  return { template, device, other, command, rollout };
+}
+
+/** Resolves when what became due has happened. */
+async function happened(service: Service, { command, device, rollout }: Awaited<ReturnType<typeof somethingDue>>) {
+  await rolloutUntil(service, rollout.id, ({ counts }) => counts.pending === 1);
+  const path = `/api/v1/devices/${device.id}/commands/${command.id}` as const;
+  while ((await service.ok('GET', path)).command.state !== 'expired') await nextTurn();
+}
+
+/** All that a cell has of an account, by table. */
+function stored({ directory }: Service, accountId: string): Record<string, unknown> {
+  const pages = new RegistryPages(join(directory, 'registry.db'), [accountId]);
+  const found: Record<string, string[]> = {};
+  for (let place: typeof firstPage | undefined = firstPage; place; ) {
+    const read: ReturnType<RegistryPages['read']> = pages.read(place, 500);
+    found[read.page.table] = [...(found[read.page.table] ?? []), hashOf(read.page.rows)];
+    place = read.next;
+  }
+  pages.close();
+  const out = new MessagesOut(join(directory, 'messages.db'), [accountId], []);
+  const messages = { logs: out.countLogs(Number.MAX_SAFE_INTEGER), mqtt: out.mqtt() };
+  out.close();
+  return { ...found, ...messages };
+}
+
+t.test('Commands, rollouts and jobs rest in both cells, and go on in the second one', withHaproxy, async (t) => {
+  const { time, source, target, account, move } = await start(t);
+  const own = await somethingDue(account, time.now);
+  // Other accounts of both cells, which show that these work meanwhile.
+  const witnesses = [source, target] as const;
+  const due = await Promise.all(witnesses.map((one) => somethingDue(one, time.now)));
+
+  const will = {
+    topic: account.topic(own.device.id, 'state'),
+    payload: Buffer.from('gone'),
+    qos: 1 as const,
+    retain: false,
+  };
+  const { id: deviceId, secret } = own.device;
+  const client = await account.connect({ deviceId, secret }, { clientId: 'unit', will });
+  const staying = { deviceId: own.other.id, secret: own.other.secret };
+  await account.connect(staying, { clientId: 'unit', reconnectPeriod: 20 });
+
+  const rows = Array.from({ length: jobRows }, (_, n) => ({ serialNumber: `job-${n}` }));
+  const query = `?template=${own.template.id}`;
+  // It comes right before the pause.
+  let posted: ReturnType<typeof postRows> | undefined;
+  let open = 0;
+  let jobId = '';
+  await move(
+    async () => {
+      const connections = source.server.ctx.broker.gauges.connections;
+      client.stream.destroy();
+      while (source.server.ctx.broker.gauges.connections === connections) await nextTurn();
+      const before = witnesses.map((one) => stored(one, account.accountId));
+      time.now += 120_000;
+      for (const [place, one] of witnesses.entries()) {
+        await happened(one, due[place] as (typeof due)[number]);
+        const job = await provision(one, [{ serialNumber: 'made meanwhile' }], `?template=${due[place]?.template.id}`);
+        t.match(job, { state: 'succeeded', done: 1 });
+      }
+      t.strictSame(
+        witnesses.map((one) => stored(one, account.accountId)),
+        before,
+        'nothing was written of the account',
+      );
+      const { body } = (await posted) as Awaited<ReturnType<typeof postRows>>;
+      jobId = body.job.id;
+      const { query } = source.server.ctx.registry;
+      const job = await query.selectFrom('jobs').select('done').where('id', '=', jobId).executeTakeFirstOrThrow();
+      open = jobRows - job.done;
+    },
+    () => {
+      posted = postRows(account, rows, query);
+    },
+  );
+
+  t.ok(open > 0, `${open} rows of the job were still to be done`);
+  await happened(account, own);
+  t.match((await follow(account, jobId)).at(-1), { state: 'succeeded', done: jobRows, failed: 0 });
+  const list = `/api/v1/devices?accountId=${account.accountId}&serialNumber=job-&pageSize=1` as const;
+  t.equal((await account.ok('GET', list)).devices.meta.count, jobRows, 'each device was made once');
+
+  t.test('a device that went away meanwhile is not connected, and its log and its will say so', async (t) => {
+    const { device } = await account.ok('GET', `/api/v1/devices/${deviceId}`);
+    t.equal(device.connected, false);
+    t.strictSame(await lifecycle(account, deviceId), ['connected', 'disconnected']);
+    const path = `/api/v1/devices/${staying.deviceId}` as const;
+    while (!(await account.ok('GET', path)).device.connected) await nextTurn();
+    t.strictSame(await lifecycle(account, staying.deviceId), ['connected', 'disconnected', 'connected']);
+    const reader = await account.connect({ jwt: account.admin });
+    await reader.subscribeAsync(will.topic);
+    const told = nextMessage(reader);
+    time.now += 61_000;
+    t.equal((await told).text, 'gone');
+  });
+});
+
+/** Connects and disconnects of a device, as its log has them. */
+async function lifecycle(service: Service, deviceId: string): Promise<string[]> {
+  const { logs } = await service.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`);
+  return logs.results.map(({ message }) => message).reverse();
+}
+
+t.test('When the first cell keeps the account, all goes on there', withHaproxy, async (t) => {
+  const { time, source, account, move, undo } = await start(t);
+  const own = await somethingDue(account, time.now);
+  const { id: deviceId, secret } = own.device;
+  const client = await account.connect({ deviceId, secret }, { clientId: 'unit' });
+  const heard = nextMessage(client);
+  await client.subscribeAsync(account.topic(deviceId, '_commands'), { qos: 1 });
+  t.equal(JSON.parse((await heard).text).id, own.command.id);
+  const path = `/api/v1/devices/${deviceId}/commands/${own.command.id}` as const;
+  t.equal((await account.ok('GET', path)).command.state, 'sent');
+  let left = 0;
+  await t.rejects(
+    move(async () => {
+      const connections = source.server.ctx.broker.gauges.connections;
+      client.stream.destroy();
+      while (source.server.ctx.broker.gauges.connections === connections) await nextTurn();
+      left = time.now;
+      time.now += 20_000;
+      throw new Error('broken off');
+    }),
+    /broken off/,
+  );
+  t.match(await undo(), { in: 'c01', undone: true });
+  t.equal((await account.ok('GET', path)).command.state, 'queued', 'it waits for the next connection');
+  while ((await account.ok('GET', `/api/v1/devices/${deviceId}`)).device.connected) await nextTurn();
+  const { logs } = await account.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`);
+  t.match(logs.results[0], { message: 'disconnected', sourceTimestamp: new Date(left).toISOString() });
+  time.now += 60_000;
+  await happened(account, own);
+});
