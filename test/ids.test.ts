@@ -208,7 +208,6 @@ async function live(t: Test, at: Account, provider: OpenIdProvider, trusted: str
   });
   const sent = await at.http('GET', `/api/v1/oauth2/authorize?providerId=${providerId}`, {
     token: null,
-    redirect: 'manual',
   });
   const state = new URL(sent.headers.get('location') ?? '').searchParams.get('state');
 

@@ -255,7 +255,6 @@ t.test('two logins of one browser do not disturb each other', async (t) => {
 t.test('the way back is remembered by a cookie that scripts and other addresses do not see', async (t) => {
   const answer = await service.http('GET', `/api/v1/oauth2/authorize?providerId=${known.id}`, {
     token: null,
-    redirect: 'manual',
   });
   const [cookie = ''] = answer.headers.getSetCookie();
   t.match(
@@ -420,7 +419,7 @@ t.test('browsers are sent to no address that the provider does not list', async 
     '',
   ]) {
     const query = new URLSearchParams({ providerId: known.id, redirectUri });
-    const answer = await service.http('GET', `/api/v1/oauth2/authorize?${query}`, { token: null, redirect: 'manual' });
+    const answer = await service.http('GET', `/api/v1/oauth2/authorize?${query}`, { token: null });
     t.match(answer, { status: 400, body: { attributes: { details: [{ path: 'redirectUri' }] } } }, redirectUri);
     t.strictSame(answer.headers.getSetCookie(), []);
   }
@@ -530,8 +529,7 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   const { userId } = await somebody();
   const lines = logLines.length;
   const failed = { status: 502, body: { statusCode: 502, attributes: { errorCode: 'ProviderFailedError' } } };
-  const authorize = (id: string) =>
-    service.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, { token: null, redirect: 'manual' });
+  const authorize = (id: string) => service.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, { token: null });
   const closed = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => closed.once('listening', resolve));
   const { port } = closed.address() as AddressInfo;
@@ -637,7 +635,6 @@ t.test('logins that are begun and not finished are limited per address; finished
   for (let n = 0; n < 2; n += 1) await new Browser(own).begin(id);
   const answer = await own.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, {
     token: null,
-    redirect: 'manual',
   });
   t.match(answer, { status: 429, body: { attributes: { errorCode: 'TooManyError' } } });
   t.match(answer.headers.get('retry-after'), /^3[56]\d\d$/);

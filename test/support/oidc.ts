@@ -153,7 +153,6 @@ export class Browser {
         ? await this.service.http('GET', url.slice(origin.length), {
             token: null,
             headers: { ...headers, ...this.headers, ...sent },
-            redirect: 'manual',
           })
         : await plainly(url, headers);
     for (const line of answer.headers.getSetCookie()) {

@@ -11,6 +11,7 @@ import { createAccount } from '../../src/registry/accounts.js';
 import type { Body, Created, Made, Ok } from './answers.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
+import { request } from './http.js';
 import type { OpenApi } from './openapi.js';
 import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
@@ -29,8 +30,6 @@ export interface Request {
   headers?: Record<string, string>;
   /** The caller's token; the admin's when absent, none when null. */
   token?: string | null;
-  /** Redirects are followed unless it is manual. */
-  redirect?: 'manual';
 }
 
 export interface Options {
@@ -163,23 +162,25 @@ export class Service {
   async http<const M extends string, const P extends string>(
     method: M,
     path: P,
-    { body, headers = {}, token = this.admin, redirect }: Request = {},
+    { body, headers = {}, token = this.admin }: Request = {},
   ): Promise<Answer<Body<M, P>>> {
-    const response = await fetch(this.server.url + path, {
+    const {
+      status,
+      headers: answered,
+      text,
+    } = await request(this.server.url + path, {
       method,
-      ...(redirect && { redirect }),
       headers: {
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
     });
-    const text = await response.text();
-    const isJson = response.headers.get('content-type')?.startsWith('application/json');
+    const isJson = answered.get('content-type')?.startsWith('application/json');
     const answer = {
-      status: response.status,
-      headers: response.headers,
+      status,
+      headers: answered,
       body: (isJson ? JSON.parse(text) : undefined) as Body<M, P>,
       text,
     };
