@@ -17,61 +17,7 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
   try {
     const { accountId, count, sample } = look(large);
     const { token } = await logIn(server, accountId);
-    const serial = sample.serialNumber ?? '';
-    const queries = [
-      '',
-      ...[
-        'created',
-        'lastModified',
-        'id',
-        'deviceTemplateId',
-        'organizationId',
-        'provisioningState',
-        'firmwareVersion',
-        'serialNumber',
-      ].flatMap((name) => [`sortBy=${name}`, `sortBy=${name}&sortOrder=desc`]),
-      ...Object.entries({
-        deviceTemplateId: sample.deviceTemplateId,
-        organizationId: sample.organizationId,
-        provisioningState: 'activated',
-        latitude: sample.latitude,
-        longitude: sample.longitude,
-        lastConnected: sample.lastConnected,
-        externalIp: sample.externalIp,
-        geoIpLatitude: sample.geoIpLatitude,
-        geoIpLongitude: sample.geoIpLongitude,
-        reverseDns: sample.reverseDns,
-      }).map(([name, value]) => `${name}=${encodeURIComponent(value ?? '')}`),
-      'organizationId=null',
-      'connected=true',
-      'connected=false',
-      `serialNumber=${serial.slice(2, 8).toLowerCase()}`,
-      `serialNumber=${serial.slice(3, 6)}`,
-      ...['s', 'sn', 'Z', 'zz', 'q7', '-0', 'é', 'nothing-like-it'].map(
-        (text) => `serialNumber=${encodeURIComponent(text)}`,
-      ),
-      'serialNumber=SNZ',
-      'serialNumber=z&sortBy=created&sortOrder=desc',
-      'serialNumber=zz&sortBy=organizationId',
-      ...['.', '3', '3.', '3.7', '3.7.1'].map((text) => `firmwareVersion=${text}`),
-      'firmwareVersion=3.7.1&provisioningState=activated',
-      'firmwareVersion=3.7&provisioningState=activated',
-      'serialNumber=zz&connected=false',
-      'serialNumber=sn&connected=true',
-      `serialNumber=sn&organizationId=${sample.organizationId}`,
-      'serialNumber=sn&provisioningState=activated',
-      'firmwareVersion=3.&provisioningState=activated',
-      'provisioningState=activated&connected=false',
-      `deviceTemplateId=${sample.deviceTemplateId}&provisioningState=defined`,
-      `deviceTemplateId=${sample.deviceTemplateId}&connected=true`,
-      `deviceTemplateId=${sample.deviceTemplateId}&connected=false&sortBy=created`,
-      `organizationId=null&provisioningState=associated&connected=true`,
-      `organizationId=${sample.organizationId}&deviceTemplateId=${sample.deviceTemplateId}`,
-      `organizationId=${sample.organizationId}&sortBy=created&sortOrder=desc`,
-      `deviceTemplateId=${sample.deviceTemplateId}&connected=true&sortBy=lastModified&sortOrder=desc`,
-      'page=1000000000',
-      'serialNumber=sn&page=1000000000',
-    ];
+    const queries = queriesOf(sample);
     console.log(`GET /devices, page 1, ${count} devices, ${size.asks} rounds each (figure: p95 < ${figure} ms)\n`);
     const [host, path] = [new URL(server.url), '/devices'];
     const each: number[] = [];
@@ -101,8 +47,67 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
   }
 }
 
+/** Every documented filter and sort, and pairs of filters. */
+export function queriesOf(sample: Readonly<Record<string, string>>): string[] {
+  const serial = sample.serialNumber ?? '';
+  return [
+    '',
+    ...[
+      'created',
+      'lastModified',
+      'id',
+      'deviceTemplateId',
+      'organizationId',
+      'provisioningState',
+      'firmwareVersion',
+      'serialNumber',
+    ].flatMap((name) => [`sortBy=${name}`, `sortBy=${name}&sortOrder=desc`]),
+    ...Object.entries({
+      deviceTemplateId: sample.deviceTemplateId,
+      organizationId: sample.organizationId,
+      provisioningState: 'activated',
+      latitude: sample.latitude,
+      longitude: sample.longitude,
+      lastConnected: sample.lastConnected,
+      externalIp: sample.externalIp,
+      geoIpLatitude: sample.geoIpLatitude,
+      geoIpLongitude: sample.geoIpLongitude,
+      reverseDns: sample.reverseDns,
+    }).map(([name, value]) => `${name}=${encodeURIComponent(value ?? '')}`),
+    'organizationId=null',
+    'connected=true',
+    'connected=false',
+    `serialNumber=${serial.slice(2, 8).toLowerCase()}`,
+    `serialNumber=${serial.slice(3, 6)}`,
+    ...['s', 'sn', 'Z', 'zz', 'q7', '-0', 'é', 'nothing-like-it'].map(
+      (text) => `serialNumber=${encodeURIComponent(text)}`,
+    ),
+    'serialNumber=SNZ',
+    'serialNumber=z&sortBy=created&sortOrder=desc',
+    'serialNumber=zz&sortBy=organizationId',
+    ...['.', '3', '3.', '3.7', '3.7.1'].map((text) => `firmwareVersion=${text}`),
+    'firmwareVersion=3.7.1&provisioningState=activated',
+    'firmwareVersion=3.7&provisioningState=activated',
+    'serialNumber=zz&connected=false',
+    'serialNumber=sn&connected=true',
+    `serialNumber=sn&organizationId=${sample.organizationId}`,
+    'serialNumber=sn&provisioningState=activated',
+    'firmwareVersion=3.&provisioningState=activated',
+    'provisioningState=activated&connected=false',
+    `deviceTemplateId=${sample.deviceTemplateId}&provisioningState=defined`,
+    `deviceTemplateId=${sample.deviceTemplateId}&connected=true`,
+    `deviceTemplateId=${sample.deviceTemplateId}&connected=false&sortBy=created`,
+    `organizationId=null&provisioningState=associated&connected=true`,
+    `organizationId=${sample.organizationId}&deviceTemplateId=${sample.deviceTemplateId}`,
+    `organizationId=${sample.organizationId}&sortBy=created&sortOrder=desc`,
+    `deviceTemplateId=${sample.deviceTemplateId}&connected=true&sortBy=lastModified&sortOrder=desc`,
+    'page=1000000000',
+    'serialNumber=sn&page=1000000000',
+  ];
+}
+
 /** What there is to ask for. The start has told everybody disconnected: some are made connected again. */
-function look(directory: string): { accountId: string; count: number; sample: Record<string, string> } {
+export function look(directory: string): { accountId: string; count: number; sample: Record<string, string> } {
   const file = openSqlite(join(directory, 'registry.db'));
   file.exec('UPDATE "devicePresence" SET "connected" = 1 WHERE "row" % 100 = 7');
   const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;

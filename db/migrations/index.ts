@@ -21,6 +21,7 @@ import * as bridgeKinds from './0020-bridge-kinds.js';
 import * as kept from './0022-kept.js';
 import * as presence from './0023-presence.js';
 import * as deviceIndexes from './0024-device-indexes.js';
+import * as listCounts from './0025-list-counts.js';
 import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -57,6 +58,7 @@ export const registryMigrations: readonly Migration[] = [
   kept,
   presence,
   deviceIndexes,
+  listCounts,
 ];
 
 /**

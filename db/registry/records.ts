@@ -12,7 +12,7 @@ import type {
   AssociationCodeRecord,
   CredentialRecord,
   DeviceCountRecord,
-  DeviceTextCountRecord,
+  DeviceListCountRecord,
   deviceColumns,
   PlacedDeviceCountRecord,
   PublicationRecord,
@@ -90,7 +90,7 @@ export interface Tables {
   refusals: Static<typeof RefusalRecord> & { sequence: Generated<number> };
   deviceCounts: Static<typeof DeviceCountRecord>;
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
-  deviceTextCounts: Static<typeof DeviceTextCountRecord>;
+  deviceListCounts: Static<typeof DeviceListCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
   firmwarePackages: EntityRow<typeof firmwarePackageColumns>;
   firmwareFiles: Static<typeof FirmwareFileRecord>;

@@ -1,10 +1,10 @@
 /** What a list matches: the filters that are asked for and the reach of the caller, put so that an index finds the rows. */
-import { type Expression, type Kysely, type SqlBool, sql } from 'kysely';
+import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.js';
 import type { Db } from '../../db/registry/index.js';
 import type { Match } from '../../db/registry/records/columns.js';
 import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.js';
-import { contains, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
+import { contains, rowsWithText, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid } from '../errors.js';
 import { degreesText } from '../formats/numbers.js';
@@ -65,28 +65,29 @@ export type AnyTable = Record<EntityTable, { id: string; accountId: string; dele
 /** Columns of devices that have an index without the order of a list. */
 const places = ['latitude', 'longitude'];
 
-/**
- * What the rows are looked for: `count`; `page`, of those of one filter at most, in an order that an index has; `sort`, to be
- * sorted afterwards; `walk`, all of them in the order of their ids, some at a time.
- */
-export type Purpose = 'count' | 'page' | 'sort' | 'walk';
+/** Up to so many rows of an index are looked at again and again: to be counted, or page by page. */
+export const fewRows = 5000;
 
-/** Everything that matches; wrapped, because a query cannot be awaited unexecuted. */
-export async function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>, purpose: Purpose) {
+type Filter = [string, Match];
+
+/** Rows that have what some filters ask for, found by indexes: at most `size`. */
+export interface RowSet {
+  filters: readonly Filter[];
+  rows: RawBuilder<{ row: number }>;
+  size: number;
+}
+
+/** Everything that matches, found by the rows of `set` where it is given; wrapped, because a query cannot be awaited unexecuted. */
+export function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>, set: RowSet | undefined, whole = true) {
   const { caller, listing, query, state } = asked;
-  const filters = filtersOf(asked);
-  const { sets, rest } = listing.counted ? await rowSets(db, asked, purpose) : { sets: [], rest: filters };
+  const rest = filtersOf(asked).filter(([name]) => !set?.filters.some(([found]) => found === name));
   // Devices have two ways to their account: the key is in the indexes, so the planner takes one of those only if it is named.
-  const byKey =
-    listing.counted &&
-    state === 'live' &&
-    sets.length === 0 &&
-    (isAccountWide(caller) || caller.kind === 'station') &&
-    !(purpose === 'walk' && rest.some(([, match]) => match === 'reference'));
-  // Nothing of the presence is asked for row by row: to count, SQLite would look for it all the same.
-  const isPlain = purpose === 'count' && !rest.some(([column]) => isPresence(listing, column));
+  const isAll = isAccountWide(caller) || caller.kind === 'station';
+  const byKey = listing.counted && state === 'live' && !set && isAll;
+  // Where nothing of the presence is asked for row by row, it need not be looked up.
+  const isWhole = whole || rest.some(([column]) => isPresence(listing, column));
   let matching = (db as unknown as Kysely<AnyTable>)
-    .selectFrom(isPlain ? listing.table : wholeOf(listing.table))
+    .selectFrom(isWhole ? wholeOf(listing.table) : listing.table)
     .where(byKey ? ofAccount(caller) : sql<SqlBool>`"accountId" = ${caller.accountId}`)
     .where('deleted', state === 'live' ? 'is' : 'is not', null)
     .where(inReach(db, caller, listing));
@@ -98,7 +99,7 @@ export async function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>,
     if (instant === undefined) throw invalid(name, 'must be an ISO 8601 date');
     matching = matching.where(sql<SqlBool>`${sql.ref(column)} < ${new Date(instant).toISOString()}`);
   }
-  for (const set of sets) matching = matching.where(sql<SqlBool>`"row" in (${set})`);
+  if (set) matching = matching.where(sql<SqlBool>`"row" in (${set.rows})`);
   for (const [column, match] of rest) {
     // A station finds what it can name, and does not look around.
     const isNamed = match === 'partial' && caller.kind === 'station';
@@ -107,59 +108,87 @@ export async function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>,
   return { matching };
 }
 
-/** Places of a text up to which they are looked at rather than the devices of an organization, or those that are connected. */
-const fewPlaces = 3000;
+/** Entries of an index that are read in the time in which one device is looked up. */
+const entriesOfLookup = 10;
 
-/** The rows that some filters find by their indexes, and the filters that are left to be looked at row by row. */
-async function rowSets<T extends EntityTable>(db: Db, asked: AskedList<T>, purpose: Purpose) {
-  const { caller, listing, query } = asked;
+/**
+ * The rows that the filter with the fewest finds by its index, if they are at most `limit`, and fewer than the caller reaches.
+ * Where a second index is not much longer, only those are looked up that both have.
+ */
+export async function smallestSet<T extends EntityTable>(
+  db: Db,
+  asked: AskedList<T>,
+  limit: number,
+): Promise<RowSet | undefined> {
+  const { caller, listing, state } = asked;
+  if (!listing.counted || state === 'trash') return undefined;
   const filters = filtersOf(asked);
-  const seen = seenOf(asked);
-  const isReference = ([name]: [string, Match]) => name !== 'provisioningState' && isInOrder(listing, name);
-  const rest = (found: [string, Match][]) => filters.filter((filter) => !found.includes(filter));
-
-  const limit = seen.length > 0 || filters.some(isReference) ? fewPlaces : undefined;
-  for (const filter of filters) {
-    const column = listing.text?.find((indexed) => indexed === filter[0]);
-    const rows =
-      column && caller.kind !== 'station' && (await rowsInTextIndex(db, column, String(query[column]), limit));
-    if (rows) return { sets: [rows], rest: rest([filter]) };
+  const isCounted = ([name]: Filter) => listing.counted?.columns.includes(name) ?? false;
+  const reached = caller.kind === 'endUser' ? await sumOfCounts(db, asked, [], inReach(db, caller, listing)) : limit;
+  let most = Math.min(limit, reached);
+  const sets: RowSet[] = [];
+  // Those whose number is kept first: the others are counted up to what the plan can take.
+  for (const filter of [...filters.filter(isCounted), ...filters.filter((one) => !isCounted(one))]) {
+    const rows = rowsOf(asked, filter);
+    if (!rows) continue;
+    const maxSize = sets.length > 0 ? most * entriesOfLookup : most;
+    const size = isCounted(filter) ? await sumOfCounts(db, asked, [filter]) : await countUpTo(db, rows, maxSize + 1);
+    if (size > maxSize) continue;
+    sets.push({ filters: [filter], rows, size });
+    most = Math.min(most, size);
   }
-  const isFlag = ([, match]: [string, Match]) => match === 'flag';
-  const isFew = !seen.some(isFlag) || !seen.every(isFlag) || (await areFewConnected(db, asked));
-  const reported = isFew ? seen : [];
-  if (reported.length > 0) return { sets: [present(asked, reported)], rest: rest(reported) };
-
-  // What an end-user reaches is found by its organizations.
-  if (!isAccountWide(caller)) return { sets: [], rest: filters };
-  const indexed = filters.filter(([name]) => places.includes(name) || (purpose === 'sort' && isInOrder(listing, name)));
-  if (indexed.length === 0) return { sets: [], rest: filters };
-  const matches = indexed.map(([column, match]) => condition(column, match, query[column]));
-  const set = sql`select "row" from "devices" where ${ofAccount(caller)}
-    and "deleted" is null and ${sql.join(matches, sql` and `)}`;
-  return { sets: [set], rest: rest(indexed) };
+  const [smallest, second] = sets.sort((a, b) => a.size - b.size);
+  if (!smallest || !second || second.size > smallest.size * entriesOfLookup) return smallest;
+  return {
+    filters: [...smallest.filters, ...second.filters],
+    // The plus keeps SQLite from looking the rows of the second up one by one.
+    rows: sql`select "row" from (${second.rows}) where +"row" in (${smallest.rows})`,
+    size: smallest.size,
+  };
 }
 
-/** Whether fewer devices are connected than have what is asked for of the columns in `counted`; by the counts that are kept. */
-async function areFewConnected<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<boolean> {
+/** The live devices that one filter finds by an index, if one has it. Those with a text are of all accounts. */
+function rowsOf<T extends EntityTable>(asked: AskedList<T>, filter: Filter): RawBuilder<{ row: number }> | undefined {
   const { caller, listing, query } = asked;
-  const others = filtersOf(asked).filter(([name]) => isInOrder(listing, name));
-  if (others.length === 0) return true;
-  const isPlaced = others.some(([name]) => name === 'organizationId');
-  const matches = others.map(([name, match]) =>
-    match === 'reference' && query[name] === 'null'
-      ? condition(name, 'exact', '')
-      : condition(name, match, query[name]),
+  const [name, match] = filter;
+  const column = listing.text?.find((indexed) => indexed === name);
+  if (column) return caller.kind === 'station' ? undefined : rowsWithText(column, String(query[column]));
+  // A device that is not connected may have no row there.
+  if (isPresence(listing, name)) return query[name] === false ? undefined : present(asked, [filter]);
+  // What an end-user reaches is found by its organizations.
+  if (!isAccountWide(caller) || !(places.includes(name) || isInOrder(listing, name))) return undefined;
+  return sql`select "row" from "devices"
+    where ${ofAccount(caller)} and "deleted" is null and ${condition(name, match, query[name])}`;
+}
+
+/** How many rows there are, `limit` at most. */
+async function countUpTo(db: Db, rows: RawBuilder<{ row: number }>, limit: number): Promise<number> {
+  const { rows: found } = await sql<{ count: number }>`
+    select count(*) as "count" from (${rows} limit ${limit})`.execute(db);
+  return found[0]?.count ?? 0;
+}
+
+/** How many devices of the account match filters of columns that are counted as they are written, `within` some organizations. */
+export async function sumOfCounts<T extends EntityTable>(
+  db: Db,
+  { caller, listing, query }: AskedList<T>,
+  filters: readonly Filter[],
+  within?: Expression<SqlBool>,
+): Promise<number> {
+  const { counted, reach } = listing;
+  const isPlaced = within !== undefined || filters.some(([name]) => name === reach);
+  const matches = filters.map(([name, match]) => {
+    // '' is how the counts call nowhere; no place has that name.
+    if (name !== reach || (query[name] !== 'null' && query[name] !== '')) return condition(name, match, query[name]);
+    return query[name] === '' ? sql<SqlBool>`1 = 0` : condition(name, 'exact', '');
+  });
+  const table = sql.table((isPlaced ? counted?.placed : counted?.everywhere) ?? '');
+  const { rows } = await sql<{ count: number | null }>`
+    select sum("count") as "count" from ${table}
+    where ${sql.join([sql`"accountId" = ${caller.accountId}`, within ?? sql`1 = 1`, ...matches], sql` and `)}`.execute(
+    db,
   );
-  const sum = async (table: string, matching: Expression<SqlBool>) => {
-    const { rows } = await sql<{ count: number | null }>`
-      select sum("count") as "count" from ${sql.table(table)} where "accountId" = ${caller.accountId} and ${matching}`.execute(
-      db,
-    );
-    return rows[0]?.count ?? 0;
-  };
-  const connected = await sum('deviceCounts', sql<SqlBool>`"connected" = 1`);
-  return connected <= (await sum(isPlaced ? 'placedDeviceCounts' : 'deviceCounts', sql.join(matches, sql` and `)));
+  return rows[0]?.count ?? 0;
 }
 
 /** Whether an index has the rows of each value of a column in the default order. */
@@ -214,16 +243,16 @@ function present<T extends EntityTable>({ caller, query }: AskedList<T>, seen: r
     match === 'flag' ? sql<SqlBool>`"connected" = 1` : condition(column, match, query[column]),
   );
   const account = accountKey(caller.accountId);
-  return sql`select "row" from "devicePresence" where "account" = ${account} and ${sql.join(matches, sql` and `)}`;
+  return sql<{
+    row: number;
+  }>`select "row" from "devicePresence" where "account" = ${account} and ${sql.join(matches, sql` and `)}`;
 }
 
 /** How many match, where `devicePresence` alone can tell. */
 export async function countPresent<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number | undefined> {
   const seen = seenOf(asked);
   if (!isAccountWide(asked.caller) || seen.length === 0 || seen.length < filtersOf(asked).length) return undefined;
-  const { rows } = await sql<{ count: number }>`
-    select count(*) as "count" from (${present(asked, seen)})`.execute(db);
-  return rows[0]?.count;
+  return countUpTo(db, present(asked, seen), Number.MAX_SAFE_INTEGER);
 }
 
 /** The ids of live organizations at and below `roots`. */

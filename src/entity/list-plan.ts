@@ -2,23 +2,32 @@
  * How a list finds its count and its page in tables of a million rows: counts that are kept, an index of texts, and rows
  * looked at in the order of the page. docs/decisions/006-partial-match-and-kept-counts.md tells when each is used.
  */
-import { type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
-import type { Db } from '../../db/registry/index.js';
+import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import { type Db, isStoreFull } from '../../db/registry/index.js';
+import { countAndKeep, countedAtOnce, keptCount, type Question } from '../../db/registry/list-counts.js';
+import type { Match } from '../../db/registry/records/columns.js';
 import { type EntityTable, wholeOf } from '../../db/registry/records.js';
-import { countContaining } from '../../db/registry/text.js';
+import { fold } from '../../db/sqlite/fold.js';
 import { isAccountWide } from '../access.js';
+import { laneOf } from '../limits/fair-queue.js';
 import {
   type AnyTable,
   type AskedList,
   condition,
   countPresent,
+  fewRows,
   filtersOf,
   inReach,
   isInOrder,
   type Listing,
+  type ListQuery,
   narrow,
   ofAccount,
+  type RowSet,
+  smallestSet,
+  sumOfCounts,
 } from './list-filters.js';
+import { type ListServices, placesOfRow } from './row-slices.js';
 
 /** A page of a list. */
 export interface Wanted {
@@ -32,49 +41,93 @@ export interface Wanted {
   whole: boolean;
 }
 
-/** How many rows match. */
-export async function countMatches<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number> {
-  return (
-    (await keptCount(db, asked)) ??
-    (await countPresent(db, asked)) ??
-    (await countRows(await narrow(db, asked, 'count')))
-  );
+/** How many rows match. What is expensive to count is counted once, in turns of the caller, and then kept. */
+export async function countMatches<T extends EntityTable>(
+  { registry, reads }: Pick<ListServices, 'registry' | 'reads'>,
+  asked: AskedList<T>,
+): Promise<number> {
+  const db = registry.query;
+  const { caller, listing, query, state } = asked;
+  const filters = filtersOf(asked);
+  const { counted, text = [], reach } = listing;
+  if (!counted || state === 'trash' || caller.kind === 'station') return countRows(narrow(db, asked, undefined, false));
+  if (filters.every(([name]) => counted.columns.includes(name))) {
+    const within = isAccountWide(caller) ? undefined : inReach(db, caller, listing);
+    return sumOfCounts(db, asked, filters, within);
+  }
+  const present = await countPresent(db, asked);
+  if (present !== undefined) return present;
+  const isKeepable =
+    isAccountWide(caller) &&
+    filters.every(([name]) => counted.columns.includes(name) || text.some((column) => column === name)) &&
+    !(reach && query[reach] === '');
+  if (!isKeepable) return countRows(narrow(db, asked, await smallestSet(db, asked, maxRowsToSort), false));
+  const question = questionOf(asked);
+  const kept = await keptCount(db, caller.accountId, question);
+  if (kept !== undefined) return kept;
+  const set = await smallestSet(db, asked, maxRowsCounted);
+  // The index of texts knows nothing of accounts: its own count is the answer where no other account has devices.
+  if (set && filters.length === 1 && (await isOnlyAccount(db, caller.accountId))) return countDistinct(db, set.rows);
+  if (set && set.size <= fewRows) return countRows(narrow(db, asked, set, false));
+  const among = set && set.size <= maxRowsCountedAtOnce ? set.rows : undefined;
+  const matches = sql.join(
+    filters.map((filter) => conditionOfDevice(filter, query)),
+    sql` and `,
+  ) as Expression<SqlBool>;
+  let place: 'last' | 'first' = 'last';
+  const inTurn = (work: () => Promise<number | undefined>) => {
+    const counted = reads.run(laneOf(caller), countedAtOnce / placesOfRow, work, place);
+    place = 'first';
+    return counted;
+  };
+  try {
+    return await countAndKeep(db, { accountId: caller.accountId, question, matches, among }, inTurn);
+  } catch (error) {
+    // A full disk keeps nothing, and must not keep anybody from reading.
+    if (isStoreFull(error)) return countRows(narrow(db, asked, undefined, false));
+    throw error;
+  }
 }
 
-async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
+async function countDistinct(db: Db, found: RowSet['rows']): Promise<number> {
+  const { rows } = await sql<{ count: number }>`select count(distinct "row") as "count" from (${found})`.execute(db);
+  return rows[0]?.count ?? 0;
+}
+
+async function isOnlyAccount(db: Db, accountId: string): Promise<boolean> {
+  const others = db.selectFrom('deviceCounts').select('accountId').where('accountId', '!=', accountId);
+  return (await others.limit(1).executeTakeFirst()) === undefined;
+}
+
+/** A filter as devices have it without their presence. */
+function conditionOfDevice([name, match]: [string, Match], query: ListQuery): Expression<SqlBool> {
+  if (match !== 'flag') return condition(name, match, query[name]);
+  const connected = sql`select p."connected" from "devicePresence" as p where p."row" = "devices"."row"`;
+  return sql<SqlBool>`coalesce((${connected}), 0) = ${query[name] === true ? 1 : 0}`;
+}
+
+function questionOf<T extends EntityTable>(asked: AskedList<T>): Question {
+  const { query } = asked;
+  const values = filtersOf(asked).map(([name, match]) => {
+    if (match === 'flag') return [name, query[name] === true ? 1 : 0];
+    if (match === 'partial') return [name, fold(String(query[name]))];
+    return [name, match === 'reference' && query[name] === 'null' ? '' : String(query[name])];
+  });
+  return Object.fromEntries(values) as Question;
+}
+
+async function countRows({ matching }: ReturnType<typeof narrow>): Promise<number> {
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
   return Number(count);
 }
 
-/** The count that is kept for what is asked for, if there is one: of a combination of columns, or of one text. */
-async function keptCount<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number | undefined> {
-  const { caller, listing, query, state } = asked;
-  const { counted, text = [], reach } = listing;
-  if (!counted || state === 'trash' || caller.kind === 'station') return undefined;
-  const filters = filtersOf(asked);
-  const column = text.find((name) => query[name] !== undefined);
-  if (column && filters.length === 1 && isAccountWide(caller))
-    return countContaining(db, caller.accountId, column, String(query[column]));
-  if (!filters.every(([name]) => counted.columns.includes(name))) return undefined;
-  const placed = !isAccountWide(caller) || filters.some(([name]) => name === reach);
-  let counts = db
-    .selectFrom(placed ? counted.placed : counted.everywhere)
-    .select((eb) => eb.fn.sum<number | null>('count').as('count'))
-    .where('accountId', '=', caller.accountId)
-    .where(inReach(db, caller, listing));
-  for (const [name, match] of filters) {
-    const nowhere = name === reach && query[name] === 'null';
-    // '' is how the counts call nowhere; no place has that name.
-    if (name === reach && query[name] === '') return 0;
-    counts = counts.where(nowhere ? condition(name, 'exact', '') : condition(name, match, query[name]));
-  }
-  return Number((await counts.executeTakeFirst())?.count ?? 0);
-}
-
-/** Matches up to which a page is found by sorting them all. */
-const maxMatchesToSort = 3000;
-/** Rows looked at in order, at first and then again, before a page of matches is looked for otherwise. */
-const scanSizes = [1000, 3000, 10_000];
+/** Rows that are looked at in order until a page of matches is full. */
+const maxRowsInOrder = 10_000;
+/** With more rows in its index a filter does not help to find those that are sorted. */
+const maxRowsToSort = 100_000;
+/** Rows of one filter whose index is counted at each request, and that are looked at in one transaction. */
+const maxRowsCounted = 50_000;
+const maxRowsCountedAtOnce = 10_000;
 
 /**
  * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
@@ -90,17 +143,23 @@ export async function findRows<T extends EntityTable>(
   const { caller, listing, state } = asked;
   const wanted = { ...asWanted, ties: tiesOf(listing, asWanted.sort) };
   const filters = filtersOf(asked);
-  const isOrdered = filters.length < 2 && filters.every(([name]) => isInOrder(listing, name));
-  const isInIndex = isAccountWide(caller) && isOrdered && (filters.length === 0 || wanted.sort === listing.defaultSort);
-  if (listing.counted && state === 'live' && count > maxMatchesToSort && !isInIndex && caller.kind !== 'station') {
-    const rows = await scanToPage(db, asked, wanted, count);
+  const isCounted = listing.counted && state === 'live' && caller.kind !== 'station';
+  // The index of a filter has its rows in the default order.
+  const ordered = wanted.sort === listing.defaultSort ? filters.filter(([name]) => isInOrder(listing, name)) : [];
+  const isInIndex = isAccountWide(caller) && filters.length < 2 && filters.length === ordered.length;
+  let set: RowSet | undefined;
+  if (isCounted && !isInIndex) {
+    const walk = await walkTo(db, asked, wanted, count, ordered);
+    set = await smallestSet(db, asked, Math.min(walk.expected, maxRowsInOrder));
+    const rows = set || walk.expected > maxRowsInOrder ? undefined : await walk.page();
     if (rows) return rows;
+    set ??= await smallestSet(db, asked, maxRowsToSort);
   }
-  const { matching } = await narrow(db, asked, isInIndex ? 'page' : 'sort');
-  const page = pageOf(matching, wanted);
-  if (!wanted.whole) return page.select(placeOfRow(listing.table)).execute();
   // Of rows that are sorted or skipped only their numbers are looked at: the presence of a device is a second place.
   const isDirect = !listing.counted || (isInIndex && wanted.offset === 0);
+  const { matching } = narrow(db, asked, set, isDirect && wanted.whole);
+  const page = pageOf(matching, wanted);
+  if (!wanted.whole) return page.select(placeOfRow(listing.table)).execute();
   const found = page.select(sql.ref('row').as('row'));
   const rows = isDirect ? page : pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
   return rows.selectAll().execute();
@@ -131,35 +190,53 @@ function placeOfRow(table: EntityTable) {
   return [sql.ref<string>('id').as('id'), bytes.as('bytes')] as const;
 }
 
-/** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
-async function scanToPage<T extends EntityTable>(
+/**
+ * A page of rows that is met in order, in the index of the sort or of the filter in `ordered` with the fewest rows; and how
+ * many rows that takes, if those that match are everywhere.
+ */
+async function walkTo<T extends EntityTable>(
   db: Db,
   asked: AskedList<T>,
-  wanted: Wanted,
+  wanted: Required<Wanted>,
   count: number,
-): Promise<unknown[] | undefined> {
+  ordered: [string, Match][],
+) {
   const { caller, listing, query } = asked;
   const filters = filtersOf(asked);
-  const { sort, ties = [], offset, limit, whole } = wanted;
-  const live = (db as unknown as Kysely<AnyTable>).selectFrom(wholeOf(listing.table)).where('deleted', 'is', null);
-  const matches = sql<SqlBool>`${sql.join(
-    [inReach(db, caller, listing), ...filters.map(([column, match]) => condition(column, match, query[column]))],
-    sql` and `,
-  )}`;
+  const { sort, ties, offset, limit, whole } = wanted;
+  let [within, rows]: [[string, Match][], number] = [[], await sumOfCounts(db, asked, [])];
+  for (const filter of ordered) {
+    const size = await sumOfCounts(db, asked, [filter]);
+    if (size <= rows) [within, rows] = [[filter], size];
+  }
+  let live = (db as unknown as Kysely<AnyTable>).selectFrom(wholeOf(listing.table)).where('deleted', 'is', null);
+  for (const [column, match] of within) live = live.where(condition(column, match, query[column]));
+  const rest = filters.filter((filter) => !within.includes(filter));
+  const matches = [
+    inReach(db, caller, listing),
+    ...rest.map(([column, match]) => condition(column, match, query[column])),
+  ];
   // What is not named is not read: an index has the rows and what they are sorted by.
   const reach = isAccountWide(caller) ? [] : [listing.reach ?? 'id'];
-  const columns = new Set(['row', sort, ...ties, ...reach, ...filters.map(([column]) => column)]);
-  for (const steps of scanSizes) {
-    if (offset + limit > steps) continue;
-    const walked = pageOf(live.where(ofAccount(caller)), { ...wanted, offset: 0, limit: steps })
-      .select([...columns].map((column) => sql.ref(column).as(column)))
-      .as('walked');
-    const found = pageOf(db.selectFrom(walked).where(matches), wanted).select(sql.ref('row').as('row'));
-    const page = pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
-    const rows = await (whole ? page.selectAll() : page.select(placeOfRow(listing.table))).execute();
-    if (rows.length === Math.min(limit, count - offset)) return rows;
-  }
-  return undefined;
+  const columns = new Set(['row', sort, ...ties, ...reach, ...rest.map(([column]) => column)]);
+  const walked = pageOf(live.where(ofAccount(caller)), { ...wanted, offset: 0, limit: maxRowsInOrder })
+    .select([...columns].map((column) => sql.ref(column).as(column)))
+    .as('walked');
+  // A subquery with a limit gives its rows in its order, and only as many as are taken; sorted again, all would be.
+  const found = db
+    .selectFrom(walked)
+    .where(sql<SqlBool>`${sql.join(matches, sql` and `)}`)
+    .select(sql.ref('row').as('row'))
+    .limit(limit)
+    .offset(offset);
+  const page = pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
+  return {
+    expected: Math.ceil((offset + limit) * (rows / count)),
+    page: async () => {
+      const met: unknown[] = await (whole ? page.selectAll() : page.select(placeOfRow(listing.table))).execute();
+      return met.length === Math.min(limit, count - offset) ? met : undefined;
+    },
+  };
 }
 
 /** Orders rows, ties by id unless otherwise said, and takes a page of them. */

@@ -7,12 +7,12 @@ import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js'
 import type { Caller } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../limits/fair-queue.js';
-import { type Listing, type ListQuery, narrow } from './list-filters.js';
+import { fewRows, type Listing, type ListQuery, narrow, smallestSet } from './list-filters.js';
 
 export type { Listing, ListQuery } from './list-filters.js';
 
 import { countMatches, findRows, pageOf } from './list-plan.js';
-import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
+import { type ListServices, oneSlice, placesOfRow, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { findUnstorable, unstorable } from './values.js';
 
 export interface Meta {
@@ -74,8 +74,6 @@ const described: Record<Match, string> = {
 
 /** Up to this page size rows are read at once; of longer pages their places first. */
 const readWhole = 10;
-/** Places of rows whose finding takes as long as reading and showing one. */
-const placesOfRow = 20;
 
 /**
  * One page of the live entities, or of the trash, that the caller can reach.
@@ -97,7 +95,7 @@ export async function list<T extends EntityTable>(
   for (const [name, value] of Object.entries(query))
     if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   // Skipping to a page is expensive, so whether there is one is asked first.
-  const count = await countMatches(db, asked);
+  const count = await countMatches(services, asked);
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
   const find = () => findRows(db, asked, wanted, count);
@@ -123,7 +121,8 @@ export async function idsOf<T extends EntityTable>(
   query: ListQuery,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const { matching } = await narrow(db, { caller, listing, query, state: 'live' }, 'walk');
+  const asked = { caller, listing, query, state: 'live' } as const;
+  const { matching } = narrow(db, asked, await smallestSet(db, asked, fewRows), false);
   const rows = await matching.select('id').where('id', '>', after).orderBy('id').limit(limit).execute();
   return rows.map(({ id }) => id);
 }

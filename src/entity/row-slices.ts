@@ -15,6 +15,8 @@ import { isReached, named, shared } from './verbs.js';
 /** Bytes of field values in a slice, and rows. One row may have more. */
 const sliceBytes = 64 * 1024;
 const sliceRows = 50;
+/** Places of rows whose finding takes as long as reading and showing one. */
+export const placesOfRow = 20;
 /** Rows of a page that are read together by their keys: those of jobs may have 64 KiB each. */
 const rowsByKey = 20;
 

@@ -100,12 +100,12 @@ async function compare(
 
 type Column = 'serialNumber' | 'firmwareVersion';
 
-/** What triggers keep of a device, and how often a pattern is in a column. */
 type Kept = { accountId: string; row: number } & Record<Column, string | null>;
-interface TextCount {
+/** What a list asks for, and how many devices have it. */
+interface ListCount {
   accountId: string;
-  column: Column;
-  pattern: string;
+  question: string;
+  through: string;
   count: number;
 }
 
@@ -130,10 +130,16 @@ function checkKept(): void {
         table,
       );
     const devices = rows<Kept>(`SELECT * ${live}`);
-    for (const { accountId, column, pattern, count } of rows<TextCount>('SELECT * FROM "deviceTextCounts"')) {
-      const contains = containing(pattern);
-      const plain = devices.filter((one) => one.accountId === accountId && contains(one[column]));
-      deepStrictEqual(count, plain.length, `the count of ${JSON.stringify(pattern)} in ${column}`);
+    for (const row of rows<ListCount>('SELECT * FROM "deviceListCounts"')) {
+      const { question, count, through, ...asked } = row;
+      const plain = devices.filter((one) =>
+        Object.entries(asked).every(([name, value]) => {
+          const text = one[name as Column];
+          const isText = name === 'serialNumber' || name === 'firmwareVersion';
+          return value === null || (isText ? containing(String(value))(text) : (text ?? '') === value);
+        }),
+      );
+      deepStrictEqual([through, count], ['~', plain.length], `the count of ${question}`);
     }
     for (const column of ['serialNumber', 'firmwareVersion'] as const) {
       const indexed = rows(`SELECT "doc", count(*) AS "terms" FROM "devices_${column}_terms" GROUP BY 1 ORDER BY 1`);
@@ -316,6 +322,7 @@ t.test('what is found thousands of times is found in order wherever it stands, a
       const one = {
         ...first,
         id: newId(service.accountId),
+        created: new Date(now + n).toISOString(),
         // Two product lines, the second of which begins where the first ends.
         serialNumber: `${n < 5500 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
         firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,
@@ -331,6 +338,7 @@ t.test('what is found thousands of times is found in order wherever it stands, a
   const check = async () => {
     const questions: Query[] = [
       { serialNumber: 'öL' },
+      { serialNumber: 'Öl' },
       { serialNumber: 'ä' },
       { serialNumber: 'öl-3' },
       { serialNumber: '-' },
@@ -338,6 +346,8 @@ t.test('what is found thousands of times is found in order wherever it stands, a
       { firmwareVersion: '2.' },
       { serialNumber: 'ÖL', firmwareVersion: '1' },
       { serialNumber: 'öl', provisioningState: 'defined' },
+      { serialNumber: '', connected: false },
+      { serialNumber: '', organizationId: 'null' },
       { provisioningState: 'defined' },
       { provisioningState: 'defined', organizationId: organization.id },
       { organizationId: 'null', connected: false },
@@ -355,8 +365,12 @@ t.test('what is found thousands of times is found in order wherever it stands, a
   };
   await check();
   const { count } = registry.query.fn;
-  const kept = await registry.query.selectFrom('deviceTextCounts').select(count<number>('count').as('n')).execute();
+  const kept = await registry.query.selectFrom('deviceListCounts').select(count<number>('count').as('n')).execute();
   t.ok((kept[0]?.n ?? 0) > 0, 'counts of texts are kept');
+  // Counted while devices change: in steps, between which the changes are.
+  const asking = ['firmwareVersion=', 'serialNumber=&provisioningState=associated'].map((query) =>
+    service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&${query}`),
+  );
   for (const one of devices.slice(1, 40)) {
     one.serialNumber = `Öl-${one.serialNumber}`;
     one.firmwareVersion = '2.5';
@@ -368,18 +382,77 @@ t.test('what is found thousands of times is found in order wherever it stands, a
     await service.ok('DELETE', `/api/v1/devices/${one.id}`, { headers: { etag: device.version } });
     one.deleted = true;
   }
+  await Promise.all(asking);
   await check();
 });
 
-t.test('the counts of some texts are kept, and no more', async (t) => {
+t.test('no list of devices reads a whole table, whatever it asks for', async (t) => {
+  await service.login();
+  const device = await service.create('/devices', 'device', { serialNumber: 'Öl-last', latitude: 1, longitude: 2 });
+  const { token } = await service.endUser((await service.organization()).id);
+  const filters = {
+    deviceTemplateId: device.deviceTemplateId,
+    organizationId: 'null',
+    serialNumber: 'öl',
+    provisioningState: 'defined',
+    firmwareVersion: '2.1',
+    latitude: '1',
+    longitude: '2',
+    connected: 'true',
+    lastConnected: '2026-03-04T05:06:07.008Z',
+    externalIp: '10.9.8.7',
+    geoIpLatitude: '1.5',
+    geoIpLongitude: '-2',
+    reverseDns: 'a.example',
+  };
+  const statements = new Map<string, unknown[]>();
+  const memory = openSqlite(':memory:');
+  const prototype = Object.getPrototypeOf(memory.prepare('SELECT 1')) as { all: (...bound: unknown[]) => unknown };
+  memory.close();
+  const { all } = prototype;
+  prototype.all = function (this: { source: string }, ...bound) {
+    statements.set(this.source, bound);
+    return all.apply(this, bound);
+  };
+  t.teardown(() => Object.assign(prototype, { all }));
+  const names = Object.entries(filters);
+  for (const [n, first] of names.entries())
+    for (const second of names.slice(n))
+      for (const [who, sortBy] of [
+        [service.admin, 'serialNumber'],
+        [service.admin, 'lastModified'],
+        [token, 'organizationId'],
+      ] as const) {
+        const query = new URLSearchParams({
+          accountId: service.accountId,
+          sortBy,
+          ...Object.fromEntries([first, second]),
+        });
+        await service.ok('GET', `/api/v1/devices?${query}`, { token: who });
+      }
+  Object.assign(prototype, { all });
+  const file = openSqlite(join(service.directory, 'registry.db'), { readonly: true });
+  t.teardown(() => file.close());
+  const scans = [...statements].flatMap(([source, bound]) => {
+    if (!/"devices|"wholeDevices|"devicePresence/.test(source)) return [];
+    const plan = file.prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${source}`).all(...bound);
+    return plan.flatMap(({ detail }) =>
+      /^SCAN (d|p|devices|devicePresence)\b/.test(detail) ? `${detail}: ${source}` : [],
+    );
+  });
+  t.ok(statements.size > 100, `${statements.size} statements`);
+  t.same(scans, []);
+});
+
+t.test('the counts of some lists are kept, and no more', async (t) => {
   await service.login();
   for (let n = 0; n < 70; n += 1) {
     const search = new URLSearchParams({ accountId: service.accountId, serialNumber: `\uFFFD${n}` });
     await service.ok('GET', `/api/v1/devices?${search}`);
   }
   const kept = await service.server.ctx.registry.query
-    .selectFrom('deviceTextCounts')
-    .select('pattern')
+    .selectFrom('deviceListCounts')
+    .select('question')
     .where('accountId', '=', service.accountId)
     .execute();
   t.ok(kept.length > 0 && kept.length <= 64, `${kept.length}`);

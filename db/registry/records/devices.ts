@@ -126,10 +126,19 @@ export const DeviceCountRecord = Type.Object({
 /** The same for each organization; '' is outside of every one. */
 export const PlacedDeviceCountRecord = Type.Object({ ...DeviceCountRecord.properties, organizationId: Type.String() });
 
-/** How many live devices of an account contain a folded text in a column: texts asked for and found often, some of them. */
-export const DeviceTextCountRecord = Type.Object({
+/**
+ * How many live devices of an account match what a list asked for: what is null was not asked for. Texts are folded, '' is
+ * outside of every organization. Counted are devices that were created until `through`.
+ */
+export const DeviceListCountRecord = Type.Object({
   accountId: Id,
-  column: Type.String(),
-  pattern: Type.String(),
+  question: Type.String(),
+  serialNumber: OptionalText,
+  firmwareVersion: OptionalText,
+  deviceTemplateId: OptionalText,
+  organizationId: OptionalText,
+  provisioningState: OptionalText,
+  connected: Nullable(Type.Integer()),
+  through: Type.String(),
   count: Type.Integer(),
 });
