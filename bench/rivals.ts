@@ -5,7 +5,7 @@ import { MessageStore, type Point } from '../db/messages/store.js';
 import { Registry } from '../db/registry/index.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
-import { newId } from '../src/ids.js';
+import { allSlots, newId } from '../src/ids.js';
 import { createAccount } from '../src/registry/accounts.js';
 import { type Equipped, equip, giveSecrets, insertRow } from './equip.js';
 import { seedAdmin } from './seed.js';
@@ -41,7 +41,7 @@ export async function prepareRivals(directory: string): Promise<Rivals> {
   const admin = { email: 'attacker@bench.example', password: 'a password of the attacker' };
   const registry = await Registry.open(directory);
   const { accountId } = await createAccount(
-    { registry, clock: { now: () => Date.now() }, passwords: new Passwords() },
+    { registry, clock: { now: () => Date.now() }, passwords: new Passwords(), config: { slots: allSlots } },
     { name: 'Attacker', adminEmail: admin.email, adminPassword: admin.password },
   );
   await registry.close();

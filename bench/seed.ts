@@ -4,7 +4,7 @@ import { accountKey } from '../db/registry/account-key.js';
 import { Registry } from '../db/registry/index.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
-import { newId } from '../src/ids.js';
+import { allSlots, newId } from '../src/ids.js';
 import { createAccount, serviceChannelRows } from '../src/registry/accounts.js';
 
 // As the service does: it refuses data that other users can open.
@@ -32,7 +32,10 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
   const clock = { now: () => Date.now() };
   const registry = await Registry.open(directory);
   const account = { name: 'Bench', adminEmail: seedAdmin.email, adminPassword: seedAdmin.password };
-  const { accountId } = await createAccount({ registry, clock, passwords: new Passwords() }, account);
+  const { accountId } = await createAccount(
+    { registry, clock, passwords: new Passwords(), config: { slots: allSlots } },
+    account,
+  );
   await registry.close();
 
   const file = openSqlite(join(directory, 'registry.db'));

@@ -13,8 +13,8 @@ interface NewAccount extends OnDirectory {
 export async function accountCreate(given: NewAccount): Promise<void> {
   const { name, adminEmail, adminPassword } = given;
   await withNewRegistry(given, async ({ registry, clock }) => {
-    const account = { name, adminEmail, adminPassword, slots: loadConfig().slots };
-    print(await createAccount({ registry, clock, passwords: new Passwords() }, account));
+    const services = { registry, clock, passwords: new Passwords(), config: loadConfig() };
+    print(await createAccount(services, { name, adminEmail, adminPassword }));
   });
 }
 

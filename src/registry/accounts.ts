@@ -13,7 +13,7 @@ import type { Passwords } from '../identity/secrets/passwords.js';
 import { newAccountId, newId } from '../ids.js';
 import { serviceChannelNames, serviceChannels } from '../topics.js';
 
-type Services = { registry: Registry; clock: Clock; passwords: Passwords };
+type Services = { registry: Registry; clock: Clock; passwords: Passwords; config: Pick<Config, 'slots'> };
 
 /** The caller's account, for `expand=account`. */
 export async function accountOf(db: Db, caller: Caller) {
@@ -31,8 +31,6 @@ interface NewAccount {
   adminEmail: string;
   /** Made when absent. */
   adminPassword?: string | undefined;
-  /** The slots of which a new id gets one; all of them when absent. */
-  slots?: readonly string[];
 }
 
 export interface CreatedAccount {
@@ -46,13 +44,13 @@ export interface CreatedAccount {
  * @throws PlatformError 400 with 106 for an email or password that cannot be, or an id that is taken.
  */
 export async function createAccount(
-  { registry, clock, passwords }: Services,
+  { registry, clock, passwords, config }: Services,
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;
   const chosen = await passwords.choose('adminPassword', account.adminPassword, adminEmail);
   const { password: adminPassword, passwordHash } = chosen;
-  const accountId = account.id ?? newAccountId(await countSlots(registry), account.slots);
+  const accountId = account.id ?? newAccountId(await countSlots(registry), config.slots);
   const identity = newIdentity(clock, 'adminEmail', {
     accountId,
     email: adminEmail,
@@ -84,15 +82,13 @@ export async function createAccount(
  * Creates the first account if there is none. Its password is in the answer and nowhere else.
  * @throws ConfigError when the configured email address or password breaks the rules.
  */
-export async function createFirstAccount({
-  config,
-  ...services
-}: Services & { config: Config }): Promise<CreatedAccount | undefined> {
+export async function createFirstAccount(services: Services & { config: Config }): Promise<CreatedAccount | undefined> {
+  const { config } = services;
   const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
   if (existing) return undefined;
   const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
   try {
-    return await createAccount(services, { id, name, adminEmail, adminPassword, slots: config.slots });
+    return await createAccount(services, { id, name, adminEmail, adminPassword });
   } catch (error) {
     const [detail] = error instanceof PlatformError ? error.details : [];
     if (!detail) throw error;

@@ -231,7 +231,7 @@ t.test('MQTT 5 is answered with CONNACK 1, so that a client can come back with 3
 // below the table: WebSocket
 t.test('a WebSocket is not compressed, has its limit after CONNACK too, and tells where it comes from', async (t) => {
   const { device, secret } = await f.service.device({ deviceTemplateId: f.device.deviceTemplateId });
-  const url = `${f.service.server.url.replace('http', 'ws')}/mqtt`;
+  const url = f.service.webSocket();
   const offering = new WebSocket(url, ['mqtt'], { perMessageDeflate: true, rejectUnauthorized: false });
   await new Promise((resolve) => offering.once('open', resolve));
   t.equal(offering.extensions, '');

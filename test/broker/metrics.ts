@@ -4,7 +4,7 @@ import type { Fixture } from './fixture.js';
 
 /** The value of a line of /metrics, its labels included. */
 export async function metric({ service }: Pick<Fixture, 'service'>, line: string): Promise<number | undefined> {
-  const { text } = await service.http('GET', '/metrics', { token: null });
+  const { text } = await service.direct.http('GET', '/metrics', { token: null });
   const found = text.split('\n').find((one) => one.startsWith(`${line} `));
   return found === undefined ? undefined : Number(found.slice(line.length));
 }

@@ -5,6 +5,7 @@ import mqtt from 'mqtt';
 import mqttPacket from 'mqtt-packet';
 import t, { type Test } from 'tap';
 import { readProxyHeader } from '../../broker/connections/proxy-protocol.js';
+import { unlessBehindProxy } from '../support/service.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected } from './fixture.js';
 import { hits } from './metrics.js';
@@ -114,7 +115,8 @@ t.test('valid and invalid headers', async (t) => {
     t.equal(readProxyHeader(binary('21', '11', four).subarray(0, length)).is, 'incomplete');
 });
 
-t.test('from a trusted sender', async (t) => {
+const asProxy = unlessBehindProxy('the test is the proxy in front of the cell, and gives the addresses itself');
+t.test('from a trusted sender', asProxy, async (t) => {
   const f = await fixture(t, { ...certificate(t), ...trusting });
   const { mqttPort, ctx } = f.service.server;
   const tlsPort = ctx.broker.addresses.mqtts as number;
@@ -235,7 +237,7 @@ t.test('from a trusted sender', async (t) => {
   });
 });
 
-t.test('from anybody else a header is an error, and X-Forwarded-For is ignored', async (t) => {
+t.test('from anybody else a header is an error, and X-Forwarded-For is ignored', asProxy, async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_TRUSTED_PROXIES: '192.0.2.0/24' });
   for (const port of [f.service.server.mqttPort, f.service.server.ctx.broker.addresses.mqtts as number])
     for (const header of [line('192.0.2.9'), binary('21', '11', `c0000209c0000201${ports}`)]) {

@@ -14,7 +14,7 @@ t.test('the connectivity of a device names the broker, its topics and lines that
   const { device, secret } = await service.device({ deviceTemplateId });
   const { connectivity } = await service.ok('GET', `/api/v1/devices/${device.id}/connectivity`);
   const topic = service.topic(device.id, 'readings');
-  t.match(connectivity, { host: '127.0.0.1', port: service.server.mqttPort, tls: false, username: device.id });
+  t.match(connectivity, { host: '127.0.0.1', port: service.direct.server.mqttPort, tls: false, username: device.id });
   t.match(
     connectivity.topics.find(({ channel }: { channel: string }) => channel === 'readings'),
     { topic, devicePublishes: true, service: false },

@@ -135,5 +135,6 @@ export function through({ url, ports }: Proxied, service: Service): Service {
   const proxied = new Service(server, service.directory, service.secrets);
   proxied.accountId = service.accountId;
   proxied.admin = service.admin;
+  proxied.direct = service;
   return proxied;
 }

@@ -63,6 +63,9 @@ const contracts = new Map<string, Contract>();
 /** With it every service is one of two cells behind HAProxy: `npm run test:cells`. */
 const isBehindProxy = process.env.TEST_CELLS === '1';
 
+/** Options of a test that cannot say anything through HAProxy, with the reason. */
+export const unlessBehindProxy = (reason: string) => (isBehindProxy ? { skip: `behind HAProxy: ${reason}` } : {});
+
 /** A running service with its first account; it closes with the test. */
 export async function startService(t: Test, options: Options = {}): Promise<Service> {
   if (!isBehindProxy || options.env?.SLIPWAY_SLOTS || options.directory) return startDirectly(t, options);
@@ -125,6 +128,8 @@ export class Service {
   admin = '';
   #closed = false;
   readonly #clients: MqttClient[] = [];
+  /** The same at its own ports, also where others go through HAProxy. */
+  direct: Service = this;
 
   constructor(
     readonly server: Server,
@@ -216,8 +221,7 @@ export class Service {
   /** Another account, with the token of its admin. */
   async account(): Promise<{ accountId: string; admin: string }> {
     const [adminEmail, adminPassword] = [`${this.unique('admin').replace(' ', '')}@example.com`, 'a long admin secret'];
-    const { slots } = this.server.ctx.config;
-    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword, slots });
+    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword });
     return { accountId, admin: (await this.loginAs(adminEmail, adminPassword, accountId)).jwt };
   }
 
@@ -303,6 +307,12 @@ export class Service {
     });
     this.#clients.push(client);
     return client;
+  }
+
+  /** Where MQTT over WebSocket is. HAProxy has to be told the account, as no CONNECT has come when it decides. */
+  webSocket(path = '/mqtt'): string {
+    const url = this.server.url.replace('http', 'ws') + path;
+    return this.direct === this ? url : `${url}${path.includes('?') ? '&' : '?'}accountId=${this.accountId}`;
   }
 
   unique(what: string): string {

@@ -7,8 +7,7 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
-import { cellOfAccount } from '../../../src/commands/cells/config.js';
-import { newAccountId, newId, slotOf } from '../../../src/ids.js';
+import { slotOf } from '../../../src/ids.js';
 import { certificate } from '../../broker/certificate.js';
 import { connectPacket, rawClient, speak } from '../../broker/raw.js';
 import { type Proxied, placeOf, startCell, startProxy, through } from '../../support/cells.js';
@@ -41,35 +40,6 @@ t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
   const both = [first, second] as const;
   for (const service of both) t.teardown(() => service.close());
   await routing(t, proxied, both, foreign);
-});
-
-/** Ids that are asked for; 20,000 take half a second. */
-const asked = Number(process.env.TEST_IDS ?? 20_000);
-
-t.test('no id is sent to the wrong cell', withHaproxy, async (t) => {
-  const nowhere = { url: 'http://127.0.0.1:1', mqttPort: 1 };
-  // HAProxy itself answers with the name of the cell that it has chosen.
-  const answering =
-    '  http-request return status 200 content-type text/plain lf-string %[var(txn.cell)]\n  use_backend http-';
-  const proxied = await startProxy(t, [nowhere, nowhere], {
-    edit: (configuration) => configuration.replace('  use_backend http-', answering),
-  });
-  const accounts = Array.from({ length: 500 }, () => newAccountId(new Map()));
-  const socket = connect(proxied.ports.http, '127.0.0.1');
-  t.teardown(() => socket.destroy());
-  socket.setEncoding('latin1');
-  const answers = socket[Symbol.asyncIterator]();
-  let [wrong, seen] = [0, 0];
-  for (let done = 0; done < asked; done += 500) {
-    const ids = accounts.map((accountId) => newId(accountId));
-    socket.write(ids.map((id) => `GET /api/v1/devices/${id} HTTP/1.1\r\nhost: a\r\n\r\n`).join(''));
-    let text = '';
-    while (text.split('\r\n\r\nc0').length <= ids.length) text += (await answers.next()).value;
-    const cells = [...text.matchAll(/\r\n\r\n(c0\d)/g)].map(([, cell]) => cell);
-    seen += cells.length;
-    wrong += ids.filter((_, place) => cells[place] !== cellOfAccount(proxied.config, accounts[place] ?? '')).length;
-  }
-  t.strictSame({ seen, wrong }, { seen: asked, wrong: 0 });
 });
 
 /** Connects through the port for MQTT over TLS, with the host name that a client would have. */
