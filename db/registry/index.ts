@@ -7,8 +7,8 @@ import { bringUpToDate } from '../files/schema.js';
 import { boundedCache } from '../sqlite/cache.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
 import { WriterThread } from '../sqlite/writer-thread.js';
-import { type EntityTable, type Row, type Tables, wholeOf } from './records.js';
-import { wholeDeviceById } from './whole-device.js';
+import type { EntityTable, Row, Tables } from './records.js';
+import { wholeById } from './whole-device.js';
 
 export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
 
@@ -154,7 +154,7 @@ export class Registry {
   entity<T extends EntityTable>(table: T, id: string): Row<T> | undefined {
     let statement = this.#entities.get(table);
     if (!statement) {
-      const sql = table === 'devices' ? wholeDeviceById : `SELECT * FROM "${wholeOf(table)}" WHERE "id" = ?`;
+      const sql = wholeById(table);
       statement = this.#reader.prepare<[string], unknown>(sql);
       this.#entities.set(table, statement);
     }

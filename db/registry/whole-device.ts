@@ -1,7 +1,14 @@
+import type { EntityTable } from './records.js';
+
 /** One device as the view `wholeDevices` shows it. SQLite opens a join in 25 µs, and looks up these values in one. */
 const presence = (name: string) => `(SELECT p."${name}" FROM "devicePresence" AS p WHERE p."row" = d."row")`;
 const noted = ['lastConnected', 'externalIp', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns'];
 
-export const wholeDeviceById = `SELECT d.*, substr(d."accountId", 27) AS "account",
+const wholeDevice = `SELECT d.*, substr(d."accountId", 27) AS "account",
   coalesce(${presence('connected')}, 0) AS "connected", ${noted.map((name) => `${presence(name)} AS "${name}"`).join(', ')}
   FROM "devices" AS d WHERE d."id" = ?`;
+
+/** Reads one entity by its id, a device with its presence; as text with `?` for the id. */
+export function wholeById(table: EntityTable): string {
+  return table === 'devices' ? wholeDevice : `SELECT * FROM "${table}" WHERE "id" = ?`;
+}

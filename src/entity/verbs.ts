@@ -5,8 +5,9 @@ import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import { insertMany } from '../../db/registry/many.js';
 import { insertDevices, notePresence, splitDevice } from '../../db/registry/presence.js';
-import { type EntityTable, type Row, type Tables, wholeOf } from '../../db/registry/records.js';
+import type { EntityTable, Row, Tables } from '../../db/registry/records.js';
 import { rowsOf } from '../../db/registry/statement.js';
+import { wholeById } from '../../db/registry/whole-device.js';
 import { type Access, type Caller, isApplication } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
@@ -58,7 +59,7 @@ export async function insert<T extends EntityTable>(tx: Tx, table: T, row: Row<T
 
 /** The entity, live or in the trash. */
 export async function find<T extends EntityTable>(db: Db, table: T, id: string): Promise<Row<T> | undefined> {
-  const [row] = await rowsOf<Row<T>>(db, `SELECT * FROM "${wholeOf(table)}" WHERE "id" = ?`, [id]);
+  const [row] = await rowsOf<Row<T>>(db, wholeById(table), [id]);
   return row;
 }
 
