@@ -13,11 +13,12 @@ import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
 import { actFor } from './acting.js';
-import { type Amounts, type Leaving, type MessagesChunk, proofOf } from './leaving.js';
+import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.js';
 import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.js';
 
 interface Arrival {
   move: string;
+  lapse: NodeJS.Timeout;
   accounts: string[];
   pages: RegistryPages;
   stored: Amounts;
@@ -32,8 +33,15 @@ export class Coming {
   }
 
   /** Makes room for accounts. What an earlier attempt has brought is removed, and nothing of it can become active. */
-  async begin(given: { move: string; accounts: string[]; from: string; to: string; proof: string }): Promise<void> {
-    const { move, accounts, from, to, proof } = given;
+  async begin(given: {
+    move: string;
+    accounts: string[];
+    bytes: Bytes;
+    from: string;
+    to: string;
+    proof: string;
+  }): Promise<void> {
+    const { move, accounts, bytes, from, to, proof } = given;
     const { config, moves, registry } = this.#ctx;
     if (proof !== proofOf(this.#ctx, move))
       throw invalid('keys', 'differ: the cell needs a copy of the file keys/sealing.key of the other one');
@@ -41,11 +49,27 @@ export class Coming {
     const known = await accountsOfSlot(registry, slotOf(first));
     const coming = new Set(moves.records.flatMap((one) => (one.state === 'coming' ? one.accounts : [])));
     if (known.some((id) => !coming.has(id))) throw invalid('accounts', `${known.join(', ')} is here already`);
+    this.#demandRoom(bytes);
     this.#end();
     moves.record(accounts, { move, accounts, state: 'coming', from, to });
     await removeAccounts(this.#ctx, [...new Set([...accounts, ...known])]);
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
-    this.#arrival = { move, accounts, pages, stored: { points: 0, logs: 0 } };
+    const lapse = setTimeout(() => this.#lapse(first), lapsesAfter).unref();
+    this.#arrival = { move, lapse, accounts, pages, stored: { points: 0, logs: 0 } };
+  }
+
+  /** What others of this cell have must not be evicted for an account that comes. @throws PlatformError 400 */
+  #demandRoom(bytes: Bytes): void {
+    const { config, keeping, messages } = this.#ctx;
+    const { diskReserveBytes, maxBytes } = config.messages;
+    const free = (keeping.diskFree ?? Number.POSITIVE_INFINITY) - diskReserveBytes;
+    if (bytes.all > free)
+      throw invalid('room', `is too small: the account has ${bytes.all} bytes, and ${Math.max(0, free)} are free`);
+    if (maxBytes > 0 && messages.size + bytes.messages > maxBytes)
+      throw invalid(
+        'room',
+        `is too small: the account has ${bytes.messages} bytes of messages, and SLIPWAY_MESSAGES_MAX_BYTES leaves ${Math.max(0, maxBytes - messages.size)}`,
+      );
   }
 
   /** Those of these ranges in which other rows are here. */
@@ -197,7 +221,15 @@ export class Coming {
     moves.record(record.accounts, undefined);
   }
 
+  /** What has come is worth nothing: the command has died long ago. */
+  #lapse(accountId: string): void {
+    this.drop(accountId).catch((error) =>
+      this.#ctx.log.error({ err: error, accountId }, 'what has come of an account could not be removed'),
+    );
+  }
+
   #end(): void {
+    clearTimeout(this.#arrival?.lapse);
     this.#arrival?.pages.close();
     this.#arrival = undefined;
   }
@@ -205,6 +237,7 @@ export class Coming {
   #demand(move: string): Arrival {
     const arrival = this.#arrival;
     if (arrival?.move !== move) throw invalid('move', 'is not under way here');
+    arrival.lapse.refresh();
     return arrival;
   }
 }

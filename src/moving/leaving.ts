@@ -28,6 +28,10 @@ const pagesAtOnce = 20;
 const pointsAtOnce = 10_000;
 /** Bytes of a part of a firmware file. */
 const partBytes = 4 * 1024 * 1024;
+/** Bytes of a row of the registry with its indexes, about. */
+const bytesOfRow = 500;
+/** Milliseconds without a word of the command after which a copy ends: the command has died. */
+export const lapsesAfter = 15 * 60_000;
 /** Milliseconds that what is under way may take to end; the account waits for so long at most. */
 const patience = 1000;
 
@@ -44,8 +48,15 @@ export interface Amounts {
   logs: number;
 }
 
+/** What accounts take on the disk. */
+export interface Bytes {
+  messages: number;
+  all: number;
+}
+
 interface Copy {
   move: string;
+  lapse: NodeJS.Timeout;
   accounts: string[];
   pages: RegistryPages;
   touched: TouchedRows;
@@ -65,7 +76,11 @@ export class Leaving {
   }
 
   /** Begins to copy an account, and all others of its slot; an earlier copy ends. */
-  async begin(accountId: string, move: string, names: { from: string; to: string }): Promise<{ accounts: string[] }> {
+  async begin(
+    accountId: string,
+    move: string,
+    names: { from: string; to: string },
+  ): Promise<{ accounts: string[]; bytes: Bytes }> {
     const { config, messages, moves, registry } = this.#ctx;
     const accounts = await accountsOfSlot(registry, slotOf(accountId));
     if (!accounts.includes(accountId)) throw new PlatformError('notFound', { message: 'The account is not here.' });
@@ -85,22 +100,34 @@ export class Leaving {
     const sent = { points: 0, logs: 0, end: 0 };
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
     const touched = await TouchedRows.watch(registry, pages.watched);
-    this.#copy = { move, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
+    const lapse = setTimeout(() => this.end(), lapsesAfter).unref();
+    this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
     moves.leaving = new Set(accounts);
     messages.touched.watch(new Set(accounts));
     // What purges or expires stops at its next step.
     await moves.rested(patience);
-    return { accounts };
+    return { accounts, bytes: await this.#bytesOf(accounts, move) };
   }
 
   #names = { from: '', to: '' };
+
+  /** About what the accounts take on the disk. */
+  async #bytesOf(accounts: readonly string[], move: string): Promise<Bytes> {
+    const { messages } = this.#ctx;
+    const stored = messages.bytesByAccount();
+    const ofMessages = accounts.reduce((sum, id) => sum + (stored.get(id) ?? 0), 0);
+    const rows = Object.values(this.#demand(move).pages.counts()).reduce((sum, count) => sum + count, 0);
+    const files = (await this.files(move)).reduce((sum, { bytes }) => sum + bytes, 0);
+    return { messages: ofMessages, all: ofMessages + rows * bytesOfRow + files };
+  }
 
   /** Ends a copy, without a word about where the accounts are. */
   end(): void {
     const copy = this.#copy;
     if (!copy) return;
     this.#copy = undefined;
+    clearTimeout(copy.lapse);
     this.#ctx.moves.leaving = new Set();
     this.#ctx.messages.touched.watch(new Set());
     copy.pages.close();
@@ -341,6 +368,7 @@ export class Leaving {
   #demand(move: string): Copy {
     const copy = this.#copy;
     if (copy?.move !== move) throw invalid('move', 'is not under way here');
+    copy.lapse.refresh();
     return copy;
   }
 

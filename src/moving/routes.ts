@@ -56,7 +56,14 @@ export function movingRoutes(app: App, ctx: Context): void {
       const record = ctx.moves.recordOf(accountId);
       const isHere = (await accountsOfSlot(ctx.registry, slotOf(accountId))).includes(accountId);
       const state = record && record.state !== 'here' ? record.state : isHere ? 'here' : 'none';
-      return { version, state, move: record?.move ?? null, from: record?.from ?? null, to: record?.to ?? null };
+      return {
+        version,
+        topicRoot: ctx.config.topicRoot,
+        state,
+        move: record?.move ?? null,
+        from: record?.from ?? null,
+        to: record?.to ?? null,
+      };
     });
     // The cell that it leaves.
     post('/leave', async ({ accountId, move }, body) => ({

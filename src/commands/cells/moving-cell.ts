@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, Agent as PlainAgent, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as TlsAgent } from 'node:https';
 import { buffer } from 'node:stream/consumers';
+import { UsageError } from '../usage.js';
 import type { Cell } from './config.js';
 
 /** Milliseconds that one answer may take: a cell may have to remove what an earlier attempt has left. */
@@ -11,6 +12,8 @@ const patience = 600_000;
 type Query = Readonly<Record<string, string>>;
 
 export interface MoveStatus {
+  version: string;
+  topicRoot: string;
   state: 'here' | 'away' | 'coming' | 'none';
   move: string | null;
   from: string | null;
@@ -25,6 +28,8 @@ export class CellFailure extends Error {
     message: string,
     readonly path: string,
     readonly status: number | undefined,
+    /** What the cell has said of it. */
+    readonly reason = '',
   ) {
     super(message);
   }
@@ -77,10 +82,10 @@ export class MovingCell {
   }
 
   async #ask(method: string, path: string, query: Query, body?: string | Buffer): Promise<Buffer> {
-    const { address, http, tls, name } = this.#cell;
+    const { address, http: port, tls, name } = this.#cell;
     const options = {
       host: address,
-      port: http,
+      port,
       path: `/cell/move${path}?${new URLSearchParams(query)}`,
       method,
       agent: this.#agent,
@@ -104,11 +109,25 @@ export class MovingCell {
       throw new CellFailure(`${name} does not answer (${(error as Error).message}).`, path, undefined);
     }
     const { statusCode = 0 } = answer;
-    if (statusCode !== 200) throw new CellFailure(`${name} refuses ${path || 'to say'}: ${content}`, path, statusCode);
-    return content;
+    if (statusCode === 200) return content;
+    const where = `${name} (${address}:${port})`;
+    if (statusCode === 401) throw new UsageError(`${where} has another SLIPWAY_MOVE_TOKEN than this command.`);
+    if (path === '' && statusCode === 404) throw new UsageError(`SLIPWAY_MOVE_TOKEN is not set in ${where}.`);
+    throw new CellFailure(`${name} refuses ${path || 'to say'}: ${content}`, path, statusCode, reasonOf(content));
   }
 
   close(): void {
     this.#agent.destroy();
+  }
+}
+
+/** What an error of the API says, in one line. */
+function reasonOf(content: Buffer): string {
+  try {
+    const { error } = JSON.parse(content.toString());
+    const details: { path: string; message: string }[] = error.details;
+    return details.map(({ path, message }) => `${path} ${message}`).join(', ') || error.message;
+  } catch {
+    return content.toString();
   }
 }

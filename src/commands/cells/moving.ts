@@ -126,7 +126,21 @@ class LiveMoving {
       await this.#switch(target);
       return { in: to, movedBefore: true };
     }
+    await this.#demandSame(source, target);
     return this.#copy(source, target);
+  }
+
+  /** @throws UsageError when one cell could not act for an account as the other one does. */
+  async #demandSame(source: MovingCell, target: MovingCell): Promise<void> {
+    const [here, there] = [await source.status(this.#account), await target.status(this.#account)];
+    if (here.version !== there.version)
+      throw new UsageError(
+        `${source.name} has the version ${here.version} and ${target.name} ${there.version}. Upgrade the older one first.`,
+      );
+    if (here.topicRoot !== there.topicRoot)
+      throw new UsageError(
+        `SLIPWAY_TOPIC_ROOT is ${here.topicRoot} in ${source.name} and ${there.topicRoot} in ${target.name}. It must be the same.`,
+      );
   }
 
   async undo(to: string): Promise<Moved | { in: string; undone: true }> {
@@ -141,6 +155,7 @@ class LiveMoving {
     }
     const back = from === null ? undefined : this.#cells.get(from);
     if (!back) throw new UsageError(`${to} does not say from where the account came. Move it with --to.`);
+    await this.#demandSame(source, back);
     return this.#copy(source, back);
   }
 
@@ -191,12 +206,15 @@ class LiveMoving {
     this.#onStep('copying');
     this.#compared = false;
     const accountId = this.#account;
-    const { accounts, proof } = await source.post<{ accounts: string[]; proof: string }>(
-      '/leave',
-      { accountId, move },
-      names,
-    );
-    await target.post('/come', { move }, { move, accounts, proof, ...names });
+    const left = await source.post<{ accounts: string[] }>('/leave', { accountId, move }, names);
+    const { accounts } = left;
+    try {
+      await target.post('/come', { move }, { move, ...left, ...names });
+    } catch (error) {
+      if (!(error instanceof CellFailure) || error.status !== 400) throw error;
+      await source.post('/resume', { accountId });
+      throw new UsageError(`${target.name} cannot take the account: ${error.reason}.`);
+    }
     const sent = { points: 0, logs: 0 };
     try {
       let before = Number.POSITIVE_INFINITY;
@@ -224,8 +242,7 @@ class LiveMoving {
       this.#onStep(`copied ${after()}`);
       await target.post('/activate', { move }, { ...sent, ...counts });
       this.#onStep(`activated ${after()}`);
-      await this.#switch(target);
-      await source.post('/release', { move });
+      await this.#switch(target, () => source.post('/release', { move }));
       const silence = Math.round(performance.now() - silentSince);
       this.#onStep(`switched after ${silence} ms`);
       await source.post('/clear', { move });
@@ -349,17 +366,19 @@ class LiveMoving {
     }
   }
 
-  /** HAProxy, its map files and cells.yaml say that the slot is in this cell. */
-  async #switch(target: MovingCell): Promise<void> {
+  /** HAProxy, its map files and cells.yaml say that the slot is in this cell; `then` may begin when the running HAProxy does. */
+  async #switch(target: MovingCell, then: () => Promise<unknown> = async () => {}): Promise<void> {
     const slot = slotOf(this.#account);
     const before = contentOf(this.#path);
     const after = withSlotMoved(before, slot, target.name, this.#path);
     const directory = await switchMaps(this.#config.public.adminSocket, slot, target.name);
+    const begun = then();
     const { mapsOf } = await import('./maps.js');
     for (const [name, content] of Object.entries(mapsOf(readCells(after, this.#path)))) {
       replaceFile(`${directory}/${name}`, content);
     }
     if (after !== before) writeInPlace(this.#path, after);
+    await begun;
   }
 
   #tellSlots(): void {
