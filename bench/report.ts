@@ -8,7 +8,6 @@ const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url)
 const [begin, end] = ['<!-- written by: npm run bench -- report -->', '<!-- end -->'];
 /** Of all versions, those that a figure may change with. */
 const telling = [
-  'slipway',
   'node',
   'sqlite',
   'better-sqlite3',
@@ -42,18 +41,29 @@ function tables(runs: readonly Results[]): string {
   lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '']);
   const headings = ['scenario', 'what', 'figure', 'Slipway', 'peer', 'ratio', '', 'load'];
   return [
-    ...runs.map(described),
+    ...described(runs),
     table(headings, lines),
     'Load: how many cores others were using just before the scenario or during it. More than a third of one spoils the times: such rows say BUSY.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
 }
 
-function described({ begun, scale, machine, versions }: Results): string {
-  const { cpu, cores, memoryGb, kernel } = machine;
-  const used = telling.map((name) => `${name} ${versions[name] ?? 'unknown'}`).join(', ');
-  const sizes = scale === 'full' ? '' : ` **With \`--${scale}\`: these figures say little.**`;
-  return `Measured ${begun.slice(0, 10)} on ${cores} cores (${cpu}), ${memoryGb} GB, Linux ${kernel}: ${used}.${sizes}`;
+/** Machine and versions, once for all runs that had the same, with the days and commits of those. */
+export function described(runs: readonly Results[]): string[] {
+  const same = new Map<string, Results[]>();
+  for (const run of runs) {
+    const { cpu, cores, memoryGb, kernel } = run.machine;
+    const used = telling.flatMap((name) => (run.versions[name] === undefined ? [] : `${name} ${run.versions[name]}`));
+    const sizes = run.scale === 'full' ? '' : ` **With \`--${run.scale}\`: these figures say little.**`;
+    const machine = `${cores} cores (${cpu}), ${memoryGb} GB, Linux ${kernel.replace(/-.*/, '')}`;
+    const text = `${machine}; ${used.join(', ')}.${sizes}`;
+    same.set(text, [...(same.get(text) ?? []), run]);
+  }
+  return [...same].map(([text, group]) => {
+    const days = new Set(group.map(({ begun }) => begun.slice(0, 10)));
+    const commits = new Set(group.map(({ versions }) => versions.slipway));
+    return `Measured on ${[...days].join(', ')}: slipway ${[...commits].join(', ')}; ${text}`;
+  });
 }
 
 /** What was measured down, the numbers of devices across. */

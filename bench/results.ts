@@ -143,7 +143,11 @@ function versions(): Record<string, string> {
     v8: process.versions.v8,
     sqlite,
     ...Object.fromEntries(
-      Object.keys(dependencies).map((name) => [name, read(`node_modules/${name}/package.json`).version as string]),
+      // Aedes brings the last one.
+      [...Object.keys(dependencies), 'mqtt-packet'].map((name) => [
+        name,
+        read(`node_modules/${name}/package.json`).version as string,
+      ]),
     ),
     mosquitto: mosquittoVersion() ?? 'not installed',
     'nats-server': natsVersion() ?? 'not installed',

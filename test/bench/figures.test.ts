@@ -1,7 +1,8 @@
 /** How the bench judges, and what it writes of it. */
 import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.js';
-import { isBusy } from '../../bench/results.js';
+import { described } from '../../bench/report.js';
+import { isBusy, type Results } from '../../bench/results.js';
 
 const measured = { what: 'messages', ours: 70, unit: '/s' };
 const peer = { name: 'peer', value: 100 };
@@ -30,4 +31,22 @@ t.test('each row of a busy machine says so, whether it is judged or not', async 
   t.equal(isBusy({ scenario: 'get', seconds: 1, load: 0.1, others: 0.2, rows: [] }), false);
   t.equal(cells({ ...measured, figure: { atLeast: 70 } }, true).at(-1), 'met, BUSY');
   t.equal(cells(measured, true).at(-1), 'BUSY');
+});
+
+t.test('the machine and the versions of several runs are written once, without those that are not known', async (t) => {
+  const machine = { cpu: 'A', cores: 2, memoryGb: 24, kernel: '6.18.44-v1' };
+  const run = (slipway: string, more: Partial<Results> = {}): Results => {
+    const versions = { slipway, node: '24.21.0', 'mqtt-packet': '9.0.2' };
+    return { begun: '2026-11-23T01:00:00Z', scale: 'full', machine, versions, results: [], ...more };
+  };
+  const newer = { machine: { ...machine, kernel: '6.18.44-v2' } };
+  const text = '2 cores (A), 24 GB, Linux 6.18.44; node 24.21.0, mqtt-packet 9.0.2.';
+  t.strictSame(described([run('1 (a)'), run('1 (b)', newer), run('1 (a)')]), [
+    `Measured on 2026-11-23: slipway 1 (a), 1 (b); ${text}`,
+  ]);
+  const small = described([run('1 (a)'), run('1 (a)', { scale: 'quick' })]);
+  t.strictSame(small, [
+    `Measured on 2026-11-23: slipway 1 (a); ${text}`,
+    `Measured on 2026-11-23: slipway 1 (a); ${text} **With \`--quick\`: these figures say little.**`,
+  ]);
 });
