@@ -32,9 +32,9 @@ export async function measureReads({ size, directory, serve, serveBareFastify }:
   const live: Measured[] = [];
   // In turns, so that a busy moment of the machine is nobody's alone.
   for (let round = 0; round < size.rounds; round += 1) {
-    ours.push(await measure('Slipway', service, Number(url.port), requests, size.duration));
-    theirs.push(await measure('bare Fastify', bare, bare.httpPort, bareRequests, size.duration));
-    live.push(await measure('health/live', service, Number(url.port), [getBytes('/health/live')], size.duration));
+    ours.push(await measure('Slipway', service, Number(url.port), requests, size.roundTime));
+    theirs.push(await measure('bare Fastify', bare, bare.httpPort, bareRequests, size.roundTime));
+    live.push(await measure('health/live', service, Number(url.port), [getBytes('/health/live')], size.roundTime));
   }
   await service.stop();
   await bare.stop();
@@ -112,7 +112,7 @@ export async function measureCreates({ size, directory, serve }: Bench): Promise
   const slowest: number[] = [];
   for (let round = 0; round < size.rounds; round += 1) {
     const [before, from] = [service.cpu(), made];
-    const { perSecond, times } = await rateOf(Number(url.port), writers, size.duration, next);
+    const { perSecond, times } = await rateOf(Number(url.port), writers, size.roundTime, next);
     const cpu = ((service.cpu() - before) / (made - from)) * 1e6;
     const rate = `${Math.round(perSecond)}/s over ${writers} connections, ${cpu.toFixed(0)} µs of CPU time each`;
     console.log(`  ${rate}  ${described(times)}`);

@@ -55,7 +55,7 @@ export async function measureFan({ size, directory, serve, serveBareAedes }: Ben
         Array.from({ length: subscribers }, (_, n) => hear(port, { ...listener, clientId: `listener-${n}` }, filter)),
       );
       const before = serving.cpu();
-      const { perSecond, delivered } = await speak(speaking, topics, hearing, size.duration);
+      const { perSecond, delivered } = await speak(speaking, topics, hearing, size.roundTime);
       const cpu = ((serving.cpu() - before) / delivered) * 1e6;
       for (const { socket } of [...speaking, ...hearing]) socket.destroy();
       return { perSecond, cpu };

@@ -7,6 +7,8 @@ import { askAgain } from './http-load.js';
 import type { Bench } from './sizes.js';
 
 const warmUp = 3;
+/** How often a query is asked that takes many times the figure. */
+const slowAsks = 10;
 
 /** The figure to stay under, p95 in milliseconds (design: list, filter, sort, partial match at a million devices). */
 const figure = 25;
@@ -18,12 +20,15 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
     const { accountId, count, sample } = look(large);
     const { token } = await logIn(server, accountId);
     const queries = queriesOf(sample);
-    console.log(`GET /devices, page 1, ${count} devices, ${size.asks} rounds each (figure: p95 < ${figure} ms)\n`);
+    const rounds = `${size.asks} rounds each, ${slowAsks} of slow ones`;
+    console.log(`GET /devices, page 1, ${count} devices, ${rounds} (figure: p95 < ${figure} ms)\n`);
     const [host, path] = [new URL(server.url), '/devices'];
     const each: number[] = [];
     for (const query of queries) {
       const line = `${host.pathname}${path}?accountId=${accountId}&${query}`;
-      const { times, answer } = await askAgain(Number(host.port), line, token, { warmUp, asks: size.asks });
+      const ask = (asks: number) => askAgain(Number(host.port), line, token, { warmUp, asks });
+      const first = await ask(slowAsks);
+      const { times, answer } = median(first.times) < 2 * figure ? await ask(size.asks) : first;
       const found = /"count":(\d+)/.exec(answer)?.[1];
       each.push(at(times, 0.95));
       console.log(

@@ -153,6 +153,7 @@ async function run(): Promise<void> {
       const waited = pressureSince(pressure);
       directories.takeBack();
       const seconds = Math.round((performance.now() - from) / 1000);
+      console.log(`\n  ${name} took ${seconds} s`);
       results.results.push({
         scenario: name,
         seconds,

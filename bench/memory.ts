@@ -8,7 +8,7 @@ import { connectAll, subscribe } from './storm.js';
 /** Megabytes. */
 const idleFigure = 100;
 /** How often each start is measured. */
-const starts = 5;
+const starts = 3;
 const fleetFigure = 350;
 
 export async function measureMemory({ size, directory, serve }: Bench): Promise<Row[]> {

@@ -40,6 +40,8 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
 
   const file = openSqlite(join(directory, 'registry.db'));
   file.pragma('synchronous = OFF');
+  // The indexes of a large registry are written at random places.
+  file.pragma('cache_size = -400000');
   const dice = random(7);
   const pick = <T>(values: readonly T[]): T => values[Math.floor(dice() * values.length)] as T;
   const created = Date.now() - 365 * 86_400_000;

@@ -13,6 +13,8 @@ export interface Size {
   points: number;
   /** Milliseconds of measuring a rate, after a fifth of it to warm up. */
   duration: number;
+  /** The same where a rate is measured in several rounds. */
+  roundTime: number;
   /** How often the same is asked or done where its time is measured, and how often a whole comparison is made. */
   asks: number;
   rounds: number;
@@ -28,6 +30,7 @@ export const full: Size = {
   units: 50_000,
   points: 10_000_000,
   duration: 5000,
+  roundTime: 3000,
   asks: 60,
   rounds: 3,
   rest: 10_000,
@@ -42,6 +45,7 @@ export const quick: Size = {
   units: 5000,
   points: 300_000,
   duration: 1000,
+  roundTime: 1000,
   asks: 10,
   rounds: 1,
   rest: 2000,

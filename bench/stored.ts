@@ -39,7 +39,7 @@ export async function measureStored({ size, directory, serve, serveBareAedes, se
     // In turns, so that a busy moment of the machine is nobody's alone.
     for (let round = 0; round < size.rounds; round += 1)
       for (const { name, serving } of running) {
-        const { perSecond, cpu } = await rateOf(serving, devices.slice(0, crowd), size.duration);
+        const { perSecond, cpu } = await rateOf(serving, devices.slice(0, crowd), size.roundTime);
         measuredOf.set(name, [...(measuredOf.get(name) ?? []), { perSecond, cpu }]);
         const rate = Math.round(perSecond).toString().padStart(7);
         console.log(`  ${name.padEnd(16)} ${rate} msg/s, ${cpu.toFixed(1)} µs of CPU time each`);
@@ -68,7 +68,7 @@ export async function measureStored({ size, directory, serve, serveBareAedes, se
   }
   console.log(`\n${devices.length} publishers, ${pace} msg/s together: from publish to PUBACK\n`);
   for (const { name, serving } of running) {
-    const times = await paced(serving, devices, size.duration);
+    const times = await paced(serving, devices, size.roundTime);
     console.log(`  ${name.padEnd(16)} ${described(times)}`);
     if (serving === ours.serving)
       rows.push({
