@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } f
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { endingWithUs } from './ending.js';
 
 /** The package, and the libraries of it that a small system does not have. */
 const packages = ['haproxy', 'liblua5.3-0', 'libopentracing-c-wrapper0', 'libopentracing1', 'libpcre2-8-0'];
@@ -74,9 +75,6 @@ export interface Haproxy {
   stop(): Promise<void>;
 }
 
-/** What comes before a command that has to end when this process is killed, where there is such a program. */
-const withParent = spawnSync('setpriv', ['--version']).status === 0 ? ['setpriv', '--pdeathsig', 'KILL', '--'] : [];
-
 /** Starts it on a configuration with this admin socket, and waits until it answers there. */
 export async function startHaproxy(
   file: string,
@@ -84,7 +82,7 @@ export async function startHaproxy(
   more: Record<string, string> = {},
 ): Promise<Haproxy> {
   const { command, env } = program ?? { command: 'haproxy', env: {} };
-  const [first = command, ...args] = [...withParent, command, '-db', '-f', file];
+  const [first, ...args] = endingWithUs([command, '-db', '-f', file]);
   const child: ChildProcess = spawn(first, args, {
     env: { PATH: process.env.PATH, ...env, ...more },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { endingWithUs } from './ending.js';
 import { adminEmail, adminPassword } from './service.js';
 import { copyKeys } from './template.js';
 
@@ -56,7 +57,8 @@ export interface Launched {
 /** Starts the server on `directory`. Anyone who starts it ends it. A `probe` is a module that is loaded first and may send messages. */
 export function launch(directory: string, env: Record<string, string | undefined> = {}, probe?: string): Launched {
   const watched = probe === undefined ? [] : ['--expose-gc', '--import', probe];
-  const child = spawn('env', [...plainNode, ...watched, mainFile], {
+  const [command, ...args] = endingWithUs(['env', ...plainNode, ...watched, mainFile]);
+  const child = spawn(command, args, {
     cwd: directory,
     env: {
       ...inherited,
