@@ -4,7 +4,7 @@ import { SourceMap } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { aligned } from './figures.js';
 
-interface Profile {
+export interface Profile {
   nodes: Array<{ id: number; callFrame: Frame }>;
   samples: number[];
   /** Microseconds before each sample. */
@@ -68,7 +68,8 @@ export function sayProfiles(files: readonly string[], skipped: number): void {
   console.log(aligned([['', ...busy], ...lines]).join('\n'));
 }
 
-function sharesOf({ nodes, samples, timeDeltas }: Profile, skipped: number) {
+/** The share of each area after the first seconds, and the microseconds in which anything ran. */
+export function sharesOf({ nodes, samples, timeDeltas }: Profile, skipped: number) {
   const areaOf = new Map(nodes.map(({ id, callFrame }) => [id, areaOfFrame(callFrame)]));
   const times = new Map<string, number>();
   let [now, busy] = [0, 0];

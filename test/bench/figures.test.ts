@@ -1,6 +1,7 @@
 /** How the bench judges, and what it writes of it. */
 import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.js';
+import { sharesOf } from '../../bench/profile.js';
 import { described } from '../../bench/report.js';
 import { isBusy, type Results } from '../../bench/results.js';
 
@@ -50,3 +51,31 @@ t.test('the machine and the versions of several runs are written once, without t
     `Measured on 2026-11-23: slipway 1 (a); ${text} **With \`--quick\`: these figures say little.**`,
   ]);
 });
+
+t.test(
+  'a profile is divided into areas, without the time in which nothing ran and without its first seconds',
+  async (t) => {
+    const node = (id: number, functionName: string, url: string) => {
+      return { id, callFrame: { functionName, url, lineNumber: 0, columnNumber: 0 } };
+    };
+    const profile = {
+      nodes: [
+        node(1, '(idle)', ''),
+        node(2, '(garbage collector)', ''),
+        node(3, 'writev', ''),
+        node(4, 'compile', 'file:///app/node_modules/kysely/dist/query.js'),
+        node(5, 'run', 'file:///app/db/sqlite/statements.js'),
+      ],
+      samples: [4, 1, 2, 3, 5, 5],
+      timeDeltas: [1e6, 1e6, 1e6, 2e6, 3e6, 4e6],
+    };
+    const { busy, shares } = sharesOf(profile, 2);
+    t.equal(busy, 10e6);
+    const sorted = [...shares].sort(([, one], [, other]) => other - one);
+    t.strictSame(sorted, [
+      ['SQLite, with the code that calls it', 0.7],
+      ['sockets and HTTP of Node', 0.2],
+      ['garbage', 0.1],
+    ]);
+  },
+);
