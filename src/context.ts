@@ -177,7 +177,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => firmwareEngine.stop());
     const progress = new Progress({ registry, clock, log, moves }, (ids) => firmwareEngine.watchers.tell(ids));
     closers.push(() => progress.close());
-    const downloads = new Downloads(firmware, config.limits.firmwareDownloads, (of, bytes) => progress.come(of, bytes));
+    const downloads = new Downloads(firmware, config.limits.firmwareDownloads, (of, bytes) =>
+      progress.received(of, bytes),
+    );
     closers.push(() => downloads.endAll());
     const commands = new Commands({ registry, clock, log, config, audit, moves }, () => ctx.broker);
     closers.push(() => commands.stop());

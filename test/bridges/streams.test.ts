@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   CreateStreamCommand,
   DescribeStreamCommand,
@@ -18,6 +17,7 @@ import { temporaryDirectory } from '../support/directory.js';
 import { mosquitto, withMosquitto } from '../support/mosquitto.js';
 import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.js';
 import { type Service, startService } from '../support/service.js';
+import { until } from '../support/until.js';
 
 let service: Service;
 let templateId: string;
@@ -36,11 +36,6 @@ t.before(async () => {
 });
 
 const statusOf = async ({ id }: { id: string }) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
-
-/** The state of a queue is announced by nobody. */
-async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await isTrue())) await nextTurn();
-}
 
 /** A bridge that is deleted with the test. */
 async function bridgeTo(t: Test, body: object) {

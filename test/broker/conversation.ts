@@ -1,5 +1,4 @@
 /** What tests of stored sessions say and hear, with packets of their own, in a service or a process. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
 import { type Running, startProcess } from '../support/process.js';
@@ -83,11 +82,6 @@ export async function taken(client: RawClient, enough: (messages: Message[]) => 
     }
   }
   return messages;
-}
-
-/** Waits for what no event reports: what the disk holds in the end. */
-export async function until(isTrue: () => boolean): Promise<void> {
-  while (!isTrue()) await nextTurn();
 }
 
 export const texts = (messages: Message[]) => messages.map(({ payload }) => payload.toString());

@@ -1,8 +1,10 @@
 /** Wills of a process that has crashed. */
+
 import t from 'tap';
 import { startService } from '../support/service.js';
+import { until } from '../support/until.js';
 
-import { connected, disconnected, keeper, left, type Message, start, subscribed, until } from './conversation.js';
+import { connected, disconnected, keeper, left, type Message, start, subscribed } from './conversation.js';
 import { type Fixture, rawConnected, stored } from './fixture.js';
 
 t.test('the wills of a crashed process are published once, of clients that stay away and still may', async (t) => {

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import { unlessBehindProxy } from '../support/service.js';
-import { until } from './conversation.js';
+import { until } from '../support/until.js';
 import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
 import { hits } from './metrics.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';

@@ -19,6 +19,7 @@ const { values } = parseArgs({
 const [seeds, count] = [Number(values.seeds), Number(values.count)];
 const fixedSeed = values.seed === undefined ? undefined : Number(values.seed);
 
+// No limit: --seeds and --count decide how long it takes.
 t.setTimeout(0);
 t.test(`${count} pipelines in ${seeds} seeds are answered as packets one by one`, async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '0' });

@@ -11,7 +11,8 @@ import { temporaryDirectory } from '../support/directory.js';
 import { type DnsServer, startDns } from '../support/dns.js';
 import { geoDatabase } from '../support/mmdb.js';
 import { startService } from '../support/service.js';
-import { disconnected, until } from './conversation.js';
+import { until } from '../support/until.js';
+import { disconnected } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
 import { connectPacket, type RawClient, speak } from './raw.js';
 

@@ -1,6 +1,8 @@
 /** The life of a stored session in one process: its order, its bounds, its end. */
+
 import t from 'tap';
 import { purge } from '../../src/purge/purge.js';
+import { until } from '../support/until.js';
 import {
   connected,
   disconnected,
@@ -12,7 +14,6 @@ import {
   subscribed,
   taken,
   texts,
-  until,
 } from './conversation.js';
 import { fixture, rawConnected, sibling, versionOf } from './fixture.js';
 import { publishPacket, subscribePacket } from './raw.js';

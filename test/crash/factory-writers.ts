@@ -28,6 +28,7 @@ export class JobSender implements Writer {
       const { status, body } = await this.api.ask('POST', path, { accountId: undefined, rows });
       if (status !== 202) throw new Error(`a job answered ${status}: ${JSON.stringify(body)}`);
       this.#accepted.push({ id: body.job.id, name });
+      // The pace of the load: ten jobs a second at most.
       await sleep(100);
     });
   }

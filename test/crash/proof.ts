@@ -122,6 +122,7 @@ class Stage {
     let isOver = false;
     const writing = Promise.all(writers.map((writer) => writer.run(() => isOver)));
     const began = performance.now();
+    // The time is what is tested: a kill at any moment.
     await sleep((minLoad + (1 - minLoad) * this.#dice()) * this.#settings.loadTime);
     if (kind === 'checkpoint' && this.#launched) await stopInCheckpoint(this.#directory, this.#launched.child);
     const after = Math.round(performance.now() - began);

@@ -1,7 +1,7 @@
 /** Transactions whose statements a thread executes: they keep what those of the event loop promise. */
 
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
 import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
@@ -91,7 +91,7 @@ t.test('the event loop goes on while one works; who writes waits for its end', a
     .execute()
     .then(() => ended);
   while (!ended) {
-    await sleep(1);
+    await nextTurn();
     turns += 1;
   }
   await busy;
@@ -104,6 +104,7 @@ t.test('its thread ends when nobody needs it, never in the middle, and starts ag
   await transact(threaded, async (tx) => {
     await tx.insertInto('items').values(item('first')).execute();
     resting = thread.close();
+    // Time in which a thread that did not wait for the transaction would end.
     await sleep(20);
     await tx.insertInto('items').values(item('second')).execute();
   });

@@ -11,6 +11,7 @@ import { Downloads } from '../../src/downlink/ways/downloads.js';
 import { Places } from '../../src/downlink/ways/places.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { startService } from '../support/service.js';
+import { until } from '../support/until.js';
 import { type Device, devices, offerTo, publish, rollOut, rolloutUntil, sha256 } from './fleet.js';
 
 /** More than the system keeps for a connection. */
@@ -32,11 +33,6 @@ function drain(response: IncomingMessage): Promise<number> {
     response.on('error', () => {});
     response.on('close', () => resolve(bytes));
   });
-}
-
-/** Waits until something is so; each turn lets the event loop work. */
-async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 /** A server that sends one file at /ACCOUNT/DEVICE. */

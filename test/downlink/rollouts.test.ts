@@ -242,7 +242,7 @@ t.test('a retry takes the device back from an older rollout that has taken it up
   t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 1 } });
   // How far the download of the former offer had come may be written now.
   const progress = new Progress(service.server.ctx, () => {});
-  progress.come({ accountId: service.accountId, deviceId: device.id, rolloutId: newer.id, offer: 1 }, 500);
+  progress.received({ accountId: service.accountId, deviceId: device.id, rolloutId: newer.id, offer: 1 }, 500);
   await progress.close();
   t.equal((await rollout(service, newer.id)).counts.pending, 1);
   t.equal((await fetch(url)).status, 410);

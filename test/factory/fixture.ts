@@ -2,7 +2,7 @@
 import mqtt from 'mqtt';
 import { nvsText, readNvs } from './nvs.js';
 
-/** How long a unit is on, in milliseconds. */
+/** How long a unit is on, in milliseconds: the test ends it before, so this only ends one that was forgotten. */
 const onFor = 20_000;
 
 async function boot(partition: string): Promise<void> {

@@ -7,6 +7,7 @@ import t from 'tap';
 import type { Tx } from '../../db/registry/index.js';
 import { follow, postRows } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
+import { until } from '../support/until.js';
 import { serials } from './command.js';
 
 const rows = 2000;
@@ -23,7 +24,7 @@ t.test('a job waits as long as another program holds the database, and goes on w
     const file = await hold(service);
     const { done, state: running } = await state(id);
     t.strictSame([running, done < rows], ['running', true], 'in the middle');
-    while (said().length === before) await new Promise((resolve) => setTimeout(resolve, 10));
+    await until(() => said().length > before);
     t.match(said().at(-1), 'a job waits: another program holds the database');
     t.match(await state(id), { state: 'running', done });
     file.exec('ROLLBACK');

@@ -51,7 +51,7 @@ t.test('the command is killed at any moment and run again', async (t) => {
     const env = { PATH: process.env.PATH, ...station.environment };
     const child = spawn('env', [...plainNode, cliFile, ...args], { env, stdio: 'ignore' });
     const ended = once(child, 'exit');
-    // From its first request on: before that there is nothing to break.
+    // The time is what is tested: a kill at any moment from the first request on.
     const kill = delay(150 + 350 * random()).then(() => child.kill('SIGKILL'));
     const [code] = await ended;
     await kill;
@@ -95,6 +95,7 @@ t.test('the command for one unit is killed at any moment and run again', async (
     const args = [...plainNode, cliFile, 'provision', 'one', ...unit];
     const child = spawn('env', args, { env, stdio: 'ignore' });
     const ended = once(child, 'exit');
+    // The time is what is tested: the kill comes a moment after a piece has passed, so it also hits the writing of files.
     const pause = 8 * random();
     kill = () => {
       setTimeout(() => child.kill('SIGKILL'), pause);
@@ -154,6 +155,7 @@ t.test('the server is killed and comes back: one run ends well', async (t) => {
   const station = new Station(t, { server: { url: address }, admin } as unknown as Service);
   const rows = serials(40, 'SERVER');
   const running = station.provision(station.csv(rows), '--chunk-rows', '10', '--concurrency', '1');
+  // Another process writes the journal, and sends no event.
   while (!station.names().includes('journal.ndjson') || !station.read('journal.ndjson').includes('"written"'))
     await delay(10);
   await first.stop('SIGKILL');

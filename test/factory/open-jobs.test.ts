@@ -1,8 +1,10 @@
 /** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
+
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { follow, postRows } from '../support/jobs.js';
 import { startService } from '../support/service.js';
+import { until } from '../support/until.js';
 
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
@@ -73,7 +75,7 @@ t.test('a long job gives its place away while another account waits, and goes on
   for (const one of [first, second]) {
     const { state, done } = await jobOf(one);
     t.equal(state, 'running', 'the long ones have not ended');
-    while ((await jobOf(one)).done <= done) await new Promise((resolve) => setTimeout(resolve, 50));
+    await until(async () => (await jobOf(one)).done > done);
     await service.ok('POST', `/api/v1/provisioning/jobs/${one.id}/cancel`);
   }
 });

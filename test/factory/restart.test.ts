@@ -110,7 +110,7 @@ function read(directory: string, query: string): number {
   return number ?? 0;
 }
 
-/** Waits until a number on the disk has come so far; looks on meanwhile. */
+/** Waits until a number on the disk has come so far; looks on meanwhile. Another process writes it, and sends no event. */
 async function stored(directory: string, query: string, least: number, look = () => {}): Promise<void> {
   while (read(directory, query) < least) {
     look();

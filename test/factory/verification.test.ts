@@ -12,12 +12,29 @@ t.before(async () => {
 
 const verify = (body: object, token = service.admin) =>
   service.http('POST', '/api/v1/provisioning/verify', { body, token });
+/** Resolves when so many more verifications have begun to wait. */
+function begun(count: number): Promise<void> {
+  const { broker } = service.server.ctx;
+  const { watchDevice } = broker;
+  let left = count;
+  return new Promise((resolve) => {
+    broker.watchDevice = (...asked) => {
+      left -= 1;
+      if (left === 0) {
+        broker.watchDevice = watchDevice;
+        resolve();
+      }
+      return watchDevice.apply(broker, asked);
+    };
+  });
+}
+
 /** As it is now. */
 const look = async (deviceId: string) => (await verify({ deviceId, timeoutSeconds: 0 })).body.verification;
 const unit = (body: object = {}) => service.device({ deviceTemplateId: template.id, ...body });
 const listed = async (query: string) =>
   (await service.ok('GET', `/api/v1/provisioning/verifications?accountId=${service.accountId}&${query}`)).verifications;
-/** Resolves once the first messages so far are on record. */
+/** Resolves once the first messages so far are on record. They are recorded at intervals, so a time is waited for. */
 async function recorded(deviceId: string): Promise<void> {
   const first = service.server.ctx.registry.query.selectFrom('publications').select('time');
   while ((await first.where('deviceId', '=', deviceId).executeTakeFirst()) === undefined) await delay(20);
@@ -199,13 +216,13 @@ t.test('a wait ends with the login behind it: logout, deletion of a station', as
   const station = await program('station', limits);
   const backEnd = await program('backEnd');
   const device = await service.create('/devices', 'device', { serialNumber: 'of a station' }, station.jwt);
+  const wait = begun(2);
   const waits = [station, backEnd].map(({ jwt }) => verify({ deviceId: device.id, timeoutSeconds: 60 }, jwt));
-  // So that both wait: nobody tells when they do.
-  await delay(200);
+  await wait;
   const began = Date.now();
   await service.ok('DELETE', `/api/v1/applications/${station.id}`);
   await service.ok('POST', '/api/v1/sessions/logout', { token: backEnd.jwt });
-  for (const wait of waits) t.match(await wait, { status: 401, body: { error: { code: 31 } } });
+  for (const answer of waits) t.match(await answer, { status: 401, body: { error: { code: 31 } } });
   t.ok(Date.now() - began < 30_000, 'and not when the time is over');
   t.strictSame((await listed(`deviceId=${device.id}`)).results, []);
 });
@@ -220,8 +237,9 @@ t.test('a unit that is deleted while it is waited for has no verdict', async (t)
 
 t.test('the end of the process does not wait for a unit, and gives no verdict', async (t) => {
   const { device } = await unit();
+  const wait = begun(1);
   const verdict = verify({ deviceId: device.id, timeoutSeconds: 60 });
-  await delay(200);
+  await wait;
   const began = Date.now();
   const [answer] = await Promise.all([verdict, service.close()]);
   t.match(answer, { status: 503, body: { error: { code: -199 } } });

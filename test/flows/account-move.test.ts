@@ -209,7 +209,7 @@ t.test('kill -9 of the command at any moment loses nothing', async (t) => {
     });
     return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, said })) };
   };
-  // Wherever each lands; the last one of each row is left alone.
+  // The times are what is tested: each kill hits another step of the command. The run after the last kill of a row is left alone.
   for (const [args, delays] of [
     [[], [200, 260, 320, 380]],
     [['--undo'], [230, 290, 350]],

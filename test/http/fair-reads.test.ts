@@ -1,6 +1,6 @@
 /** Long reading is shared: what one account reads in bulk does not make another wait, and drawing is not done by the event loop. */
 import t from 'tap';
-import { download, postRows, provision } from '../support/jobs.js';
+import { download, follow, postRows, provision } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 
 const rows = (count: number) => Array.from({ length: count }, (_, n) => ({ serialNumber: `R-${n}` }));
@@ -9,11 +9,8 @@ const rows = (count: number) => Array.from({ length: count }, (_, n) => ({ seria
 async function neighbour(service: Service, count: number): Promise<{ accountId: string; token: string }> {
   const { accountId, admin: token } = await service.account();
   const made = await postRows(service, rows(count), '', { token });
-  for (;;) {
-    const { job } = await service.ok('GET', `/api/v1/provisioning/jobs/${made.body.job.id}`, { token });
-    if (job.state === 'succeeded') return { accountId, token };
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  t.match((await follow(service, made.body.job.id, token)).at(-1), { state: 'succeeded' });
+  return { accountId, token };
 }
 
 t.test('a page of another account does not wait for all the long pages of one that reads in bulk', async (t) => {

@@ -12,6 +12,7 @@ import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
 import { type Answer, closed, nextMessage, startService } from '../support/service.js';
+import { until } from '../support/until.js';
 
 let f: Fixture;
 const logLines: string[] = [];
@@ -169,8 +170,8 @@ function page(name: string): string {
   return readFileSync(fileURLToPath(new URL(`../../../docs/${name}`, import.meta.url)), 'utf8');
 }
 
-/** What /health/ready says once it says this. */
-async function until(status: number): Promise<Answer> {
+/** The answer of /health/ready once it has this status. The service looks at its disk and queues at intervals, so a time is waited for. */
+async function readyWith(status: number): Promise<Answer> {
   for (;;) {
     const answer = await asked('/health/ready');
     if (answer.status === status) return answer;
@@ -190,10 +191,10 @@ t.test('without room for messages it is not ready, and says why', async (t) => {
   const reserve = messages.diskReserveBytes;
   messages.diskReserveBytes = 999_999_999_999_999;
   const reason = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
-  t.same((await until(503)).body, { ready: false, problems: [{ part: 'messages', reason }] });
+  t.same((await readyWith(503)).body, { ready: false, problems: [{ part: 'messages', reason }] });
   t.equal((await asked('/health/live')).status, 200, 'a restart would not help');
   messages.diskReserveBytes = reserve;
-  t.match((await until(200)).body, { problems: [] });
+  t.match((await readyWith(200)).body, { problems: [] });
 });
 
 /** The lines that the log has got while `work` was done. */
@@ -221,8 +222,7 @@ async function postedSlowly(path: string, body: object): Promise<unknown> {
 
 /** Resolves when the log has such a line after those that it had before. */
 async function said(message: string, from: number): Promise<void> {
-  const isSaid = () => logLines.slice(from).some((line) => line.includes(`"${message}"`));
-  while (!isSaid()) await new Promise((resolve) => setTimeout(resolve, 10));
+  await until(() => logLines.slice(from).some((line) => line.includes(`"${message}"`)));
 }
 
 t.test('every line of the log says which request, connection or job it belongs to', async (t) => {
@@ -249,7 +249,7 @@ t.test('every line of the log says which request, connection or job it belongs t
   const { messages } = service.server.ctx.config;
   const reserve = messages.diskReserveBytes;
   messages.diskReserveBytes = 999_999_999_999_999;
-  await until(503);
+  await readyWith(503);
   const posted = await logged(() =>
     service.http('POST', `/messaging/publish/${f.topic('temperature')}`, {
       body: ',c,1,',
@@ -273,7 +273,7 @@ t.test('every line of the log says which request, connection or job it belongs t
   const ended = ['a message could not be stored', 'connection failed', 'disconnected'];
   holds(spoken.lines, 'connectionId', connectionId, 'PUBLISH refused', ...ended);
   messages.diskReserveBytes = reserve;
-  await until(200);
+  await readyWith(200);
 
   const { audit } = service.server.ctx;
   const { record } = audit;
@@ -313,12 +313,12 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   while (!other.inTransaction) await tryToHold(other);
   writer.committedAt = Number.NEGATIVE_INFINITY;
   const begun = performance.now();
-  const { body } = await until(503);
+  const { body } = await readyWith(503);
   t.match(body, { problems: [{ part: 'registry', reason: 'Another program holds the file.' }] });
   t.ok(performance.now() - begun < 4000, 'less than the five seconds that a write waits');
   other.exec('ROLLBACK');
   other.close();
-  await until(200);
+  await readyWith(200);
   t.ok(performance.now() - writer.committedAt < 10_000, 'it has proven that it can be written');
 });
 

@@ -17,6 +17,7 @@ import {
   type Service,
   startService,
 } from '../support/service.js';
+import { until } from '../support/until.js';
 
 const day = 24 * 60 * 60_000;
 const start = Date.parse('2026-03-01T12:00:00.000Z');
@@ -386,6 +387,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   // As if so much had been deleted: the reserve is looked at each time.
   service.server.ctx.config.messages.diskReserveBytes = 1;
   const three = await device();
+  // The service looks at its disk once a second, so a time is waited for.
   while (service.server.ctx.messages.full) await new Promise((resolve) => setTimeout(resolve, 50));
   await three.publish(',c,3,');
   t.match(await three.read(), [{ numericValue: 3 }]);
@@ -489,12 +491,12 @@ t.test(
     await victim.receiver.received(6);
     t.match(await attacker.publish(), { status: 507 });
     // It is noted as delivered a moment after the receiver has answered.
-    while (outbox.count(victim.bridge.id, 'delivered', 9) < 6) await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(() => outbox.count(victim.bridge.id, 'delivered', 9) === 6);
     t.equal(outbox.count(victim.bridge.id, 'pending', 9), 0);
   },
 );
 
-/** From now on the disk has less free than the reserve. */
+/** From now on the disk has less free than the reserve. The service looks once a second, so a time is waited for. */
 async function fillDisk({ server }: Service): Promise<void> {
   const { config, keeping } = server.ctx;
   config.messages.diskReserveBytes = 999_999_999_999_999;

@@ -43,7 +43,7 @@ const before = async (events: Events, topic: string, text: string) => {
   return said.map(({ data }) => data.payload).slice(0, -1);
 };
 
-t.test('messages arrive once each, in order, as text or base64, with an id', async (t) => {
+t.test('each message arrives once, in order, as text or base64, with an id', async (t) => {
   const events = await openStream(t, f.service, `${f.topic('chat')},${f.topic('+')},#`);
   t.match(events.headers.get('content-type'), /^text\/event-stream/);
   t.equal(events.headers.get('cache-control'), 'no-store');
@@ -69,7 +69,7 @@ t.test('messages arrive once each, in order, as text or base64, with an id', asy
   t.equal(new Set(places).size, 3, 'ids do not show whether anybody has stored something meanwhile');
 });
 
-t.test('only what is in reach arrives, and a filter that can match nothing is refused', async (t) => {
+t.test('a reader gets only messages in its reach; a filter that can match nothing is refused', async (t) => {
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   const inside = await f.service.device({
@@ -92,7 +92,7 @@ t.test('only what is in reach arrives, and a filter that can match nothing is re
   t.match(await refusal('#', { token: 'nonsense' }), /^401/);
 });
 
-t.test('who loses a right hears nothing more and has no stream left when the answer leaves', async (t) => {
+t.test('streams end before the response that takes the permission away', async (t) => {
   const [one, two] = [await f.service.organization(), await f.service.organization()];
   const { device } = await sibling(f);
   const { endUser, email, password, token } = await f.service.endUser(one.id);
@@ -126,7 +126,7 @@ t.test('who loses a right hears nothing more and has no stream left when the ans
   await last.closed;
 });
 
-t.test('a deleted device, or channel, takes the filters that name it', async (t) => {
+t.test('deleting a device or a channel removes the filters that name it', async (t) => {
   const { device } = await sibling(f);
   const channel = await f.service.channel(f.device.deviceTemplateId, { name: 'short', persistenceType: 'simple' });
   const events = await openStream(
@@ -143,7 +143,7 @@ t.test('a deleted device, or channel, takes the filters that name it', async (t)
   t.same(await before(events, f.topic('chat'), 'still there'), []);
 });
 
-t.test('what was stored while a reader was away follows once, in order, before what is live', async (t) => {
+t.test('a reader that reconnects gets stored messages it missed once, in order, before live ones', async (t) => {
   const other = await sibling(f);
   const topics = `${f.topic('temperature')},${other.topic('+')},${f.topic('_log')}`;
   const first = await openStream(t, f.service, topics);
@@ -170,7 +170,7 @@ t.test('what was stored while a reader was away follows once, in order, before w
   t.same(
     events.map(({ data }) => data.replayed),
     [true, true, true, true, undefined],
-    'it is said which were missed',
+    'those that were missed are marked',
   );
   t.equal(events[1]?.data.topic, other.topic('temperature'));
 
@@ -180,7 +180,7 @@ t.test('what was stored while a reader was away follows once, in order, before w
   t.same(await before(rest, f.topic('temperature'), ',t,7,'), []);
 });
 
-t.test('a backlog follows, too, and what a device says in the words of the service', async (t) => {
+t.test('points long past or ahead are sent again too; log entries of the service are not', async (t) => {
   const own = await sibling(f);
   const topics = `${own.topic('temperature')},${own.topic('_log')}`;
   const first = await openStream(t, f.service, topics);
@@ -194,7 +194,11 @@ t.test('a backlog follows, too, and what a device says in the words of the servi
   t.match(await entries(), [{ byService: true }, { byService: true }]);
   const forged = { severity: 'lifecycle', message: 'connected', custom: { connected: true, clientId: 'x' } };
   await publish(own.topic('_log'), JSON.stringify({ ...forged, byService: true }));
-  t.match(await entries(), [{ ...forged, byService: false }, {}, {}], 'nobody else is taken for it');
+  t.match(
+    await entries(),
+    [{ ...forged, byService: false }, {}, {}],
+    'an entry of a device is not taken for one of the service',
+  );
   const again = await openStream(t, f.service, topics, { after: id });
   const [two, three, four, entry, ...more] = await before(again, own.topic('temperature'), ',t,5,');
   t.same([two, three, four], ['1600000000000,t,2,', '1500000000000,t,3,', '3000000000000,t,4,']);
@@ -202,7 +206,7 @@ t.test('a backlog follows, too, and what a device says in the words of the servi
   t.same(more, [], 'the entries of the service itself are not published');
 });
 
-t.test('breaking off at any message of a storm loses none and repeats none', async (t) => {
+t.test('a reader that reconnects at any message of a burst misses none, gets none twice', async (t) => {
   const device = await f.service.connect(f.who);
   const count = 1500;
   const got: number[] = [];
@@ -233,7 +237,7 @@ t.test('breaking off at any message of a storm loses none and repeats none', asy
   );
 });
 
-t.test('nor does it of what comes over HTTP among it', async (t) => {
+t.test('the same holds when some of the messages are published over HTTP', async (t) => {
   const device = await f.service.connect(f.who);
   const topics = `${f.topic('temperature')},${f.topic('_log')}`;
   const count = 200;
@@ -270,7 +274,7 @@ t.test('nor does it of what comes over HTTP among it', async (t) => {
   t.same(await before(rest, f.topic('temperature'), ',t,last,'), []);
 });
 
-t.test('messages of one transaction are handed on in its order, whatever way they came', async (t) => {
+t.test('messages of one transaction are sent in its order, from MQTT and from HTTP', async (t) => {
   const other = await sibling(f);
   const topics = `${f.topic('temperature')},${other.topic('temperature')},${f.topic('_log')}`;
   const [one, two] = [await f.service.connect(f.who), await f.service.connect(other.who)];
@@ -306,7 +310,7 @@ t.test('messages of one transaction are handed on in its order, whatever way the
   }
 });
 
-t.test('who has missed too much is told so, once', async (t) => {
+t.test('a reader that missed more than is kept gets one gap event', async (t) => {
   const first = await openStream(t, f.service, f.topic('temperature'));
   await first.line(/^id: /);
   const after = first.lastId;
@@ -323,12 +327,12 @@ t.test('who has missed too much is told so, once', async (t) => {
   t.same(more, [], 'the gap is behind');
 });
 
-t.test('an id of an earlier version is answered with a gap from its time on', async (t) => {
+t.test('an event id of an earlier version is answered with a gap that begins at its time', async (t) => {
   const events = await openStream(t, f.service, f.topic('temperature'), { after: '17-4-1769851800000' });
   t.match(await events.next(), { event: 'gap', data: { since: '2026-01-31T09:30:00.000Z' } });
 });
 
-t.test('an idle stream gets a heartbeat every 15 seconds, with the id of now', async (t) => {
+t.test('an idle stream gets a heartbeat every 15 seconds, with a current event id', async (t) => {
   const events = await openStream(t, f.service, f.topic('chat'));
   await events.line(/^id: /);
   const [idle] = [events.lastId];
@@ -340,10 +344,10 @@ t.test('an idle stream gets a heartbeat every 15 seconds, with the id of now', a
   await publish(f.topic('chat'), 'x');
   await events.next();
   const ids = events.lines.filter((line) => line.startsWith('id: '));
-  t.not(ids[1], `id: ${idle}`, 'who comes back needs not look at what it has not asked for');
+  t.not(ids[1], `id: ${idle}`, 'so a reader that reconnects skips messages that it has not asked for');
 });
 
-t.test('a cookie is enough; a batch and HEAD have no stream', async (t) => {
+t.test('the token cookie opens a stream; a batch and HEAD do not', async (t) => {
   const url = `/api/v1/stream?topics=${encodeURIComponent('#')}`;
   const cookie = `platform-access-token=${f.service.admin}`;
   const aborter = new AbortController();
@@ -355,7 +359,7 @@ t.test('a cookie is enough; a batch and HEAD have no stream', async (t) => {
   t.equal((await fetch(f.service.server.url + url, { method: 'HEAD', headers: { cookie } })).status, 405);
 });
 
-t.test('a reader that does not read is cut off, and nobody else notices', async (t) => {
+t.test('a reader that does not read is disconnected; others get their messages', async (t) => {
   const { broker } = f.service.server.ctx;
   while (broker.gauges.streams > 0) await nextTurn();
   const reading = await openStream(t, f.service, f.topic('chat'));

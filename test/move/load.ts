@@ -109,6 +109,7 @@ export class Writer {
 
   async run(deviceTemplateId: string, deviceId: string): Promise<void> {
     for (let n = 0; !this.#stopped; n += 1) {
+      // The pace of the load.
       await sleep(20);
       try {
         const { status, body } = await this.#api.ask('POST', '/api/v1/devices', {

@@ -123,6 +123,7 @@ async function main(t: Pick<Test, 'teardown'>): Promise<void> {
     acknowledgements.takeLongest();
     let killed: Promise<void> | undefined;
     const kill = async (killCommand: () => void) => {
+      // The time is what is tested: a kill at any moment after the step has begun.
       await sleep(delay);
       const what = `${victim} after "${stepOfKill}"`;
       kills.set(what, (kills.get(what) ?? 0) + 1);

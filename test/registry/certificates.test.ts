@@ -242,6 +242,8 @@ t.test('a CA is one, once in an account, and makes only what is there', async (t
     service.http('PUT', `${authorities}/${made.id}`, { body, headers: { etag: version } });
   t.match(await put({ deviceTemplateId: null }, made.version), refusal('deviceTemplateId', /required/));
   t.match(await put({ deviceTemplateId: foreign.id }, made.version), unknown('deviceTemplateId'));
+  for (const path of ['deviceTemplateId', 'organizationId'])
+    t.match(await put({ [path]: '' }, made.version), unknown(path), `an empty ${path} is no id`);
   t.match(await put({ name: 'factory' }, made.version), { status: 400, body: { error: { code: 106 } } });
   const changed = await put({ name: 'line 2', createDevices: false }, made.version);
   t.match(changed.body.certificateAuthority, { name: 'line 2', createDevices: false, deviceTemplateId: template.id });

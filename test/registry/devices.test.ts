@@ -8,7 +8,7 @@ t.before(async () => {
 
 const read = async (id: string, query = '') => service.http('GET', `/api/v1/devices/${id}${query}`);
 
-t.test('a new device has every field of the spec, and nothing is set that was not given', async (t) => {
+t.test('a new device has every documented field, and fields that were not given are null', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'A-1', latitude: 12.5, name: 'pump' });
   t.match(device, {
     accountId: service.accountId,
@@ -36,7 +36,7 @@ t.test('a new device has every field of the spec, and nothing is set that was no
   t.equal(answer.headers.get('etag'), `"${device.version}"`);
 });
 
-t.test('a channel of the template is a channel of the device at once, and is gone at once', async (t) => {
+t.test('a channel added to or deleted from the template is added to or gone from the device at once', async (t) => {
   const template = await service.template();
   const { device } = await service.device({ deviceTemplateId: template.id });
   const channel = await service.channel(template.id, 'temperature');
@@ -78,7 +78,7 @@ t.test('an update needs the latest version and gives a new one', async (t) => {
   });
 });
 
-t.test('what a body sets in vain is named in a header', async (t) => {
+t.test('properties of a body that are ignored are named in a header', async (t) => {
   const answer = await service.http('POST', '/api/v1/devices', {
     body: { accountId: service.accountId, serialNumber: 'I-1', serialNumbr: 'x', connected: true },
   });
@@ -86,7 +86,7 @@ t.test('what a body sets in vain is named in a header', async (t) => {
   t.equal(answer.headers.get('platform-ignored-properties'), 'serialNumbr, connected');
 });
 
-t.test('wrong values are refused with 106 and the property, and nothing is made', async (t) => {
+t.test('wrong values are refused with error 106 and the property, and no device is created', async (t) => {
   const count = async () =>
     (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&results=false`)).devices.meta.count;
   const before = await count();
@@ -112,7 +112,7 @@ t.test('wrong values are refused with 106 and the property, and nothing is made'
   t.equal(await count(), before);
 });
 
-t.test('filters, sorts and pages as documented', async (t) => {
+t.test('lists filter, sort and page as documented', async (t) => {
   const template = await service.template();
   const organization = await service.organization();
   const made: Made<'device'>[] = [];
@@ -173,7 +173,7 @@ t.test('filters, sorts and pages as documented', async (t) => {
   });
 });
 
-t.test('expand adds the parents', async (t) => {
+t.test('expand adds the organization and the template', async (t) => {
   const organization = await service.organization();
   const template = await service.template();
   const { device } = await service.device({ organizationId: organization.id, deviceTemplateId: template.id });
@@ -183,7 +183,7 @@ t.test('expand adds the parents', async (t) => {
   t.equal(expanded.organizationId, organization.id);
 });
 
-t.test('a list answers with the properties that fields names, of parents too, and always with the id', async (t) => {
+t.test('a list with fields has only those properties, also of expanded parents, and always the id', async (t) => {
   const { id: organizationId } = await service.organization({ name: 'Chosen' });
   const { device } = await service.device({ organizationId, serialNumber: 'CHOSEN-1', name: 'kettle' });
   const { device: free } = await service.device({ serialNumber: 'CHOSEN-2' });
@@ -207,7 +207,7 @@ t.test('a list answers with the properties that fields names, of parents too, an
   t.strictSame(other.organizations.results, [{ id: organizationId, name: 'Chosen' }]);
 });
 
-t.test('delete, trash, recover: the version stays in the trash and is new afterwards', async (t) => {
+t.test('a deleted device keeps its version in the trash, and gets a new one when it is recovered', async (t) => {
   const { device } = await service.device();
   const { device: current } = await service.ok('GET', `/api/v1/devices/${device.id}`);
   const etag = { headers: { etag: current.version } };
@@ -234,7 +234,7 @@ t.test('delete, trash, recover: the version stays in the trash and is new afterw
   t.equal((await read(device.id)).status, 200);
 });
 
-t.test('a deleted device comes back only together with what it is on', async (t) => {
+t.test('a deleted device is recovered only if its template and organization exist', async (t) => {
   const organization = await service.organization();
   const template = await service.template();
   const device = await service.create('/devices', 'device', {
@@ -254,7 +254,7 @@ t.test('a deleted device comes back only together with what it is on', async (t)
   t.match(await recover(), { status: 400, body: { error: { code: 102, details: [{ path: 'deviceTemplateId' }] } } });
 });
 
-t.test('of a hundred updates with one version exactly one wins', async (t) => {
+t.test('of a hundred updates with the same version exactly one succeeds', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'race' });
   const answers = await Promise.all(
     Array.from({ length: 100 }, (_, n) =>

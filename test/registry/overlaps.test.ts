@@ -165,7 +165,7 @@ t.test('a restart keeps the window, and finds one that is over', async (t) => {
   const after = await startService(t, { clock, directory });
   t.ok((await after.connect({ deviceId: open.device.id, secret: open.secret })).connected);
   await t.rejects(after.connect({ deviceId: over.device.id, secret: over.secret }), { code: 4 });
-  // Swept once a second; nothing tells when.
+  // The service looks for ended windows once a second, so a time is waited for.
   while ((await stored(over.device.id, after)).previousHash !== null)
     await new Promise((resolve) => setTimeout(resolve, 50));
   t.match(await stored(open.device.id, after), { previousGeneration: 1 });

@@ -45,6 +45,7 @@ export async function startLoad(api: Api, mqttPort: number, isOver: () => boolea
         load.done.set(what, (load.done.get(what) ?? 0) + count);
       } catch (error) {
         load.failures.push(`${what}: ${error instanceof Error ? error.message : error}`);
+        // A failure that lasts is listed once a second, not as often as it can be tried.
         await sleep(1000);
       }
   };
@@ -115,9 +116,11 @@ async function listen(port: number, login: Login, topic: string, time: number): 
   );
   if (link.returnCode !== 0) throw new Error(`CONNACK ${link.returnCode}`);
   link.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos: 2 }] } as Packet);
+  // It hears as many messages as come in this time.
   await sleep(time);
   link.send({ cmd: 'disconnect' });
   await link.closed;
+  // The paces of the load: so long nobody listens, and messages wait in the queue.
   await sleep(200);
   return heard;
 }

@@ -1,17 +1,18 @@
-/** How far downloads have come: what is measured all the time is written now and then, many devices at once. */
+/** The progress of firmware downloads. It changes with every piece sent, so it is written once a second, for many devices in one transaction. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { type Clock, timestamp } from '../../clock.js';
 import type { Moves } from '../../moves.js';
 import type { Delivery } from './rollout.js';
 
-/** Milliseconds between two writes, and devices of one transaction. */
+/** In milliseconds. */
 const writeInterval = 1000;
-const atOnce = 100;
+const devicesPerTransaction = 100;
 
 type Services = { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway' | 'work'> };
 
-interface Come {
+/** The bytes that a device has received of a file, and are not written yet. */
+interface Received {
   accountId: string;
   rolloutId: string;
   /** A later offer of the same rollout begins again at zero. */
@@ -22,22 +23,23 @@ interface Come {
 export class Progress {
   readonly #services: Services;
   readonly #written: (rolloutIds: Iterable<string>) => void;
-  readonly #waiting = new Map<string, Come>();
+  /** By device id. */
+  readonly #unwritten = new Map<string, Received>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
 
-  /** `written` hears of the rollouts whose devices have come further. */
+  /** `written` is called after each write, with the rollouts of its devices. */
   constructor(services: Services, written: (rolloutIds: Iterable<string>) => void) {
     this.#services = services;
     this.#written = written;
   }
 
-  /** A device has got so many bytes of a file. */
-  come(
+  /** Notes how many bytes of a file a device has received. */
+  received(
     { accountId, deviceId, rolloutId, offer }: Pick<Delivery, 'accountId' | 'deviceId' | 'rolloutId' | 'offer'>,
     bytes: number,
   ): void {
-    this.#waiting.set(deviceId, { accountId, rolloutId, offer, bytes });
+    this.#unwritten.set(deviceId, { accountId, rolloutId, offer, bytes });
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       this.#writing = this.#writing.then(() => this.#services.moves.work(() => this.#write()));
@@ -45,7 +47,7 @@ export class Progress {
     this.#timer.unref();
   }
 
-  /** Writes what is waiting. */
+  /** Writes what is not written yet. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -53,15 +55,15 @@ export class Progress {
     await this.#write();
   }
 
-  /** Never rejects: the device itself says what counts. */
+  /** Never rejects: a lost write only makes progress look older, because the device itself reports the end. */
   async #write(): Promise<void> {
     const { registry, clock, log, moves } = this.#services;
     // A device of an account that is away asks again where the account is then, and says how far it has come.
-    const all = [...this.#waiting].filter(([, { accountId }]) => !moves.isAway(accountId));
-    this.#waiting.clear();
+    const all = [...this.#unwritten].filter(([, { accountId }]) => !moves.isAway(accountId));
+    this.#unwritten.clear();
     try {
-      for (let from = 0; from < all.length; from += atOnce) {
-        const batch = all.slice(from, from + atOnce);
+      for (let from = 0; from < all.length; from += devicesPerTransaction) {
+        const batch = all.slice(from, from + devicesPerTransaction);
         await registry.transaction(async (tx) => {
           for (const [deviceId, { rolloutId, offer, bytes }] of batch)
             await tx
@@ -76,7 +78,7 @@ export class Progress {
       }
       this.#written(new Set(all.map(([, { rolloutId }]) => rolloutId)));
     } catch (error) {
-      log.error({ err: error }, 'how far downloads have come could not be written');
+      log.error({ err: error }, 'the progress of downloads could not be written');
     }
   }
 }

@@ -158,7 +158,7 @@ export class ControlMessages implements ControlService, Listener {
     const wanted = Math.min(length, maxChunkLength, file.size - offset);
     const bytes = await downloads.chunk(offer.delivery, file.sha256, offset, wanted);
     await answer(chunkStatus.good, bytes);
-    progress.come(offer.delivery, offset + bytes.length);
+    progress.received(offer.delivery, offset + bytes.length);
     if (offset + bytes.length === file.size) this.#downloading.get(device.deviceId)?.giveBack();
     return undefined;
   }

@@ -127,6 +127,7 @@ class Stage {
     for (const publisher of this.#publishers.values()) publisher.limit = limit;
     this.#run();
     const fatal = before + (limit * devices - before) * (0.2 + 0.6 * this.#dice());
+    // Each publisher counts by itself, and no event reports the sum.
     while (this.#count() < fatal) await sleep(look);
     const began = performance.now();
     if (blow !== 'service') await this.#nats?.stop();

@@ -100,6 +100,7 @@ async function obey(server: Killable, root: string, device: Device, heard: (devi
     );
     await over;
     client.end(true);
+    // The pause of a device before it connects again, while the service is away.
     if (done.size < names.length) await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

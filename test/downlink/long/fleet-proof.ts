@@ -46,7 +46,7 @@ export async function proveFleet(t: Test, { devices: count, absent, stages, devi
   await ended;
   t.equal(said.size, fleet.length, 'every device has come to an end');
   const path = `/firmware/rollouts/${firmwareRollout.id}`;
-  // Those that are absent end by their deadline.
+  // Those that are absent end by their deadline, a time that no event reports here.
   let rollout: Made<'firmwareRollout'>;
   do {
     ({ firmwareRollout: rollout } = await server.call('GET', path));

@@ -101,6 +101,7 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
     });
     await client.subscribeAsync(`${root}/_firmware`, { qos: 1 });
   }
+  // What the connections left to do is not counted.
   await sleep(1000);
   await askProbe(launched);
   let before = await askProbe(launched);
@@ -132,6 +133,7 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
   };
   const taken = ({ counts }: Rollout) => Object.values(counts).reduce((sum, one) => sum + one, 0);
 
+  // For comparison: what an idle service costs in this time.
   await during('nothing', () => sleep(3000));
   const [one, two, three] = [await publish('1'), await publish('2'), await publish('3')];
   before = await askProbe(launched);

@@ -4,6 +4,7 @@ import { proveCommands } from './command-proof.js';
 import { proveFleet, provePause } from './fleet-proof.js';
 import { proveLarge } from './large-proof.js';
 
+// It takes some minutes, more on a busy machine, and tap would end it after 30 seconds. This only ends one that hangs.
 t.setTimeout(1_200_000);
 
 t.test('2,000 devices update in stages of 1, 10 and 100 percent while the service is killed twice', async (t) => {
