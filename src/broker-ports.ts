@@ -326,13 +326,17 @@ export interface BrokerServices {
   endPreviousSecrets(): Promise<string[]>;
   /** Grows with each secret that is made for an entity; undefined for one that has none. */
   generationOf(entityId: string): number | undefined;
-  /**
-   * Points of a payload on a stored channel, whose template says the form, or the reason why it holds none; a promise where
-   * a thread reads it, in which lanes take turns. `now` in milliseconds.
-   */
-  readPoints(lane: Lane, payload: Buffer, now: number, form: string): PointsRead | Promise<PointsRead>;
-  /** The points that are young enough to be kept, and why the others are not; `retentionDays` is the channel's own. */
-  withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
+  payloads: {
+    /**
+     * Points of a payload on a stored channel, whose template says the form, or the reason why it holds none; a promise
+     * where a thread reads it, in which lanes take turns. `now` in milliseconds.
+     */
+    read(lane: Lane, payload: Buffer, now: number, form: string): PointsRead | Promise<PointsRead>;
+  };
+  retention: {
+    /** The points that are young enough to be kept, and why the others are not; `retentionDays` is the channel's own. */
+    split(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
+  };
   /** A log entry of a payload on `_log`; any payload makes one. */
   readLogEntry(payload: Buffer, now: number): LogInput;
   /** Logs on behalf of a connection, and names the current one. */

@@ -45,7 +45,7 @@ import { FairQueue } from './limits/fair-queue.js';
 import { causeNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
 import { readLogEntry } from './messages/payload/log-entry.js';
-import { kindOf, PayloadReader } from './messages/payload/reader.js';
+import { PayloadReader } from './messages/payload/reader.js';
 import { Retention } from './messages/retention.js';
 import { Moves } from './moves.js';
 import { Positions } from './network/positions.js';
@@ -264,7 +264,7 @@ function brokerServices(
     Pick<BrokerServices, 'control' | 'downlink'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
-  const { registry, sessions, retention } = base;
+  const { registry, sessions } = base;
   return {
     ...base,
     numbers: base.sealing.numbers,
@@ -285,8 +285,6 @@ function brokerServices(
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     onBehalfOf,
     causeNow,
-    readPoints: (lane, payload, now, form) => base.payloads.read(lane, payload, now, kindOf(form)),
-    withinRetention: (accountId, days, points) => retention.split(accountId, days, points),
     readLogEntry,
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
     deviceState: (deviceId) => readState(base, deviceId),

@@ -5,11 +5,11 @@ import type { Route } from '../authorize.js';
 import type { Counters } from '../connections/counters.js';
 import { faultOf } from '../connections/safe-error.js';
 import type { Marks } from '../http/marks.js';
-import { Admission } from '../packets/admission.js';
 import { type Turn, Turns } from '../packets/turns.js';
 import type { Refusals } from '../refusals.js';
 import type { ServiceChannels } from '../service-channels.js';
 import type { SessionStore } from '../sessions/persistence.js';
+import { Admission } from './admission.js';
 import { afterBoth, type Done, once } from './callbacks.js';
 import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.js';
 import { notReadable, notRetained, Rejections, storedInPart } from './rejections.js';
@@ -221,7 +221,7 @@ export class Ingest {
     const { clock } = this.#services;
     const now = clock.now();
     const lane = laneOf(message);
-    const read = () => this.#services.readPoints(lane, packet.payload, now, channel.payload);
+    const read = () => this.#services.payloads.read(lane, packet.payload, now, channel.payload);
     if (packet.payload.length <= largePayload) return read();
     return this.#large.enter(lane, packet.payload.length).then((leave) => {
       message.leaveReading = leave;
@@ -266,8 +266,9 @@ export class Ingest {
       // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
       const refusal = this.#services.bridges.refusal(route);
       if (refusal) throw refusal;
-      if (this.#handlers.handle(message, done)) return;
-      if (isStoredChannel(route)) this.#storePoints(message, done);
+      const handler = handlerOf(route);
+      if (handler) this.#handlers.handle(handler, message, done);
+      else if (isStoredChannel(route)) this.#storePoints(message, done);
       else this.#keep(message, done);
     } catch (error) {
       done(error as Error);
@@ -345,7 +346,7 @@ export class Ingest {
       this.#keep(message, done);
       return;
     }
-    const { kept, reason } = this.#services.withinRetention(accountId, channel.retentionDays, read.points);
+    const { kept, reason } = this.#services.retention.split(accountId, channel.retentionDays, read.points);
     if (reason !== undefined)
       this.#rejections.reject(message, kept.length > 0 ? storedInPart(reason) : notReadable(reason));
     if (kept.length === 0) {

@@ -46,6 +46,9 @@ export function isStoredChannel(route: Route): boolean {
   return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
 }
 
+/** What the broker does with a message on a service channel, see the table in src/topics.ts. */
+export type Handler = NonNullable<ReturnType<typeof serviceChannel>>['handler'] & string;
+
 /** The kind under which `/metrics` counts a message. */
 export function kindOf({ channel }: Route): ChannelKind {
   if (channel.service) return handledChannels.find((name) => name === channel.name) ?? 'simple';
@@ -53,6 +56,6 @@ export function kindOf({ channel }: Route): ChannelKind {
 }
 
 /** The handler of a message on a service channel, from the table in src/topics.ts; undefined on other channels. */
-export function handlerOf({ channel }: Route) {
+export function handlerOf({ channel }: Route): Handler | undefined {
   return channel.service ? serviceChannel(channel.name)?.handler : undefined;
 }

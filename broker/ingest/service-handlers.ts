@@ -5,7 +5,7 @@ import { newId } from '../../src/ids.js';
 import type { Marks } from '../http/marks.js';
 import type { ServiceChannels } from '../service-channels.js';
 import type { Done } from './callbacks.js';
-import { handlerOf, type Message } from './message.js';
+import type { Handler, Message } from './message.js';
 import { notReadable, type Rejections } from './rejections.js';
 
 /** How a handler passes on a message when it has done its own part. */
@@ -35,13 +35,11 @@ export class ServiceHandlers {
     this.#parts = parts;
   }
 
-  /** Whether the message has a handler; then `done` is called when it has been handled. */
-  handle(message: Message, done: Done): boolean {
-    const handler = handlerOf(message.route);
+  /** `done` is called when the message has been handled. */
+  handle(handler: Handler, message: Message, done: Done): void {
     if (handler === 'fields') this.#setFields(message, done);
     else if (handler === 'report') this.#takeReport(message, done);
-    else if (handler === 'log') this.#storeLog(message, done);
-    return handler !== undefined;
+    else this.#storeLog(message, done);
   }
 
   #storeLog(message: Message, done: Done): void {

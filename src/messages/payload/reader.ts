@@ -13,7 +13,8 @@ const askedAtOnce = 2;
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
 /** Any form, any form of text, or the one that a channel template fixes. */
-export type PayloadKind = 'any' | 'text' | FixedForm;
+export type PayloadKind = OpenKind | FixedForm;
+export type OpenKind = 'any' | 'text';
 
 /** A payload, and how it is to be read; `now` in milliseconds. */
 export interface PayloadQuestion {
@@ -36,9 +37,8 @@ export type PayloadAnswer = PointColumns | { reason: string };
 
 const readers = { any: readPoints, text: readTextPoints } as const;
 
-/** How payloads of a channel are read whose template says this form. */
-export function kindOf(form: string): PayloadKind {
-  return form === 'csv' || form === 'json' || form === 'senml' || form === 'float32' ? form : 'any';
+function isFixed(form: string): form is FixedForm {
+  return form === 'csv' || form === 'json' || form === 'senml' || form === 'float32';
 }
 
 /** Reads a payload where it is called. */
@@ -64,8 +64,12 @@ export class PayloadReader {
     return this.#queue.waiting;
   }
 
-  /** The points of a payload, at once where it is small. Rejects when the thread fails. */
-  read(lane: Lane, payload: Buffer, now: number, kind: PayloadKind = 'any'): Reading | Promise<Reading> {
+  /**
+   * The points of a payload, at once where it is small. `form` is that of the channel template; where it fixes none, the
+   * payload is read as `open`. Rejects when the thread fails.
+   */
+  read(lane: Lane, payload: Buffer, now: number, form: string, open: OpenKind = 'any'): Reading | Promise<Reading> {
+    const kind = isFixed(form) ? form : open;
     const question = { payload, kind, now, limits: this.#limits };
     if (payload.length <= smallPayload) return readPayload(question);
     return this.#queue.run(lane, payload.length, async () =>

@@ -1,4 +1,4 @@
-/** Time-series over HTTP: each way of reading one has a file of its own, writing has series-writing.ts. */
+/** Time-series over HTTP: each way of reading one has a file of its own, writing has writing.ts. */
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { Caller } from '../../access.js';

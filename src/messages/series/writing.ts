@@ -7,7 +7,7 @@ import type { App } from '../../http/app.js';
 import { idempotentPosts } from '../../http/idempotency.js';
 import { requireCaller } from '../../identity/sessions/authentication.js';
 import { laneOf } from '../../limits/fair-queue.js';
-import { kindOf, type PayloadKind } from '../payload/reader.js';
+import type { OpenKind } from '../payload/reader.js';
 import { payloadLimit, rejectionShape } from '../publish.js';
 import { pointBodies } from './bodies.js';
 import { findChannel } from './query.js';
@@ -62,12 +62,11 @@ export function seriesWriting(app: App, ctx: Context): void {
  * Publishes a payload that holds points on a channel that stores them.
  * @throws PlatformError as findSeries; 400/106 naming what is wrong with the payload, or the channel; 413 over the limit.
  */
-async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, kind: PayloadKind) {
+async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, open: OpenKind) {
   const { channel } = findChannel(ctx, caller, topic);
   if (channel.persistenceType !== 'timeSeries' || channel.payload === 'none')
     throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
-  const form = channel.payload === 'auto' ? kind : kindOf(channel.payload);
-  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), form);
+  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), channel.payload, open);
   if ('reason' in reading) throw invalid('body', reading.reason);
   const {
     delivered,
