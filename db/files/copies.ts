@@ -1,6 +1,6 @@
 /** Copies of both databases of one moment, also while a server is running. */
-import { closeSync, existsSync, fsyncSync, openSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../sqlite/dialect.js';
 
@@ -39,6 +39,14 @@ export async function copyDatabases(from: string, to: string): Promise<DatabaseN
 function holdSnapshot(file: Sqlite.Database): void {
   file.exec('BEGIN');
   file.prepare('SELECT count(*) FROM "sqlite_schema"').get();
+}
+
+/** Writes a file that only its owner can read. When it returns, a power cut leaves this content; before, this or the former one. */
+export function replaceFile(path: string, content: string): void {
+  const partial = `${path}.partial`;
+  writeFileSync(partial, content, { mode: 0o600, flush: true });
+  renameSync(partial, path);
+  sync(dirname(path));
 }
 
 /** Syncs a file, or a directory after a rename, to the disk. */

@@ -1,7 +1,7 @@
 /** What a data directory says while accounts are moved out of it or into it: no server starts on it until that has ended. */
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { sync } from '../files/copies.js';
+import { replaceFile, sync } from '../files/copies.js';
 
 const markerName = 'moving-accounts.json';
 
@@ -23,18 +23,8 @@ export function movingIn(directory: string): Moving | undefined {
   }
 }
 
-/** When it returns, a power cut leaves this marker or the one before. */
 export function mark(directory: string, moving: Moving): void {
-  const partial = join(directory, `${markerName}.partial`);
-  const file = openSync(partial, 'w', 0o600);
-  try {
-    writeSync(file, `${JSON.stringify(moving)}\n`);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
-  renameSync(partial, join(directory, markerName));
-  sync(directory);
+  replaceFile(join(directory, markerName), `${JSON.stringify(moving)}\n`);
 }
 
 export function unmark(directory: string): void {

@@ -1,7 +1,7 @@
 /** Which accounts a running server gives away or gets: a file of the data directory, so that a crash changes nothing of it. */
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { sync } from '../files/copies.js';
+import { replaceFile } from '../files/copies.js';
 
 const stateName = 'moves.json';
 
@@ -28,16 +28,6 @@ export function readMoves(directory: string): MoveRecord[] {
   }
 }
 
-/** When it returns, a power cut leaves these records or those before. */
 export function writeMoves(directory: string, records: readonly MoveRecord[]): void {
-  const partial = join(directory, `${stateName}.partial`);
-  const file = openSync(partial, 'w', 0o600);
-  try {
-    writeSync(file, `${JSON.stringify(records)}\n`);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
-  renameSync(partial, join(directory, stateName));
-  sync(directory);
+  replaceFile(join(directory, stateName), `${JSON.stringify(records)}\n`);
 }

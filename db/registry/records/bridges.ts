@@ -1,6 +1,6 @@
 /** Messages to other systems. */
 import { Type } from 'typebox';
-import { column, hidden, json, OptionalText, oneOf } from './columns.js';
+import { column, hidden, json, nameColumn, OptionalText, oneOf } from './columns.js';
 
 /** Kinds of targets, and the forms in which a message is written into a log. */
 export const bridgeKinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
@@ -10,13 +10,7 @@ export type BridgeForm = (typeof bridgeForms)[number];
 
 /** Where messages are sent on to. The URL may hold a password of its own: it is sealed as the secret is. */
 export const bridgeColumns = {
-  name: column(Type.String(), {
-    create: 'required',
-    change: true,
-    bounds: { minLength: 1, maxLength: 255 },
-    filter: 'exact',
-    sort: true,
-  }),
+  name: nameColumn,
   kind: column(Type.String(), {
     create: 'required',
     shown: oneOf(bridgeKinds),

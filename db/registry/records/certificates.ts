@@ -1,6 +1,6 @@
 /** Client certificates, and the authorities that issue them. */
 import { Type } from 'typebox';
-import { column, DateText, flag, Id, Nullable, OptionalId, OptionalText, oneOf } from './columns.js';
+import { column, DateText, flag, Id, Nullable, nameColumn, OptionalId, OptionalText, oneOf } from './columns.js';
 
 const Pem = Type.String({ description: 'PEM.' });
 const pemBody = Type.String({
@@ -38,13 +38,7 @@ export const certificateColumns = {
 
 /** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
 export const certificateAuthorityColumns = {
-  name: column(Type.String(), {
-    create: 'required',
-    change: true,
-    bounds: { minLength: 1, maxLength: 255 },
-    filter: 'exact',
-    sort: true,
-  }),
+  name: nameColumn,
   state: column(Type.String(), {
     shown: oneOf<string>(['pending', 'active'], {
       description: 'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active.',

@@ -62,6 +62,15 @@ export function column<S extends TSchema, const M extends Marks>(stored: S, mark
   return { stored, marks };
 }
 
+/** The name of an entity: required, and lists filter by it exactly and sort by it. */
+export const nameColumn = column(Type.String(), {
+  create: 'required',
+  change: true,
+  bounds: { minLength: 1, maxLength: 255 },
+  filter: 'exact',
+  sort: true,
+});
+
 /** A column that no caller sees as it is stored. */
 export function hidden<S extends TSchema>(stored: S): Column<S, { shown: false }> {
   return { stored, marks: { shown: false } };

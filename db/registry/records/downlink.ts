@@ -1,19 +1,24 @@
 /** Firmware and commands. */
 import { Type } from 'typebox';
-import { column, DateText, hidden, Id, json, Nullable, OptionalDate, OptionalText, oneOf } from './columns.js';
+import {
+  column,
+  DateText,
+  hidden,
+  Id,
+  json,
+  Nullable,
+  nameColumn,
+  OptionalDate,
+  OptionalText,
+  oneOf,
+} from './columns.js';
 
 export const packageStates = ['draft', 'published', 'retired'] as const;
 
 /** Firmware of one device template. */
 export const firmwarePackageColumns = {
   deviceTemplateId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
-  name: column(Type.String(), {
-    create: 'required',
-    change: true,
-    bounds: { minLength: 1, maxLength: 255 },
-    filter: 'exact',
-    sort: true,
-  }),
+  name: nameColumn,
   firmwareVersion: column(Type.String(), {
     create: 'required',
     change: true,

@@ -8,6 +8,7 @@ import {
   Id,
   json,
   Nullable,
+  nameColumn,
   OptionalDate,
   OptionalId,
   OptionalText,
@@ -165,13 +166,7 @@ export const MfaLoginRecord = Type.Object({
 
 /** An OpenID provider of an account. */
 export const identityProviderColumns = {
-  name: column(Type.String(), {
-    create: 'required',
-    change: true,
-    bounds: { minLength: 1, maxLength: 255 },
-    filter: 'exact',
-    sort: true,
-  }),
+  name: nameColumn,
   issuer: column(Type.String(), {
     create: 'required',
     change: true,

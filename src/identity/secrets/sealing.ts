@@ -3,8 +3,9 @@
  * next to the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
  */
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { replaceFile } from '../../../db/files/copies.js';
 import { decrypt, encrypt } from '../../formats/aes-gcm.js';
 import { HiddenNumbers } from '../../formats/hidden-numbers.js';
 
@@ -27,10 +28,7 @@ export class Sealing {
   static open(directory: string): Sealing {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'sealing.key');
-    if (!existsSync(path)) {
-      writeFileSync(`${path}.partial`, randomBytes(keyBytes).toString('base64'), { mode: 0o600, flush: true });
-      renameSync(`${path}.partial`, path);
-    }
+    if (!existsSync(path)) replaceFile(path, randomBytes(keyBytes).toString('base64'));
     const key = Buffer.from(readFileSync(path, 'utf8'), 'base64');
     if (key.length !== keyBytes) throw new Error(`${path} is not a sealing key.`);
     return new Sealing(key);

@@ -1,6 +1,6 @@
 /** JSON Web Tokens: RS256, keys in the data directory. */
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type CryptoKey,
@@ -12,6 +12,7 @@ import {
   jwtVerify,
   SignJWT,
 } from 'jose';
+import { replaceFile } from '../../../db/files/copies.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Clock } from '../../clock.js';
 
@@ -175,8 +176,7 @@ async function makeKey(directory: string, clock: Clock): Promise<string> {
   const made = new Date(clock.now()).toISOString().replace(/[:.]/g, '-');
   const target = join(directory, `${made}-${kid}.json`);
   const content = JSON.stringify({ ...(await exportJWK(privateKey)), kid, alg: algorithm, use: 'sig' });
-  writeFileSync(`${target}.partial`, content, { mode: 0o600, flush: true });
-  renameSync(`${target}.partial`, target);
+  replaceFile(target, content);
   return kid;
 }
 
