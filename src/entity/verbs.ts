@@ -233,7 +233,7 @@ async function refuseDuplicates<R>(path: string, work: () => Promise<R>): Promis
     return await work();
   } catch (error) {
     if (!isUniqueViolation(error)) throw error;
-    throw new PlatformError('notUnique', { details: [{ path, message: `Another one has this ${path}.` }] });
+    throw new PlatformError('notUnique', { details: [{ path, message: `Another entity already has this ${path}.` }] });
   }
 }
 

@@ -45,7 +45,7 @@ function pathOf({ instancePath, params }: Fault): string {
 function sentenceOf({ keyword, params, message, parentSchema }: Fault): string {
   if (keyword === 'enum') return `must be one of ${(params.allowedValues as unknown[]).join(', ')}`;
   if (keyword === 'additionalProperties')
-    return `is unknown here; supported: ${Object.keys((parentSchema as Schema | undefined)?.properties ?? {}).join(', ')}`;
+    return `is not supported here; supported: ${Object.keys((parentSchema as Schema | undefined)?.properties ?? {}).join(', ')}`;
   if (keyword === 'required') return 'is required';
   if (keyword === 'type') return `must be ${[...new Set([params.type].flat())].join(' or ')}`;
   return message ?? 'is invalid';

@@ -140,7 +140,8 @@ async function proveDevice(
 
 function unproven({ refused, allowance, limit }: ProofRefusal): PlatformError {
   if (refused === 'wrong') return new PlatformError('badCredentials');
-  if (refused === 'notNow') return new PlatformError('wrongToken', { message: 'The entity may not publish now.' });
+  if (refused === 'notNow')
+    return new PlatformError('wrongToken', { message: 'The entity is not permitted to publish now.' });
   const message = `${limit}: too many wrong passwords for one username from one address.`;
   return new PlatformError('tooMany', { message, ...(allowance && { allowance }) });
 }

@@ -74,10 +74,10 @@ function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): 
     case 'number':
       return invalid('topics', `must be 1 to ${maxSubscriptions} topic filters (SLIPWAY_MQTT_MAX_SUBSCRIPTIONS)`);
     case 'malformed':
-      return invalid('topics', `number ${place} is no topic filter`);
+      return invalid('topics', `number ${place} is not a topic filter`);
     case 'outOfReach':
       return new PlatformError('notFound', {
-        details: [{ path: 'topics', message: `number ${place} matches nothing` }],
+        details: [{ path: 'topics', message: `number ${place} matches no channel in your reach` }],
       });
     case 'id':
       return invalid('Last-Event-ID', 'must be the id of an event');

@@ -83,7 +83,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
       const trashed = await trash(tx, 'accountUsers', id, version, clock);
       const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
       if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
-        throw new PlatformError('constraint', { message: 'The last account user stays.' });
+        throw new PlatformError('constraint', { message: 'The last account user cannot be deleted.' });
       await note(tx, 'accountUserDeleted', caller, trashed);
       return trashed;
     });

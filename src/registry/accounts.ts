@@ -61,7 +61,10 @@ export async function createAccount(
 
   await registry.transaction(async (tx) => {
     const existing = await tx.selectFrom('accounts').select('id').where('id', '=', accountId).executeTakeFirst();
-    if (existing) throw new PlatformError('notUnique', { details: [{ path: 'accountId', message: 'It is taken.' }] });
+    if (existing)
+      throw new PlatformError('notUnique', {
+        details: [{ path: 'accountId', message: 'Another account already has this id.' }],
+      });
     await tx
       .insertInto('accounts')
       .values({ id: accountId, name, created: timestamp(clock), retentionDays: null })

@@ -47,7 +47,7 @@ async function demandRoom(tx: Tx, limits: Limits, entityId: string): Promise<voi
 /** @throws PlatformError 400 with 106 for a retention on a channel that stores no points. */
 function checkRetention(retentionDays: number | null | undefined, persistenceType: string): void {
   if (typeof retentionDays === 'number' && persistenceType !== 'timeSeries')
-    throw invalid('retentionDays', 'is of timeSeries channels only');
+    throw invalid('retentionDays', 'is for timeSeries channels only');
 }
 
 export function channelTemplateRoutes(app: App, ctx: Context): void {
@@ -89,7 +89,8 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, before: Row<'channelTemplates'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'channelTemplates', before.id, version, clock);
-      if (trashed.name.startsWith('_')) throw new PlatformError('constraint', { message: 'A service channel stays.' });
+      if (trashed.name.startsWith('_'))
+        throw new PlatformError('constraint', { message: 'Service channels cannot be deleted.' });
       return trashed;
     });
     access.channelsChanged(before.entityId);

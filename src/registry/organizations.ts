@@ -269,7 +269,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
 /** @throws PlatformError 403/21 for anything but the one call of an identity that has no end-user. */
 function demandFirstSteps({ endUserTemplateId, parentId: parent }: Static<typeof createBody>): void {
   if (endUserTemplateId === undefined || (parent ?? null) !== null)
-    throw new PlatformError('forbidden', { message: 'Make a top-level organization with endUserTemplateId first.' });
+    throw new PlatformError('forbidden', { message: 'Create a top-level organization with endUserTemplateId first.' });
 }
 
 /** Whether an identity that has no end-user may make one more organization. */
@@ -297,7 +297,7 @@ async function countOwnOrganization(tx: Tx, caller: Caller): Promise<void> {
 function demandMovable(caller: Caller, id: string): void {
   if (isAttached(caller, id))
     throw new PlatformError('forbidden', {
-      message: 'The organization that you belong to cannot be moved or deleted by you.',
+      message: 'You cannot move or delete the organization that you belong to.',
     });
 }
 

@@ -237,8 +237,8 @@ function explainMade({ access }: Context, principal: Station, device: Row<'devic
 async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
   const { access, registry } = ctx;
   const { accountId } = principal;
-  if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} is in no organization`);
-  if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser is in an organization');
+  if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} cannot be in an organization`);
+  if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser must be in an organization');
   const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
   if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
   if (!access.may(principal, 'create', type)) return refused('role may not do this');

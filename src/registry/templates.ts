@@ -216,7 +216,8 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   async function remove(caller: Caller, { id }: Row<TemplateTable>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, table, id, version, clock);
-      if (trashed.default === 1) throw new PlatformError('constraint', { message: 'A default template stays.' });
+      if (trashed.default === 1)
+        throw new PlatformError('constraint', { message: 'A default template cannot be deleted.' });
       if (await hasChildren(tx, kind.children, kind.childColumn as never, id))
         throw new PlatformError('constraint', { message: 'The template has live entities.' });
       return trashed;

@@ -23,7 +23,7 @@ export interface Findings {
   missing: Map<string, string[]>;
 }
 
-/** Prints what was found. @throws UsageError for a wrong file, Ending with 1 when something has to be put right. */
+/** Prints what was found. @throws UsageError for a wrong file, Ending with 1 when something must be corrected. */
 export async function cellsCheck({ config: path, dataDir, offline, json }: CheckFlags): Promise<void> {
   const config = readCellsFile(path);
   const directories = directoriesOf(config, dataDir);

@@ -71,7 +71,7 @@ export const factoryCommands = [
       chunkRows: { value: 'N', about: 'rows of one job', whole: { min: 1, max: 50_000, default: 5000 } },
       dryRun: { about: 'checks the rows and creates nothing; --format and --out are not needed' },
       again: { value: 'SERIAL', about: 'gives a unit that was made here a new secret and new files', list: true },
-      takeOver: { about: 'ends jobs of a token that is gone, with new secrets for their units' },
+      takeOver: { about: 'finishes jobs whose token no longer exists, with new secrets for their units' },
       ...connection,
     },
     examples: [
@@ -83,7 +83,7 @@ export const factoryCommands = [
   command({
     ...common,
     words: 'provision one',
-    summary: 'creates one unit and prints where its flash file is',
+    summary: 'creates one unit and prints the path of its flash file',
     about: onServer,
     flags: {
       serial: { value: 'SERIAL', about: 'serial number', required: true },
@@ -91,7 +91,7 @@ export const factoryCommands = [
       ...units,
       format: { ...units.format, required: true },
       out: { value: 'DIR', about: 'directory of the flash files', required: true, completes: 'directories' },
-      print: { about: 'prints the flash file, with its secret, instead of its place' },
+      print: { about: 'prints the flash file, with its secret, instead of its path' },
       again: { about: 'gives a unit that was made here a new secret and new files' },
       ...connection,
     },

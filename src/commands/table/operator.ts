@@ -34,8 +34,8 @@ export const operatorCommands = [
   command({
     words: 'health',
     group: 'Server',
-    summary: 'tells whether the server of this configuration answers',
-    flags: { ready: { about: 'asks also whether it can do its work' } },
+    summary: 'checks whether the server of this configuration answers',
+    flags: { ready: { about: 'also checks whether the server can work' } },
     exitCodes: { 0: 'the server answers', 1: 'it does not answer', 2: 'wrong usage or configuration' },
     examples: ['slipway health --ready'],
     run: async (given) => (await import('../health.js')).health(given),
@@ -43,14 +43,14 @@ export const operatorCommands = [
   command({
     words: 'doctor',
     group: 'Server',
-    summary: 'looks for trouble: ports, clock, certificate, disk, files, configuration, the running server',
+    summary: 'checks ports, clock, certificate, disk, files, configuration and the running server',
     about: "Run it where the server's environment is set. It changes nothing.",
     flags: {
       dataDir,
       json: { about: 'prints JSON' },
       skipIntegrity: { about: 'does not read the databases and firmware files as a whole' },
     },
-    exitCodes: { 0: 'all is well', 1: 'something will be trouble', 2: 'something is trouble now, or wrong usage' },
+    exitCodes: { 0: 'no problem found', 1: 'a problem is coming', 2: 'there is a problem now, or wrong usage' },
     examples: ['slipway doctor', 'slipway doctor --json --skip-integrity'],
     run: async (given) => (await import('../doctor/index.js')).doctor(given),
   }),
@@ -93,7 +93,7 @@ export const operatorCommands = [
         completes: 'directories',
       },
       config: { value: 'FILE', about: 'cells.yaml: both cells run', completes: 'files' },
-      undo: { about: 'the account is to be where it was before it was moved there' },
+      undo: { about: 'moves the account back to where it was before' },
     },
     exitCodes: {
       0: 'done',
@@ -115,7 +115,7 @@ export const operatorCommands = [
   command({
     words: 'usage',
     group: 'Accounts and keys',
-    summary: 'tells what each account stores: bytes of messages, points, log entries, devices',
+    summary: 'prints what each account stores: bytes of messages, points, log entries, devices',
     about: onData,
     flags: { dataDir },
     examples: ['slipway usage'],
@@ -212,7 +212,7 @@ export const operatorCommands = [
   command({
     words: 'restore',
     group: 'Backup',
-    summary: 'makes a backup the data directory',
+    summary: 'restores a backup into the data directory',
     about: 'Stop the server first. The data directory must hold no data.',
     operands: [{ name: 'FILE', about: 'the backup' }],
     flags: { force: { about: 'replaces data that is there, and keeps it next to the directory' }, dataDir },

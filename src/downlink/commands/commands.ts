@@ -217,7 +217,7 @@ export class Commands {
     const ended = await registry.transaction(async (tx) => {
       const rows = tx.selectFrom('commands').selectAll().where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
-      if (!command) throw new PlatformError('notFound', { message: 'There is no such command of the device.' });
+      if (!command) throw new PlatformError('notFound', { message: 'The device has no such command.' });
       const change = tx.updateTable('commands').where('id', '=', id);
       const said = result === undefined ? null : JSON.stringify(result);
       const now = timestamp(clock);

@@ -265,7 +265,7 @@ async function demandPlace(tx: Tx, packageId: string, name: string): Promise<voi
     for (const row of await tx.selectFrom(table).select('name').where('packageId', '=', packageId).execute())
       names.add(row.name);
   names.delete(name);
-  if (names.size >= maxFiles) throw invalid('name', `is one too many: a package has at most ${maxFiles} files`);
+  if (names.size >= maxFiles) throw invalid('name', `cannot be added: a package has at most ${maxFiles} files`);
 }
 
 async function deleteFrom(

@@ -56,7 +56,7 @@ export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwar
 export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report: Report): Promise<Reported> {
   const open = await openDelivery(tx, deviceId);
   const delivery = open ?? (await latestDelivery(tx, deviceId));
-  if (!delivery) throw new PlatformError('notFound', { message: 'Nothing is offered to the device.' });
+  if (!delivery) throw new PlatformError('notFound', { message: 'There is no firmware offer for this device.' });
   const { firmwareVersion } = await packageOf(tx, delivery.rolloutId);
   const isOther = report.firmwareVersion !== undefined && report.firmwareVersion !== firmwareVersion;
   if (!open) {

@@ -77,7 +77,7 @@ function mount(app: App, ctx: Context): void {
       const { caller, body } = request;
       if (!((body as unknown) instanceof RowsIn)) throw invalid('body', 'must be CSV, NDJSON or {"rows":[...]}');
       for (const name of Object.keys(request.query))
-        if (!Object.hasOwn(query.properties, name)) throw invalid(name, 'is no parameter');
+        if (!Object.hasOwn(query.properties, name)) throw invalid(name, 'is not a parameter of this endpoint');
       if (request.query.accountId !== undefined) ctx.access.demandAccount(caller, request.query.accountId);
       const rows = body as unknown as RowsIn;
       const job = await intake.use(request, () => provisioningJob(ctx, caller, request.query, rows));

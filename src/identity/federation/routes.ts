@@ -303,11 +303,11 @@ async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: 
 /** @throws PlatformError 401, which reports an email address only what its owner may know. */
 async function findByEmail(db: Db, { accountId }: Provider, email: string | undefined): Promise<string> {
   if (email === undefined)
-    throw new PlatformError('badCredentials', { message: 'The provider has verified no email address of yours.' });
+    throw new PlatformError('badCredentials', { message: 'The provider has not verified your email address.' });
   const identity = await findIdentity(db, accountId, email);
   // Look-alikes that are one address to us are two mailboxes to the provider.
   if (!identity || inLowerCase(identity.email) !== inLowerCase(email))
-    throw new PlatformError('badCredentials', { message: 'Nobody with your email address is known here.' });
+    throw new PlatformError('badCredentials', { message: 'There is no user with your email address.' });
   return identity.id;
 }
 

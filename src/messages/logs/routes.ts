@@ -146,7 +146,7 @@ async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: L
   const read = await turns.run(laneOf(caller), 1, () => messages.logs.read(device.id, filter, { page, pageSize }));
   // The device may have been moved or deleted while the thread was reading.
   demandDevice(access, caller, deviceId);
-  if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');
+  if (!read) throw invalid('text', 'would search too many entries: narrow the range with from and to');
   demandPage(page, pageSize, read.total);
   const results = eachEntry(ctx, caller, read, turns, (current, entry) => {
     demandDevice(access, current, deviceId);

@@ -57,7 +57,7 @@ const body = Type.Object({
   ),
   size: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000, default: defaultSize })),
   from: Type.Optional(
-    Type.Integer({ minimum: 0, default: 0, description: `Hits to skip; ${maxFound} with size at most.` }),
+    Type.Integer({ minimum: 0, default: 0, description: `Hits to skip; with size at most ${maxFound}.` }),
   ),
   sort: Type.Optional(
     Type.Unknown({
@@ -138,7 +138,7 @@ interface Part {
 function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
   const { query, sort, size = defaultSize, from: offset = 0, ...rest } = asked as Record<string, unknown>;
   refuseOthers('', rest, 'search');
-  if (Number(offset) + Number(size) > maxFound) throw invalid('from', `must be ${maxFound} with size at most`);
+  if (Number(offset) + Number(size) > maxFound) throw invalid('from', `plus size must be at most ${maxFound}`);
   const parts = clausesOf(query).map(({ path, clause }) => readClause(path, clause));
   const order = readSort(sort);
   if (parts.some((part) => part.never)) return undefined;
@@ -261,7 +261,7 @@ const columns: Record<string, LogOrder['by']> = {
 function readSort(given: unknown): LogQuestion['sort'] | undefined {
   if (given === undefined) return undefined;
   const keys = Array.isArray(given) ? given : [given];
-  if (keys.length !== 1) throw invalid('sort', 'must be one key');
+  if (keys.length !== 1) throw invalid('sort', 'must have exactly one key');
   const key: unknown = keys[0];
   const [name, value] = typeof key === 'string' ? [key, undefined] : anOnly('sort', key);
   const path = `sort.${name}`;

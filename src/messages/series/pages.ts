@@ -112,7 +112,7 @@ function parseToken(numbers: HiddenNumbers, text: string): Token {
   const [time, from, to] = [parts[0], parts[2], parts[3]].map((part) => (part === undefined ? part : Number(part)));
   const [sequence] = numbers.read(parts[1] ?? '') ?? [];
   const valid = time !== undefined && sequence !== undefined && isDate(from) && isDate(to);
-  if (!valid) throw invalid('pagingToken', 'must be a token from the page before');
+  if (!valid) throw invalid('pagingToken', 'must be the pagingToken of the previous page');
   return { after: { time, sequence }, from, to };
 }
 

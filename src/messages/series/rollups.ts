@@ -69,7 +69,8 @@ export async function sumUp(
   if (!size)
     throw invalid('rollup', 'must be a number and s, m, h, d, w or M; seconds, minutes and hours divide a day');
   const count = bucketsIn(to - from, size);
-  if (count > maxBuckets) throw invalid('rollup', `would make ${count} buckets of the range, and ${maxBuckets} go`);
+  if (count > maxBuckets)
+    throw invalid('rollup', `would divide the range into ${count} buckets; the maximum is ${maxBuckets}`);
 
   const edges = await bucketEdges({ from, to }, size, zone, new Slices());
   const { category } = query;
@@ -90,7 +91,8 @@ export async function sumUp(
 function readAggregates(text = 'avg'): Aggregate[] {
   const names = new Set(text.split(',').map((name) => name.trim()));
   const known = aggregates.filter((name) => names.has(name));
-  if (known.length !== names.size) throw invalid('aggregate', `must be of ${aggregates.join(', ')}`);
+  if (known.length !== names.size)
+    throw invalid('aggregate', `must be a comma-separated list of ${aggregates.join(', ')}`);
   return known;
 }
 

@@ -126,7 +126,7 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
     if (others.length >= maxPerAccount)
-      throw invalid('accountId', `has ${maxPerAccount} certificate authorities, which is the most`);
+      throw invalid('accountId', `has ${maxPerAccount} certificate authorities, which is the maximum`);
     const path = others.some((other) => other.name === body.name) ? 'name' : 'certificate';
     const unproven = { state: 'pending', challenge: makeSecret() };
     const made = { ...stamp(ctx.clock, caller), ...columns, ...unproven };

@@ -75,7 +75,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
     const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
-      throw invalid('entityId', `has ${maxPerDevice} certificates, which is the most`);
+      throw invalid('entityId', `has ${maxPerDevice} certificates, which is the maximum`);
     const made = {
       ...stamped,
       ...readNew(certificateColumns, body),

@@ -282,9 +282,10 @@ export class ClientCertificates {
         if (authority?.createDevices !== 1) throw new PlatformError('notFound');
         const { deviceTemplateId, organizationId } = authority;
         const template = deviceTemplateId && (await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId));
-        if (!template) throw new PlatformError('unknownReference', { message: 'The template of the CA is gone.' });
+        if (!template)
+          throw new PlatformError('unknownReference', { message: 'The template of the CA no longer exists.' });
         if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
-          throw new PlatformError('unknownReference', { message: 'The organization of the CA is gone.' });
+          throw new PlatformError('unknownReference', { message: 'The organization of the CA no longer exists.' });
         // Anyone who names a principal of another kind would speak in its name, here or in another account.
         for (const table of ['endUsers', 'accountUsers', 'applications', 'identities', 'accounts'] as const) {
           const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);

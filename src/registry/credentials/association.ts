@@ -125,7 +125,7 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
   const found = await findByCode(ctx, accountId, code);
-  if (!found) throw new PlatformError('notFound', { message: 'The code is unknown.' });
+  if (!found) throw new PlatformError('notFound', { message: 'The association code does not exist.' });
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
     throw new PlatformError('association', { message: 'The device belongs to another organization.' });

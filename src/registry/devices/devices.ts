@@ -51,7 +51,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     const before = demandLive(found);
     if (body.organizationId !== undefined && body.organizationId !== before.organizationId && !isAccountWide(caller)) {
       if (body.organizationId === null)
-        throw new PlatformError('forbidden', { message: 'Only an admin takes a device out of every organization.' });
+        throw new PlatformError('forbidden', { message: 'Only an admin can remove a device from its organization.' });
       if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     }
     return showOne(await updateDevice(ctx, caller, before.id, version, body));
@@ -72,7 +72,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
   function readExpand(caller: Caller, query: Expand) {
     const expand = readNames('expand', query.expand, expandable);
     if (expand.size > 0 && caller.kind === 'station')
-      throw new PlatformError('forbidden', { message: 'A station sees its devices only.' });
+      throw new PlatformError('forbidden', { message: 'A station can only see the devices that it created.' });
     return expand;
   }
 
