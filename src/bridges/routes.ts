@@ -97,7 +97,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       run: (caller, before, version, body) => updateBridge(ctx, caller, before, version, body),
     },
     remove: {
-      summary: 'Delete a bridge for good, with its pending messages, dead letters and secret',
+      summary: 'Delete a bridge permanently, with its pending messages, dead letters and secret',
       answer: 'The bridge is deleted.',
       run: (caller, { id }, version) => deleteBridge(ctx, caller, id, version),
     },

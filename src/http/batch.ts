@@ -43,7 +43,7 @@ export function batchRoutes(app: App): void {
     {
       schema: {
         tags: ['Batch'],
-        summary: `Up to ${maxRequests} requests in one`,
+        summary: `Send up to ${maxRequests} requests in one`,
         body,
         querystring: query,
         response: {

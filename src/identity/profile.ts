@@ -123,7 +123,7 @@ export function profileRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
-        summary: 'Change a password, by the old one',
+        summary: 'Change a password with the old one',
         body: passwordBody,
         response: { 200: changed },
       },

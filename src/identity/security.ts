@@ -62,7 +62,7 @@ export function securityRoutes(app: App, ctx: Context): void {
       config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['revocation'] },
       schema: {
         tags,
-        summary: 'End all sessions of a person but the one of this request',
+        summary: 'End all sessions of a person except the one of this request',
         description: 'Tokens of the ended sessions stop working at once. The session of this request goes on.',
         params,
         response: { 200: endedShape },

@@ -88,7 +88,7 @@ export function signInRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['tooMany'], sends: ['limits'] },
       schema: {
         tags,
-        summary: 'Have an email sent that sets a new password',
+        summary: 'Send an email with a token that sets a new password',
         security: [],
         body: forgotBody,
         response: { 200: forgotShape },

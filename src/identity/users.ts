@@ -62,7 +62,7 @@ export function registrationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
-        summary: 'Register a person who comes on their own',
+        summary: 'Register a person who signs up',
         security: [{ appToken: [] }],
         body: createBody,
         response: { 200: created },
@@ -107,7 +107,7 @@ export function userRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
-        summary: 'Delete the identity of somebody who is no end-user any more, with its end-users in the trash',
+        summary: 'Delete the identity of a person who is no longer an end-user, with its end-users in the trash',
         params: Type.Object({ userId: Type.String() }),
         response: { 200: deleted },
       },

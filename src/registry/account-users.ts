@@ -114,7 +114,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     listing,
     prepare,
     create: {
-      summary: 'Make an admin',
+      summary: 'Create an admin',
       answer: 'The new admin.',
       // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
       errors: ['unknownReference', 'notUnique', 'userExists', 'deleted'],

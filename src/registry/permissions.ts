@@ -99,7 +99,7 @@ export function permissionRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'permission'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags: ['Permissions'],
-        summary: 'Explain whether somebody may do something',
+        summary: 'Explain whether a caller may do something',
         description: 'Publish and subscribe are asked of a topic, everything else of an entity.',
         body,
         response: { 200: answerShape },

@@ -102,7 +102,8 @@ t.test('a certificate belongs to one device of its account, until it is deleted'
   const [one, two] = [await newDevice(), await newDevice()];
   const made = await makeCertificate();
   const first = await registered(one.id, made);
-  for (const { id } of [one, two]) t.match(await register(id, made.cert), refusal('certificate', /Another one/));
+  for (const { id } of [one, two])
+    t.match(await register(id, made.cert), refusal('certificate', /Another entity already has this/));
   const theirs = await service.create(
     '/devices',
     'device',
@@ -204,7 +205,7 @@ t.test('a CA is one, once in an account, and makes only what is there', async (t
     deviceTemplateId: null,
     organizationId: null,
   });
-  t.match(await post(root.cert), refusal('certificate', /Another one/));
+  t.match(await post(root.cert), refusal('certificate', /Another entity already has this/));
   const theirs = (await post(root.cert, { accountId: other.accountId }, other.token)).body.certificateAuthority;
   t.match(theirs, { state: 'pending', challenge: /^[\w-]{43}$/ });
   t.not(theirs.challenge, answer.body.certificateAuthority.challenge);
@@ -216,7 +217,7 @@ t.test('a CA is one, once in an account, and makes only what is there', async (t
   t.equal(proven.headers.get('etag'), '"2"');
   t.same(await events(rootId), ['certificateAuthorityRegistered', 'certificateAuthorityProven']);
   const second = await makeAuthority({ issuer: root, subject: 'CN=below', keyUsage: KeyUsageFlags.keyCertSign });
-  t.match(await post(second.cert, { name: 'factory' }), refusal('name', /Another one/));
+  t.match(await post(second.cert, { name: 'factory' }), refusal('name', /Another entity already has this/));
   t.match(await post((await makeCertificate()).cert), refusal('certificate', /CA:TRUE/));
   t.match(
     await post((await makeAuthority({ keyUsage: KeyUsageFlags.cRLSign })).cert),

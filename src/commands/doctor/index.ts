@@ -17,7 +17,7 @@ interface DoctorFlags {
   skipIntegrity: boolean;
 }
 
-/** Exit codes: 0 no problem, 1 a problem is coming, 2 there is a problem now (or wrong usage). */
+/** Exit codes: 0 no problem, 1 warnings, 2 errors (or wrong usage). */
 const exitCodes = { ok: 0, warning: 1, error: 2 } as const;
 
 export async function doctor({ dataDir, json, skipIntegrity }: DoctorFlags): Promise<void> {

@@ -50,7 +50,7 @@ export const operatorCommands = [
       json: { about: 'prints JSON' },
       skipIntegrity: { about: 'does not read the databases and firmware files as a whole' },
     },
-    exitCodes: { 0: 'no problem found', 1: 'a problem is coming', 2: 'there is a problem now, or wrong usage' },
+    exitCodes: { 0: 'no problem', 1: 'warnings', 2: 'errors, or wrong usage' },
     examples: ['slipway doctor', 'slipway doctor --json --skip-integrity'],
     run: async (given) => (await import('../doctor/index.js')).doctor(given),
   }),

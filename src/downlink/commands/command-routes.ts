@@ -44,7 +44,7 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { right: ['create', 'command'], errors: [...errors, 'tooMany'], sends: ['ignored'] },
       schema: {
         tags,
-        summary: 'Send a command to a device, which waits until the device is there',
+        summary: 'Send a command to a device; it waits until the device is connected',
         description:
           'It is on disk when the answer leaves, and is sent on `_commands`; the device answers on `_commands/replies`.',
         params: idParams,
@@ -102,7 +102,7 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { right: ['delete', 'command'], errors },
       schema: {
         tags,
-        summary: 'Cancel a command; one that has ended stays as it is',
+        summary: 'Cancel a command; a command that has ended does not change',
         params: commandParams,
         response: one('As it is now. A device that has it already may still carry it out.'),
       },

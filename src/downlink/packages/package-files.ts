@@ -103,7 +103,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwarePackage'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags,
-        summary: 'Read what there is of a file',
+        summary: 'Read how much of a file has been uploaded',
         params: fileParams,
         response: { 200: Type.Object({ file: statusShape }, { description: 'Whole, or so much of it.' }) },
       },
@@ -119,7 +119,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       config: { ...writing, sends: ['etag'] },
       schema: {
         tags,
-        summary: 'Remove a file of a draft, or what there is of it',
+        summary: 'Remove a file of a draft, also one that is uploaded in part',
         params: fileParams,
         response: entityResponse('firmwarePackage', packageShape, 'The package with its new version.'),
       },

@@ -211,7 +211,7 @@ function deviceRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwareState'], errors },
       schema: {
         tags,
-        summary: 'Read how the firmware of a device stands',
+        summary: 'Read the firmware state of a device',
         params: idParams,
         response: { 200: stateAnswer },
       },

@@ -53,7 +53,7 @@ function mount(app: App, ctx: Context): void {
       config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'] },
       schema: {
         tags: ['Jobs'],
-        summary: `Make up to ${maxRows} devices, each with a credential and an association code`,
+        summary: `Create up to ${maxRows} devices, each with a credential and an association code`,
         description: `${columns} The same rows with the same parameters from the same caller are the same job, however often they are sent and whatever has become of it. A row whose serial number a device of its template has is skipped; the results are at \`${jobsPath}/{id}/results\`.`,
         querystring: query,
         body: {

@@ -49,7 +49,7 @@ const tags = [
   { name: 'End-users', description: 'People in organizations, who log in.' },
   { name: 'Organizations', description: 'A tree of at most five levels. Permissions cascade downwards.' },
   { name: 'Templates', description: 'Templates of devices, end-users and organizations.' },
-  { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
+  { name: 'Custom fields', description: 'Additional properties that all entities of a template have.' },
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },

@@ -67,14 +67,14 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
     read: { summary: 'Read an identity provider', answer: 'As it is now.' },
     list: { summary: 'List identity providers' },
     update: {
-      summary: 'Update an identity provider; logins under way end',
+      summary: 'Update an identity provider; logins that have begun end',
       answer: 'With its new version.',
       errors: ['notUnique'],
       body: updateBody,
       run: (caller, before, version, body) => updateProvider(ctx, caller, before.id, version, body),
     },
     remove: {
-      summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
+      summary: 'Delete an identity provider, with its secret and its links to identities; logins that have begun end',
       answer: 'A provider no longer.',
       run: (caller, { id }, version) => deleteProvider(ctx, caller, id, version),
     },

@@ -120,7 +120,7 @@ export function federationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
-        summary: 'Come back from an identity provider, logged in',
+        summary: 'Finish the login at an identity provider',
         security: [],
         querystring: callbackQuery,
         response: {

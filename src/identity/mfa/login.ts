@@ -60,7 +60,7 @@ export function mfaLoginRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['tokenMissing', 'badCredentials', 'tooMany', 'storeFull'], sends: ['limits'] },
       schema: {
         tags: [tag],
-        summary: 'Have a code texted for the second step of a login',
+        summary: 'Send a text message code for the second step of a login',
         security: [],
         headers,
         body: triggerBody,

@@ -54,7 +54,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
       config: { family, right: ['create', 'mfaMethod'], errors: ['notFound', 'notUnique', 'forbidden'] },
       schema: {
         tags,
-        summary: 'Begin to set up an authenticator app; an unconfirmed one is replaced',
+        summary: 'Start to set up an authenticator app; it replaces an app that is not confirmed',
         params,
         response: { 200: totpShape },
       },
@@ -75,7 +75,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
-        summary: 'Begin to set up a phone, to which a code is texted; an unconfirmed one is replaced',
+        summary: 'Start to set up a phone for text message codes; it replaces a phone that is not confirmed',
         params,
         body: phoneBody,
         response: success('The code is on its way.'),
@@ -102,7 +102,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
-        summary: 'Have a code texted to the confirmed phone, with which to remove it',
+        summary: 'Send a text message code to the confirmed phone, which is needed to remove it',
         params,
         response: success('The code is on its way.'),
       },

@@ -83,7 +83,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'identity'], errors: ['notFound', 'forbidden'], sends: ['limits'] },
       schema: {
         tags: [tag],
-        summary: 'Find the userId of an email address that is no admin’s',
+        summary: 'Find the userId of an email address; addresses of admins are not found',
         security: appToken,
         params: emailParams,
         querystring: lookupQuery,
@@ -110,7 +110,7 @@ export function passwordChangeRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badToken', 'tooMany', 'storeFull'] },
       schema: {
         tags: [tag],
-        summary: 'Set a password with a token that was sent by mail',
+        summary: 'Set a password with a token that was sent by email',
         security: [],
         params: userParams,
         body: changeBody,

@@ -48,7 +48,7 @@ export function validationRoutes(app: App, ctx: Context): void {
       config: { family },
       schema: {
         tags: [tag],
-        summary: 'Say whether a token is valid',
+        summary: 'Check whether a token is valid',
         security: [],
         body: Type.Object({ jwt: Type.String({ maxLength: 65_536 }) }),
         response: { 200: validation },
@@ -62,7 +62,7 @@ export function validationRoutes(app: App, ctx: Context): void {
       config: { family },
       schema: {
         tags: [tag],
-        summary: 'Say whether a token is valid',
+        summary: 'Check whether a token is valid',
         security: [],
         querystring: Type.Object({ jwt: Type.String() }),
         response: { 200: validation },
@@ -102,7 +102,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
       config: { family, sends: ['token'] },
       schema: {
         tags: [tag],
-        summary: 'Get a fresh token, and a fresh CSRF token; the former CSRF token is void',
+        summary: 'Get a new token and a new CSRF token; the old CSRF token is void',
         response: { 200: sessionShape },
       },
     },

@@ -105,7 +105,7 @@ export function logRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
-        summary: 'Write entries to the log of a device, which anyone who listens to its _log hears',
+        summary: 'Write entries to the log of a device; subscribers of its _log receive them',
         description:
           'They are read as on `_log`. Unlike there, an invalid severity or sourceTimestamp, NUL, unpaired surrogates, `__proto__` and `constructor.prototype` are refused. They are on disk before the answer is sent.',
         params: idParams,

@@ -72,7 +72,7 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
     read: { summary: 'Read a CA', answer: 'The CA.' },
     list: { summary: 'List the CAs of the account' },
     update: {
-      summary: 'Update the name of a CA and what it may make',
+      summary: 'Update the name of a CA and how it creates devices',
       answer: 'With its new version.',
       errors: ['unknownReference', 'notUnique'],
       body: updateBody,

@@ -47,7 +47,7 @@ export function associationRoutes(app: App, ctx: Context): void {
       config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
       schema: {
         tags,
-        summary: 'Make the code of a device; the previous one ends',
+        summary: 'Create the association code of a device; the previous one ends',
         body: createBody,
         response: { 200: codeShape },
       },

@@ -72,7 +72,7 @@ export function credentialRoutes(app: App, ctx: Needed): void {
       },
       schema: {
         tags: ['Credentials'],
-        summary: 'Make a new secret; the previous one ends, at once or after `graceSeconds`',
+        summary: 'Create a new secret; the previous one ends, at once or after `graceSeconds`',
         body: createBody,
         response: {
           200: Type.Object({ mqttCredential: credentialShape }, { description: 'The only answer with it.' }),

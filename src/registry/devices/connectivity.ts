@@ -69,7 +69,7 @@ export function connectivityRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'device'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags: ['Devices'],
-        summary: 'Read where and how a device connects, with lines ready to run',
+        summary: 'Read where and how a device connects, with commands that you can run',
         params: idParams,
         response: { 200: connectivityAnswer },
       },

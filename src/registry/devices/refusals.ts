@@ -51,7 +51,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
-        summary: 'Read why something of a device was refused: its last 50 refusals, newest first',
+        summary: 'Read the last 50 refusals of a device, newest first, with their reasons',
         params: idParams,
         querystring: query,
         response: listResponse('refusals', refusalShape),
