@@ -135,6 +135,18 @@ export class RegistryPages {
     return here.length === rows.length && JSON.stringify(here) === JSON.stringify(rows);
   }
 
+  /** Ids of devices of a page that are here devices of others: a CA chooses the ids of its devices. */
+  taken({ table, rows }: Page): string[] {
+    if (table !== 'devices') return [];
+    const at = this.#shape(table).columns.findIndex(({ name }) => name === 'id');
+    return this.#file
+      .prepare<[string], string>(
+        `SELECT "id" FROM "devices" WHERE "id" IN (SELECT "value" FROM json_each(?)) AND "accountId" NOT IN "moving"`,
+      )
+      .pluck()
+      .all(JSON.stringify(rows.map((row) => row[at])));
+  }
+
   /** What makes the range of a page here as the page says. */
   statements(page: Page): { clear: Statement[]; put: Statement[] } {
     const { table, rows } = page;
@@ -157,7 +169,8 @@ export class RegistryPages {
     const change =
       others.length === 0
         ? 'NOTHING'
-        : `UPDATE SET ${others.map(({ name }) => `"${name}" = excluded."${name}"`).join(', ')}`;
+        : `UPDATE SET ${others.map(({ name }) => `"${name}" = excluded."${name}"`).join(', ')}
+          WHERE ${conditionOf(rule, this.#accounts)}`;
     return {
       clear: [{ sql: `${clear} AND (${of}) NOT IN (SELECT ${keys} FROM json_each(?))`, values: [...values, json] }],
       put: [{ sql: `${put} ON CONFLICT (${of}) DO ${change}`, values: [json] }],

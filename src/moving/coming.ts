@@ -87,6 +87,7 @@ export class Coming {
   async rows(move: string, given: readonly Page[]): Promise<void> {
     const { pages } = this.#demand(move);
     for (const page of given) {
+      demandFree(pages, page);
       await this.#ctx.registry.longTransaction(async (tx) => {
         await tx.executeQuery(CompiledQuery.raw('PRAGMA defer_foreign_keys = ON'));
         const { clear, put } = pages.statements(page);
@@ -99,6 +100,7 @@ export class Coming {
   /** Makes these pages here what they are there, all or none. */
   async touched(move: string, given: readonly Page[]): Promise<void> {
     const { pages } = this.#demand(move);
+    for (const page of given) demandFree(pages, page);
     const work = given.map((page) => pages.statements(page));
     // Children go before their parents, and come after them.
     const statements = [...work.toReversed().flatMap(({ clear }) => clear), ...work.flatMap(({ put }) => put)];
@@ -240,4 +242,11 @@ export class Coming {
     arrival.lapse.refresh();
     return arrival;
   }
+}
+
+/** @throws PlatformError 400 when a device has the id of another account's device. */
+function demandFree(pages: RegistryPages, page: Page): void {
+  const [id] = pages.taken(page);
+  if (id !== undefined)
+    throw invalid('devices', `with the id ${id} are in another account here too. Purge one of them first`);
 }

@@ -27,7 +27,11 @@ export async function removeAccounts(ctx: Context, accounts: readonly string[]):
     await new Promise<void>((resolve, reject) =>
       messages.recordOutbox([{ kind: 'forget', bridgeIds }], (error) => (error ? reject(error) : resolve())),
     );
-  const devices = devicesIn(join(config.dataDir, 'messages.db'), accounts, bridgeIds);
+  // The id of a device may be that of another account's, where a move was refused because of it.
+  const devices = devicesIn(join(config.dataDir, 'messages.db'), accounts, bridgeIds).filter((id) => {
+    const owner = registry.placement(id)?.accountId;
+    return owner === undefined || accounts.includes(owner);
+  });
   for (let from = 0; from < devices.length; from += devicesAtOnce)
     await Promise.all(devices.slice(from, from + devicesAtOnce).map((id) => messages.deleteDevice(id)));
   for (const accountId of accounts) await messages.forgetAccount(accountId);

@@ -104,6 +104,30 @@ t.test('A cell that would have to evict the messages of others', withHaproxy, as
   await worksOn(t);
 });
 
+t.test("A device with the id of another account's device", withHaproxy, async (t) => {
+  const { source, target, account, run, worksOn } = await start(t);
+  const { id } = await target.template({ channels: ['readings'] });
+  const theirs = await target.device({ deviceTemplateId: id });
+  const client = await target.connect({ deviceId: theirs.device.id, secret: theirs.secret });
+  const topic = target.topic(theirs.device.id, 'readings');
+  await client.publishAsync(topic, `${Date.parse('2026-01-01')},,7,`, { qos: 1 });
+  const template = await account.template();
+  const mine = await account.create('/devices', 'device', { serialNumber: 'same id', deviceTemplateId: template.id });
+  // As a CA does that writes it into a certificate.
+  await source.server.ctx.registry.query
+    .updateTable('devices')
+    .set({ id: theirs.device.id })
+    .where('id', '=', mine.id)
+    .execute();
+  const { code, stderr } = await run('c02');
+  t.match({ code, stderr }, { code: 3, stderr: /c02 refuses .*are in another account here too/ });
+  const { device } = await target.ok('GET', `/api/v1/devices/${theirs.device.id}`);
+  t.match(device, { accountId: target.accountId, serialNumber: theirs.device.serialNumber });
+  const { result } = await target.ok('GET', `/api/v4/data/${topic}/latest?pageSize=1`);
+  t.equal(result[0]?.numericValue, 7, 'its messages are there');
+  await worksOn(t);
+});
+
 t.test('A cell without room on its disk, or with another sealing key', withHaproxy, async (t) => {
   // Nothing is free beyond this reserve.
   const full = await start(t, { more: { SLIPWAY_DISK_RESERVE_BYTES: '999999999999999' } });

@@ -227,6 +227,7 @@ class LiveMoving {
         if (round > 1 && this.#compared && rows + messages > before * shrinking) break;
         before = rows + messages;
       }
+      if (!this.#compared) throw this.#failure;
       await this.#messages(source, target, move, sent);
       const silentSince = await this.#stop(source, move);
       const after = () => `after ${Math.round(performance.now() - silentSince)} ms`;
