@@ -114,7 +114,7 @@ export class Jobs {
     clearInterval(this.#timer);
     await this.#filling;
     await Promise.all(this.#open.values());
-    await this.#equipping.close();
+    await this.#equipping.end();
     await this.#looking;
   }
 

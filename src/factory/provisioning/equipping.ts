@@ -30,6 +30,7 @@ export class Equipping {
   /** Pending answers, by thread and question. */
   readonly #waiting = new WeakMap<Worker, Map<number, Waiting>>();
   #asked = 0;
+  #ended = false;
 
   /** `keys` is the directory with the sealing key. */
   constructor(keys: string) {
@@ -39,6 +40,7 @@ export class Equipping {
   /** Makes a secret and a code for each of `count` units of an account. Rejects when the thread fails. */
   equip(accountId: string, count: number): Promise<Equipment[]> {
     if (count === 0) return Promise.resolve([]);
+    if (this.#ended) return Promise.reject(new Error('No units are equipped any more.'));
     this.#worker ??= this.#start();
     const worker = this.#worker;
     this.#asked += 1;
@@ -58,6 +60,12 @@ export class Equipping {
     // Terminated in the middle of a hash it would end the process.
     worker.postMessage({ close: true } satisfies Asked);
     await exited;
+  }
+
+  /** As close; later questions are refused: rows of a job that was cancelled may still be on their way to one. */
+  end(): Promise<void> {
+    this.#ended = true;
+    return this.close();
   }
 
   #start(): Worker {
