@@ -7,8 +7,10 @@ local has_token = (os.getenv("SLIPWAY_METRICS_TOKEN") or "") ~= ""
 
 -- Seconds that an answer is kept, and that a cell may take to give one.
 local life, patience = 30, 4
--- Answers that are kept twice, ids that are asked for at a time, and ids that no cell knows, of one address in 10 seconds.
-local most_kept, most_asked, most_unknown = 50000, 64, 100
+-- Answers that are kept twice, and ids that are asked for at a time: in all, and for one address.
+local most_kept, most_asked, most_of_one = 50000, 256, 16
+-- Ids that no cell knows, of one address in 5 to 10 seconds.
+local most_unknown = 100
 
 -- What is kept for a time between `seconds` and twice as long, and at most `most` twice.
 local function memory(seconds, most)
@@ -36,7 +38,21 @@ end
 
 local known = memory(life, most_kept)
 local unknown = memory(5, most_kept)
-local asking, warned = 0, 0
+local warned = 0
+-- Questions under way: when each ends at the latest, as one whose client has gone is never finished, and for whom it is.
+local asking, questions = {}, 0
+local function is_busy(now, source)
+  local all, own = 0, 0
+  for number, question in pairs(asking) do
+    if question.ends < now then
+      asking[number] = nil
+    else
+      all = all + 1
+      if question.source == source then own = own + 1 end
+    end
+  end
+  return all >= most_asked or own >= most_of_one
+end
 
 -- Asks cells at the same time. Returns the slot, and whether all of them have answered.
 local function ask(names, id, ends)
@@ -65,16 +81,18 @@ local function find(id, source)
   local kept = known.get(id)
   if kept ~= nil then return kept end
   local ends = core.now().sec + patience
-  while asking >= most_asked do
-    if core.now().sec >= ends then return nil end
+  while is_busy(core.now().sec, source) do
+    if core.now().sec > ends then return nil end
     core.msleep(20)
   end
   local count = unknown.get(source) or 0
   if count >= most_unknown then return nil end
   unknown.set(source, count + 1)
-  asking = asking + 1
-  local ok, slot, whole = pcall(ask, cells, id, ends)
-  asking = asking - 1
+  questions = questions + 1
+  local number = questions
+  asking[number] = { ends = core.now().sec + patience, source = source }
+  local ok, slot, whole = pcall(ask, cells, id, asking[number].ends)
+  asking[number] = nil
   if slot then unknown.set(source, math.max(0, (unknown.get(source) or 0) - 1)) end
   if not ok then return nil end
   if not slot and not whole then
