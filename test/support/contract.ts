@@ -5,15 +5,16 @@ import type { Failure } from './answers.js';
 import type { OpenApi, Operation, Schema } from './openapi.js';
 
 export class Contract {
-  // The package is CommonJS: its default export is the plugin.
-  readonly #ajv = (formats as unknown as (ajv: Ajv) => Ajv)(new Ajv({ strict: false, allErrors: true }));
+  /** Without its check of the schemas, which takes longer than to compile them: a test of its own reads the document. */
+  readonly #ajv = new Ajv({ strict: false, allErrors: true, validateSchema: false, meta: false });
   /** By route and status, and by schema: most errors are one. */
   readonly #validators = new Map<string, ValidateFunction>();
   readonly #routes: Array<{ path: string; matches: RegExp; operations: Record<string, Operation> }>;
-  readonly #components: OpenApi['components'];
 
   constructor(document: OpenApi) {
-    this.#components = document.components;
+    // The package is CommonJS: its default export is the plugin.
+    (formats as unknown as (ajv: Ajv) => void)(this.#ajv);
+    this.#ajv.addSchema({ $id: 'api', components: document.components });
     this.#routes = Object.entries(document.paths)
       .map(([path, operations]) => ({
         path,
@@ -59,8 +60,8 @@ export class Contract {
   }
 
   #compiled(schema: Schema): ValidateFunction {
-    const text = JSON.stringify(schema);
-    const validate = this.#validators.get(text) ?? this.#ajv.compile({ ...schema, components: this.#components });
+    const text = JSON.stringify(schema).replaceAll('"#/components/', '"api#/components/');
+    const validate = this.#validators.get(text) ?? this.#ajv.compile(JSON.parse(text));
     this.#validators.set(text, validate);
     return validate;
   }
