@@ -8,6 +8,9 @@ import { adminEmail, adminPassword, type Service } from '../support/service.js';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
+/** Options of the package to play a graphics card in software: pages need none, and it takes a third of the browser's CPU. */
+const drawing = /^--(use-gl|use-angle|enable-unsafe-swiftshader|ignore-gpu-blocklist)/;
+
 /** Headless Chromium, closed when the test ends. */
 export async function openBrowser(t: Test): Promise<Browser> {
   const browser = await launchBrowser();
@@ -20,7 +23,7 @@ export async function launchBrowser(): Promise<Browser> {
 }
 
 async function binary() {
-  if (installed) return { executablePath: installed, args: ['--no-sandbox'] };
+  if (installed) return { executablePath: installed, args: ['--no-sandbox', '--disable-gpu'] };
   // Without this the package takes the machine for one that has NSS, and leaves its own libraries packed.
   process.env.AWS_LAMBDA_JS_RUNTIME ??= 'nodejs22.x';
   const module: typeof import('@sparticuz/chromium') & { setupLambdaEnvironment: (libraries: string) => void } =
@@ -28,8 +31,8 @@ async function binary() {
   const directory = await unpacked(() => module.default.executablePath());
   process.env.FONTCONFIG_PATH = directory;
   module.setupLambdaEnvironment(join(directory, 'al2023/lib'));
-  const args = module.default.args.filter((one) => one !== '--single-process');
-  return { executablePath: join(directory, 'chromium'), args };
+  const args = module.default.args.filter((one) => one !== '--single-process' && !drawing.test(one));
+  return { executablePath: join(directory, 'chromium'), args: [...args, '--disable-gpu'] };
 }
 
 /** Unpacked once for all test files, next to the package: it takes two seconds and 200 MB. */
