@@ -13,9 +13,13 @@ export const cliFile = fileURLToPath(new URL('../../src/cli.js', import.meta.url
 /** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
 export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
 
-/** What a process of a test keeps of this one's environment: coverage is measured in both. */
-const { PATH, NODE_V8_COVERAGE } = process.env;
-export const inherited = { PATH, ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }) };
+/** What a process of a test keeps of this one's environment: coverage is measured in both, and both take compiled modules from one place. */
+const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env;
+export const inherited = {
+  PATH,
+  ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
+  ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+};
 
 export interface Running {
   child: ChildProcess;
