@@ -89,6 +89,7 @@ accounts:
   t.match(refusal('cells: { a: {'), /^cells\.yaml:1: /);
   t.equal(refusal(''), 'cells.yaml: cells: at least one cell is required.');
   t.match(refusal('- a'), /names with values are expected/);
+  t.match(refusal('public: { lookup: some }'), "cells.yaml:1: public.lookup: 'foreign' or 'all' is expected.");
 });
 
 t.test('a slot is given to another cell, and comments and everything else stay', async (t) => {
