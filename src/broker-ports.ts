@@ -299,7 +299,12 @@ export interface BrokerServices {
   clock: Clock;
   log: Logger;
   /** Accounts on their way to or from another server: nothing of them is handled here. */
-  moves: { isAway(accountId: string): boolean; whenBack(accountId: string): Promise<void> };
+  moves: {
+    isAway(accountId: string): boolean;
+    whenBack(accountId: string): Promise<void>;
+    /** When an account came here, in milliseconds since 1970: earlier places in the store were those of another server. */
+    cameAt(accountId: string): number | undefined;
+  };
   access: Access;
   registry: Registry;
   messages: MessageStore;

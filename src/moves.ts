@@ -46,6 +46,11 @@ export class Moves {
     return this.#records.find(({ accounts }) => accounts.includes(accountId));
   }
 
+  /** When an account came from another server, in milliseconds since 1970; undefined if it never did. */
+  cameAt(accountId: string): number | undefined {
+    return this.recordOf(accountId)?.since;
+  }
+
   /** Replaces what is recorded of these accounts; undefined forgets it. On disk when it returns. */
   record(accounts: readonly string[], record: MoveRecord | undefined): void {
     const others = this.#records.filter((one) => !one.accounts.some((id) => accounts.includes(id)));

@@ -18,6 +18,8 @@ import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId
 
 /** Milliseconds between two heartbeats. */
 const heartbeatInterval = 15_000;
+/** Milliseconds by which the clocks of two servers may differ. */
+const clockDifference = 60_000;
 /** Milliseconds after which a reader shall come back. */
 const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
@@ -201,7 +203,9 @@ export class Streams {
     const to = await this.#stored();
     const mayHear = (topic: string) => this.#mayHear(stream, topic);
     const { accountId } = stream.caller;
-    if (!from.place) return { to, at, missed: undefined };
+    // The id of another server names a place in its store.
+    const cameAt = services.moves.cameAt(accountId) ?? Number.NEGATIVE_INFINITY;
+    if (!from.place || from.time <= cameAt + clockDifference) return { to, at, missed: undefined };
     const absence = { accountId, filters: [...stream.filters], mayHear, from: from.place, to };
     try {
       return { to, at, missed: stream.ended ? [] : await readMissed(services, absence) };

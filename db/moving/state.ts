@@ -17,6 +17,8 @@ export interface MoveRecord {
   /** Names of cells. */
   from: string;
   to: string;
+  /** When the accounts began to count here, in milliseconds since 1970. */
+  since?: number;
 }
 
 export function readMoves(directory: string): MoveRecord[] {

@@ -182,7 +182,7 @@ export class Coming {
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
   async activate(move: string, { connected, ...sent }: Amounts & ReturnType<Leaving['counts']>): Promise<void> {
     const { accounts, pages, stored } = this.#demand(move);
-    const { access, broker, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
+    const { access, broker, clock, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
     const here = { points: stored.points, logs: stored.logs, rows: pages.counts() };
     if (!isDeepStrictEqual(here, sent))
       throw invalid('move', `was sent ${JSON.stringify(sent)}, and there are ${JSON.stringify(here)}`);
@@ -204,7 +204,7 @@ export class Coming {
     // Somebody may have taken it back meanwhile; from here to the record nothing else runs.
     this.#demand(move);
     moves.hold(accounts);
-    moves.record(accounts, { ...record, state: 'here' });
+    moves.record(accounts, { ...record, state: 'here', since: clock.now() });
     this.#end();
     await actFor(this.#ctx, accounts);
     moves.letGo(accounts);

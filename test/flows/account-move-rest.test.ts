@@ -15,7 +15,7 @@ import { nextMessage, type Service } from '../support/service.js';
 
 process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };
-const jobRows = 3000;
+const jobRows = 6000;
 
 /** Two cells behind HAProxy with one clock, and an account in the first one that is to move. */
 async function start(t: Test) {
@@ -29,9 +29,9 @@ async function start(t: Test) {
   const account = Object.assign(through(proxied, source), await source.account());
   t.teardown(() => account.close());
   const config = join(proxied.directory, '..', 'cells.yaml');
-  const move = (onPaused: () => Promise<void>, onCopied = () => {}) =>
+  const move = (onPaused: () => Promise<void>, onCopying = () => {}) =>
     moveLive({ config, to: 'c02', undo: false }, account.accountId, async (step) => {
-      if (step.startsWith('round 1')) onCopied();
+      if (step === 'copying') onCopying();
       if (step.startsWith('paused')) await onPaused();
     });
   const undo = () => moveLive({ config, to: 'c02', undo: true }, account.accountId, () => {});
@@ -76,6 +76,7 @@ function stored({ directory }: Service, accountId: string): Record<string, unkno
 t.test('Commands, rollouts and jobs rest in both cells, and go on in the second one', withHaproxy, async (t) => {
   const { time, source, target, account, move } = await start(t);
   const own = await somethingDue(account, time.now);
+  const lastEventId = /^id: (\S+)$/m.exec(await streamUntil(account, own, /^id: /m))?.[1] ?? '';
   // Other accounts of both cells, which show that these work meanwhile.
   const witnesses = [source, target] as const;
   const due = await Promise.all(witnesses.map((one) => somethingDue(one, time.now)));
@@ -93,7 +94,7 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
 
   const rows = Array.from({ length: jobRows }, (_, n) => ({ serialNumber: `job-${n}` }));
   const query = `?template=${own.template.id}`;
-  // It comes right before the pause.
+  // It comes while the account is copied.
   let posted: ReturnType<typeof postRows> | undefined;
   let open = 0;
   let jobId = '';
@@ -131,6 +132,9 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
   const list = `/api/v1/devices?accountId=${account.accountId}&serialNumber=job-&pageSize=1` as const;
   t.equal((await account.ok('GET', list)).devices.meta.count, jobRows, 'each device was made once');
 
+  const again = await streamUntil(account, own, /^event: /m, lastEventId);
+  t.match(again, /^event: gap$/m, 'a stream is told that it has to read what it has missed');
+
   t.test('a device that went away meanwhile is not connected, and its log and its will say so', async (t) => {
     const { device } = await account.ok('GET', `/api/v1/devices/${deviceId}`);
     t.equal(device.connected, false);
@@ -145,6 +149,25 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
     t.equal((await told).text, 'gone');
   });
 });
+
+/** What a stream of a device sends until it matches. */
+async function streamUntil(service: Service, { device }: { device: Device }, wanted: RegExp, lastEventId = '') {
+  const aborter = new AbortController();
+  const headers = { authorization: `Bearer ${service.admin}`, 'last-event-id': lastEventId };
+  const topic = encodeURIComponent(service.topic(device.id, '#'));
+  const response = await fetch(`${service.server.url}/api/v1/stream?topics=${topic}`, {
+    headers,
+    signal: aborter.signal,
+  });
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (wanted.test(text)) break;
+  }
+  aborter.abort();
+  return text;
+}
 
 /** Connects and disconnects of a device, as its log has them. */
 async function lifecycle(service: Service, deviceId: string): Promise<string[]> {
