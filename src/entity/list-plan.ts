@@ -211,7 +211,7 @@ async function walkTo<T extends EntityTable>(
   }
   let live = (db as unknown as Kysely<AnyTable>).selectFrom(wholeOf(listing.table)).where('deleted', 'is', null);
   for (const [column, match] of within) live = live.where(condition(column, match, query[column]));
-  const rest = filters.filter((filter) => !within.includes(filter));
+  const rest = filters.filter(([name]) => within.every(([column]) => column !== name));
   const matches = [
     inReach(db, caller, listing),
     ...rest.map(([column, match]) => condition(column, match, query[column])),
@@ -222,10 +222,11 @@ async function walkTo<T extends EntityTable>(
   const walked = pageOf(live.where(ofAccount(caller)), { ...wanted, offset: 0, limit: maxRowsInOrder })
     .select([...columns].map((column) => sql.ref(column).as(column)))
     .as('walked');
-  // A subquery with a limit gives its rows in its order, and only as many as are taken; sorted again, all would be.
+  // A subquery with a limit gives its rows in its order, and only as many as are taken; sorted again, all would be. "Is true"
+  // keeps SQLite from making an index for the conditions, which would have another order.
   const found = db
     .selectFrom(walked)
-    .where(sql<SqlBool>`${sql.join(matches, sql` and `)}`)
+    .where(sql<SqlBool>`(${sql.join(matches, sql` and `)}) is true`)
     .select(sql.ref('row').as('row'))
     .limit(limit)
     .offset(offset);
