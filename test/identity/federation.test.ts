@@ -402,7 +402,7 @@ t.test('with a redirectUri the answer is in the fragment, and nowhere else', asy
   t.equal(refused.status, 302);
   t.match(
     refused.headers.get('location'),
-    /^https:\/\/app\.example\.com\/in#error=InvalidCredentialsError&message=Nobody/,
+    /^https:\/\/app\.example\.com\/in#error=InvalidCredentialsError&message=There/,
   );
   t.notOk(refused.headers.getSetCookie().some((line) => line.startsWith('platform-access-token')));
 });
