@@ -1,7 +1,7 @@
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
-import { maxShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';
+import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.js';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 

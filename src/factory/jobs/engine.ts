@@ -6,9 +6,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import { rowsOf } from '../../../db/registry/statement.js';
+import { isStoreBusy, type Tx } from '../../../db/registry/index.js';
 import { writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { FairQueue, type Lane, type Turn } from '../../limits/fair-queue.js';
@@ -19,25 +17,16 @@ import { dropJob, endResults, forgetOldRows } from '../results/expiry.js';
 import { ResultSeal } from '../results/store.js';
 import { command, move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
 import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.js';
-import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared, type Run } from './work.js';
+import { isLong, nextSize, paceOf, pendingRows, storeOutcomes } from './shares.js';
+import { givenRow, type JobServices, type OpenWork, type Prepared, type Run } from './work.js';
 
 /** Jobs that run at once. Accounts take turns, then callers: a job gives its place away after some rows while others wait. */
 const maxRunning = 2;
 const rowsOfTurn = 500;
 /** Open jobs have a limit of their own. */
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-/** Bytes of the rows of one share, unless it is a single row. */
-export const maxShareBytes = 512 * 1024;
-/**
- * Rows of one transaction: at first, at least and at most; and how long others wait for it, in milliseconds: with everything
- * while it holds the event loop, or to write only where a thread executes it.
- */
-const inProcess = { first: 20, least: 5, most: 500, holdTime: 6 };
-const inThread = { first: 200, least: 100, most: 1000, holdTime: 60 };
 /** Shares that are looked at and hashed before they can be written. */
 const sharesAhead = 2;
-/** Rows from which on the shares of a job are worth a thread of their own. */
-const minRowsForThread = 100;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended, or not write now. */
@@ -250,7 +239,7 @@ export class Jobs {
     const seal = ResultSeal.of(ctx, job);
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
-    const pace = isLong(job) ? inThread : inProcess;
+    const pace = paceOf(job);
     let size = pace.first;
     let after = 0;
     let reading: Promise<void> = Promise.resolve();
@@ -371,57 +360,4 @@ async function startJob(tx: Tx, id: string): Promise<Job | undefined> {
   const { numUpdatedRows } = await again.where('row', 'in', failed.limit(retriedAtOnce)).executeTakeFirst();
   const left = numUpdatedRows === 0n ? { parameters: JSON.stringify(parameters) } : {};
   return changeJob(tx, id, ['running'], { ...left, failed: started.failed - Number(numUpdatedRows) });
-}
-
-/** The next rows of a job, so many and so large as are looked at together. */
-export async function pendingRows(db: Db, jobId: string, after: number, limit: number) {
-  const next = db
-    .selectFrom('jobRows')
-    .where('jobId', '=', jobId)
-    .where('state', '=', 'pending')
-    .where('row', '>', after);
-  const size = sql<number>`octet_length("input")`.as('size');
-  const sizes = await next.select(['row', size]).orderBy('row').limit(limit).execute();
-  let bytes = 0;
-  const end = sizes.findIndex((one) => {
-    bytes += one.size;
-    return bytes > maxShareBytes;
-  });
-  const fitting = end === -1 ? sizes.length : Math.max(end, 1);
-  return next.select(['row', 'input']).orderBy('row').limit(fitting).execute();
-}
-
-const storeResult = 'UPDATE "jobRows" SET "sealedResult" = ? WHERE "jobId" = ? AND "row" = ?';
-
-async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]): Promise<Job> {
-  await insertMany(
-    tx,
-    'jobRows',
-    // The row is there: what stands for its input is not kept.
-    outcomes.map(({ sealedResult, ...one }) => ({ jobId, input: '', sealedResult: null, ...one })),
-    { overwrite: { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors'] } },
-  );
-  for (const { row, sealedResult } of outcomes)
-    if (sealedResult) await rowsOf(tx, storeResult, [sealedResult, jobId, row]);
-  const count = (state: Outcome['state']) => outcomes.filter((one) => one.state === state).length;
-  return tx
-    .updateTable('jobs')
-    .set((eb) => ({
-      done: eb('done', '+', count('done')),
-      failed: eb('failed', '+', count('failed')),
-      skipped: eb('skipped', '+', count('skipped')),
-    }))
-    .where('id', '=', jobId)
-    .returningAll()
-    .executeTakeFirstOrThrow();
-}
-
-function isLong({ action, total }: Job): boolean {
-  return action === 'provision' && total >= minRowsForThread;
-}
-
-/** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */
-function nextSize({ least, most, holdTime }: typeof inProcess, count: number, held: number): number {
-  const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / least) * least;
-  return Math.max(least, Math.min(most, wanted, 2 * Math.max(count, least)));
 }
