@@ -74,7 +74,7 @@ const listed = (scenarios: Record<string, Listed>) =>
   Object.entries(scenarios).map(([name, { shows }]) => `  ${name.padEnd(12)} ${shows}`);
 const usage = `npm run bench -- [--quick] [--json FILE] [SCENARIO]...
 npm run bench -- seed --data-dir D [--devices N]   makes a large registry in D
-npm run bench -- report FILE...                    writes such results into docs/performance.md
+npm run bench -- report [--before FILE] FILE...    writes such results into docs/performance.md
 npm run bench -- profile [--skip S] FILE...        shares of what a profile of the service was busy with, by area
 
 Without a scenario these run, one after the other:
@@ -87,6 +87,7 @@ ${listed(others).join('\n')}
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
   --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, memory; can be given several times
+  --before FILE of report: the results of an earlier version on the same machine
   --skip S      of profile: without the first seconds, in which the service starts
   --data-dir D  a directory with a seeded registry, which is used as it is
 The row "lost over 50 × kill -9" is npm run test:crash -- --rounds 50.
@@ -98,6 +99,7 @@ const options = {
   devices: { type: 'string' },
   points: { type: 'string' },
   'data-dir': { type: 'string' },
+  before: { type: 'string' },
   skip: { type: 'string' },
   only: { type: 'string', multiple: true },
   help: { type: 'boolean' },
@@ -117,7 +119,8 @@ async function run(): Promise<void> {
   if (values.help || !areNumbers) return refuse(values.help ? 0 : 2);
   if (positionals[0] === 'seed')
     return given ? void (await seed(given, devices ?? full.large, (line) => console.log(line))) : refuse(2);
-  if (positionals[0] === 'report') return positionals.length > 1 ? writeReport(positionals.slice(1)) : refuse(2);
+  if (positionals[0] === 'report')
+    return positionals.length > 1 ? writeReport(positionals.slice(1), values.before) : refuse(2);
   if (positionals[0] === 'profile')
     return positionals.length > 1 ? sayProfiles(positionals.slice(1), Number(values.skip ?? 0)) : refuse(2);
   const names = positionals.length > 0 ? positionals : Object.keys(figures);

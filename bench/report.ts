@@ -19,33 +19,51 @@ const telling = [
   'nats-server',
 ];
 
-/** Takes the results of these files; where a scenario is in several, the last has it. @throws Error for a page without markers. */
-export function writeReport(files: readonly string[]): void {
+/**
+ * Takes the results of these files; where a scenario is in several, the last has it. `before` has those of an earlier version,
+ * measured on the same machine. @throws Error for a page without markers.
+ */
+export function writeReport(files: readonly string[], before?: string): void {
   const runs = files.map(readResults);
+  const former = before === undefined ? undefined : readResults(before);
   const text = readFileSync(page, 'utf8');
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
   if (from < 0 || to < from) throw new Error(`${page} has no place for it`);
-  writeFileSync(page, `${text.slice(0, from + begin.length)}\n\n${tables(runs)}\n\n${text.slice(to)}`);
+  writeFileSync(page, `${text.slice(0, from + begin.length)}\n\n${tables(runs, former)}\n\n${text.slice(to)}`);
 }
 
-function tables(runs: readonly Results[]): string {
+export function tables(runs: readonly Results[], former?: Results): string {
   const scenarios = new Map(runs.flatMap(({ results }) => results.map((one) => [one.scenario, one] as const)));
   const measured = [...scenarios.values()].filter(({ scenario }) => scenario !== 'growth');
   const lines = measured.flatMap((shown) => {
     const { scenario, rows, load, others, error } = shown;
     return error === undefined
-      ? rows.map((row) => [`\`${scenario}\``, ...cells(row, isBusy(shown)), String(Math.max(load, others ?? 0))])
-      : [[`\`${scenario}\``, 'failed', '', '', '', '', error, String(load)]];
+      ? rows.map((row) => {
+          const [what = '', figure = '', ...found] = cells(row, isBusy(shown));
+          const earlier = formerly(former, scenario, row);
+          return [`\`${scenario}\``, what, figure, earlier, ...found, String(Math.max(load, others ?? 0))];
+        })
+      : [[`\`${scenario}\``, 'failed', '', '', '', '', '', error, String(load)]];
   });
   const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
-  lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '']);
-  const headings = ['scenario', 'what', 'figure', 'Slipway', 'peer', 'ratio', '', 'load'];
+  lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '', '']);
+  const headings = ['scenario', 'what', 'figure', 'before', 'Slipway', 'peer', 'ratio', '', 'load'];
   return [
     ...described(runs),
+    ...(former ? [`Before: slipway ${former.versions.slipway} with its own benchmark, on the same machine.`] : []),
     table(headings, lines),
     'Load: how many cores others were using just before the scenario or during it. More than a third of one spoils the times: such rows say BUSY.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
+}
+
+/** What an earlier version has shown of the same thing, and its ratio to the peer of then. */
+function formerly(former: Results | undefined, scenario: string, { what, devices, peer }: Row): string {
+  const rows = former?.results.find((one) => one.scenario === scenario)?.rows ?? [];
+  const row = rows.find((one) => one.what === what && one.devices === devices && one.peer?.name === peer?.name);
+  if (!row) return '';
+  const ratio = row.peer ? `; ${(row.ours / row.peer.value).toFixed(2)}` : '';
+  return `${shown(row.ours)} ${row.unit}${ratio}`;
 }
 
 /** Machine and versions, once for all runs that had the same, with the days and commits of those. */

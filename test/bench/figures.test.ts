@@ -2,7 +2,7 @@
 import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.js';
 import { sharesOf } from '../../bench/profile.js';
-import { described } from '../../bench/report.js';
+import { described, tables } from '../../bench/report.js';
 import { isBusy, type Results } from '../../bench/results.js';
 
 const measured = { what: 'messages', ours: 70, unit: '/s' };
@@ -51,6 +51,25 @@ t.test('the machine and the versions of several runs are written once, without t
     `Measured on 2026-11-23: slipway 1 (a); ${text} **With \`--quick\`: these figures say little.**`,
   ]);
 });
+
+t.test(
+  'what an earlier version has shown stands next to it, where it is the same thing with the same peer',
+  async (t) => {
+    const machine = { cpu: 'A', cores: 2, memoryGb: 24, kernel: '6.18.44-v1' };
+    const run = (slipway: string, rows: Row[]): Results => {
+      const results = [{ scenario: 'get', seconds: 1, load: 0, rows }];
+      return { begun: '2026-11-23T01:00:00Z', scale: 'full', machine, versions: { slipway }, results };
+    };
+    const now = run('2', [
+      { ...measured, peer },
+      { ...measured, peer: { ...peer, name: 'another' } },
+    ]);
+    const lines = tables([now], run('1', [{ ...measured, ours: 35, peer }])).split('\n');
+    t.ok(lines.includes('| `get` | messages |  | 35 /s; 0.35 | 70 /s | peer 100 | 0.70 |  | 0 |'), lines.join('\n'));
+    t.ok(lines.includes('| `get` | messages |  |  | 70 /s | another 100 | 0.70 |  | 0 |'));
+    t.ok(lines.some((line) => line.startsWith('Before: slipway 1 ')));
+  },
+);
 
 t.test(
   'a profile is divided into areas, without the time in which nothing ran and without its first seconds',
