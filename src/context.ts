@@ -81,6 +81,8 @@ export interface Context {
   labels: LabelDrawer;
   /** Pieces of long lists and exports: one is made at a time. */
   reads: FairQueue;
+  /** Counts of lists that are not kept yet: one of an account is made at a time, or they would take each other's places. */
+  firstCounts: FairQueue;
   /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
   longAnswers: FairQueue;
   bridges: Bridges;
@@ -209,6 +211,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       payloads,
       labels,
       reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads, slices: new Slices() }),
+      firstCounts: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: 1, most: maxReads }),
       longAnswers: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: config.limits.longAnswers }),
       bridges,
       access,

@@ -7,7 +7,7 @@ import { transact } from '../sqlite/dialect.js';
 import { accountKey } from './account-key.js';
 import type { Tables } from './records.js';
 
-/** Counts of an account that are kept; with the next one all of them begin again. */
+/** Counts of an account that are kept; the next one takes the place of one of them. */
 const maxKept = 64;
 /** Devices that are counted in one transaction. */
 export const countedAtOnce = 5000;
@@ -30,7 +30,7 @@ export async function keptCount(
 
 /**
  * Counts the live devices of an account that match, `inTurn` some at a time, and keeps the count. `among` has all of them
- * where they are few enough to be counted in one step.
+ * where they are few enough to be counted in one step. An account has one at a time: a second one could take its place.
  */
 export async function countAndKeep(
   db: Kysely<Tables>,
@@ -85,7 +85,13 @@ async function countOn(tx: Kysely<Tables>, { accountId, question, matches, among
 async function begin(tx: Kysely<Tables>, accountId: string, question: Question) {
   const kept = tx.selectFrom('deviceListCounts').where('accountId', '=', accountId);
   const { rows } = await kept.select((eb) => eb.fn.countAll<number>().as('rows')).executeTakeFirstOrThrow();
-  if (rows >= maxKept) await tx.deleteFrom('deviceListCounts').where('accountId', '=', accountId).execute();
+  // By chance: of more lists than are kept, asked for in turn, the oldest would always be the next.
+  if (rows >= maxKept)
+    await tx
+      .deleteFrom('deviceListCounts')
+      .where('accountId', '=', accountId)
+      .where('question', '=', kept.select('question').orderBy(sql`random()`).limit(1))
+      .execute();
   const row = { accountId, question: keyOf(question), ...question, through: '', count: 0 };
   await tx
     .insertInto('deviceListCounts')

@@ -43,7 +43,7 @@ export interface Wanted {
 
 /** How many rows match. What is expensive to count is counted once, in turns of the caller, and then kept. */
 export async function countMatches<T extends EntityTable>(
-  { registry, reads }: Pick<ListServices, 'registry' | 'reads'>,
+  { registry, reads, firstCounts }: Pick<ListServices, 'registry' | 'reads' | 'firstCounts'>,
   asked: AskedList<T>,
 ): Promise<number> {
   const db = registry.query;
@@ -81,7 +81,8 @@ export async function countMatches<T extends EntityTable>(
     return counted;
   };
   try {
-    return await countAndKeep(db, { accountId: caller.accountId, question, matches, among }, inTurn);
+    const counting = { accountId: caller.accountId, question, matches, among };
+    return await firstCounts.run(laneOf(caller), 1, () => countAndKeep(db, counting, inTurn));
   } catch (error) {
     // A full disk keeps nothing, and must not keep anybody from reading.
     if (isStoreFull(error)) return countRows(narrow(db, asked, undefined, false));

@@ -26,6 +26,8 @@ export type ListServices = {
   sessions: OpenSessions;
   /** Reading and showing long pages takes turns here. */
   reads: FairQueue;
+  /** An account makes one of the counts that are kept at a time. */
+  firstCounts: FairQueue;
   /** Long answers that are being sent. */
   longAnswers: FairQueue;
 };
