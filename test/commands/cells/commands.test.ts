@@ -70,6 +70,15 @@ t.test('check finds cells that fit, and says what does not', async (t) => {
   await t.rejects(readCell([...read().cells.values()][0] as Cell, 'wrong'), /^\/cell answers 401: /);
 });
 
+t.test('check notes cells of different versions', async (t) => {
+  const { version } = await readCell([...read().cells.values()][0] as Cell, token);
+  const older = await checkCells(read(), async (cell) => {
+    const content = await readCell(cell, token);
+    return cell.name === 'c02' ? { ...content, version: '0.1.0' } : content;
+  });
+  t.equal(older.notes.at(-1), `The cells have different versions: ${version}, 0.1.0.`);
+});
+
 t.test('an account in a cell that does not have its slot is named', async (t) => {
   const { accountId } = first as Service;
   const slot = accountId.slice(26, 29);
