@@ -7,10 +7,13 @@ local has_token = (os.getenv("SLIPWAY_METRICS_TOKEN") or "") ~= ""
 
 -- Seconds that an answer is kept, and that a cell may take to give one.
 local life, patience = 30, 4
--- Answers that are kept twice, and ids that are asked for at a time: in all, and for one address.
-local most_kept, most_asked, most_of_one = 50000, 256, 16
--- Ids that no cell knows, of one address in 5 to 10 seconds.
-local most_unknown = 100
+-- Answers that are kept twice.
+local most_kept = 50000
+-- Ids that are asked for at a time, and that wait for it: in all, and for one address.
+local most_asked, most_waiting = { 256, 16 }, { 2048, 256 }
+-- Ids that are asked for, for one address in five seconds. Those that a cell knows count too: otherwise the limit would tell
+-- which they are.
+local most_in_time, time_of_most = 200, 5
 
 -- What is kept for a time between `seconds` and twice as long, and at most `most` twice.
 local function memory(seconds, most)
@@ -37,21 +40,59 @@ local function memory(seconds, most)
 end
 
 local known = memory(life, most_kept)
-local unknown = memory(5, most_kept)
+local recent, recent_since = {}, 0
 local warned = 0
--- Questions under way: when each ends at the latest, as one whose client has gone is never finished, and for whom it is.
-local asking, questions = {}, 0
-local function is_busy(now, source)
-  local all, own = 0, 0
-  for number, question in pairs(asking) do
-    if question.ends < now then
-      asking[number] = nil
-    else
-      all = all + 1
-      if question.source == source then own = own + 1 end
+
+-- Who is at work, in all and for one address. One whose client has gone is never finished, so each has an end.
+local function places(most)
+  local taken, number, all, of, swept = {}, 0, 0, {}, 0
+  local function sweep()
+    local now = core.now().sec
+    if now == swept then return end
+    swept, all, of = now, 0, {}
+    for key, one in pairs(taken) do
+      if one.ends < now then
+        taken[key] = nil
+      else
+        all, of[one.source] = all + 1, (of[one.source] or 0) + 1
+      end
     end
   end
-  return all >= most_asked or own >= most_of_one
+  return {
+    -- Nil if there is no place.
+    take = function(source, ends)
+      sweep()
+      if all >= most[1] or (of[source] or 0) >= most[2] then return nil end
+      number, all, of[source] = number + 1, all + 1, (of[source] or 0) + 1
+      taken[number] = { ends = ends, source = source }
+      return number
+    end,
+    leave = function(key)
+      local one = taken[key]
+      if not one then return end
+      taken[key] = nil
+      all, of[one.source] = all - 1, of[one.source] - 1
+    end,
+  }
+end
+
+local asking, waiting = places(most_asked), places(most_waiting)
+
+-- A place to ask, or nil if none becomes free in time.
+local function turn_to_ask(source)
+  local ends = core.now().sec + patience
+  local number = asking.take(source, ends)
+  if number then return number end
+  local place = waiting.take(source, ends)
+  if not place then return nil end
+  local pause = 10
+  repeat
+    core.msleep(pause)
+    pause = math.min(2 * pause, 160)
+    number = asking.take(source, core.now().sec + patience)
+  until number or core.now().sec > ends
+  waiting.leave(place)
+  return number
 end
 
 -- Asks cells at the same time. Returns the slot, and whether all of them have answered.
@@ -78,22 +119,15 @@ end
 
 -- The slot of an id, false if no cell knows it, nil if a cell has not answered.
 local function find(id, source)
+  if core.now().sec - recent_since >= time_of_most then recent, recent_since = {}, core.now().sec end
+  if (recent[source] or 0) >= most_in_time then return nil end
   local kept = known.get(id)
   if kept ~= nil then return kept end
-  local ends = core.now().sec + patience
-  while is_busy(core.now().sec, source) do
-    if core.now().sec > ends then return nil end
-    core.msleep(20)
-  end
-  local count = unknown.get(source) or 0
-  if count >= most_unknown then return nil end
-  unknown.set(source, count + 1)
-  questions = questions + 1
-  local number = questions
-  asking[number] = { ends = core.now().sec + patience, source = source }
-  local ok, slot, whole = pcall(ask, cells, id, asking[number].ends)
-  asking[number] = nil
-  if slot then unknown.set(source, math.max(0, (unknown.get(source) or 0) - 1)) end
+  local number = turn_to_ask(source)
+  if not number then return nil end
+  recent[source] = (recent[source] or 0) + 1
+  local ok, slot, whole = pcall(ask, cells, id, core.now().sec + patience)
+  asking.leave(number)
   if not ok then return nil end
   if not slot and not whole then
     if core.now().sec - warned >= 60 then
@@ -108,9 +142,12 @@ end
 
 core.register_action("slipway_lookup", { "tcp-req", "http-req" }, function(txn, scope)
   if not has_token then return end
+  local id = txn:get_var(scope .. ".id"):lower()
+  -- The regular expressions of HAProxy allow a line feed at the end.
+  if #id ~= 36 then return end
   -- It stays so if the time is over before there is an answer.
   txn:set_var(scope .. ".lookup", "busy")
-  local slot = find(txn:get_var(scope .. ".id"):lower(), txn.c:ipmask(txn.f:src(), 32, 64))
+  local slot = find(id, txn.c:ipmask(txn.f:src(), 32, 64))
   if slot then txn:set_var(scope .. ".slot", slot) end
   if slot ~= nil then txn:set_var(scope .. ".lookup", "done") end
 end, 1)

@@ -54,6 +54,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512, ignoreTrailingSlash: true },
+    // The router takes any first character for a slash: `*metrics` would be asked past rules of a proxy about paths.
+    rewriteUrl: ({ url = '/' }) => (/^\*./.test(url) ? `/${url}` : url),
     genReqId: () => randomUUID(),
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),

@@ -11,7 +11,7 @@ const ciphers =
   'ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305';
 /** One and a half times the longest keep-alive of MQTT, so HAProxy never ends a connection that the client thinks is open. */
 const longest = '28h';
-/** The operator's endpoints have to be asked at the cells themselves. */
+/** The operator's endpoints have to be asked at the cells themselves. A request for `*metrics` has no path to look at. */
 const operatorPaths = '^/+(metrics|health|cell)(/|$)';
 /** Requests without a token, whose body says which account they are about. */
 const bodyPaths = '^/+api/v1/(auth/|users/[^/]+/change-password-with-token)';
@@ -137,7 +137,7 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     '  timeout client 75s',
     '  monitor-uri /health/live',
     '  http-request set-header X-Forwarded-For %[src]',
-    `  http-request return status 404 content-type application/json string ${quoted(notFound)} if { path,url_dec -m reg -i ${operatorPaths} }`,
+    `  http-request return status 404 content-type application/json string ${quoted(notFound)} if { path,url_dec -m reg -i ${operatorPaths} } || !{ path_beg / }`,
     '  # The token of the caller: a JWT as Bearer or cookie, or a token that begins with the digits.',
     slot(`http_auth_bearer,jwt_payload_query('$.accountId'),bytes(26,3)`),
     slot(`req.cook(${headerPrefix}-access-token),jwt_payload_query('$.accountId'),bytes(26,3)`),
