@@ -130,24 +130,16 @@ export class Authenticator {
     const live = client.live;
     if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
     const mark = this.#sessions.beginCheck();
+    let away: string | undefined;
     try {
       const identity = await this.#proveClient(client, username, password, live);
       const { accountId } = identity.caller;
-      if (this.#services.moves.isAway(accountId)) {
-        // Not answered until it is decided where the account is: the client then comes back to the right server.
-        await this.#services.moves.whenBack(accountId);
-        // Without CONNACK: some clients never come back after a refusal.
-        client.conn.destroy();
-        throw new ConnectRefused(connack.unavailable, 'the account is on its way to another server');
-      }
-      if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
-      const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
-      if (limit) throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', { limit });
-      if (!this.#sessions.admit(live, identity, mark))
-        throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
+      if (this.#services.moves.isAway(accountId)) away = accountId;
+      else this.#admit(client, live, identity, mark);
     } finally {
       this.#sessions.checked();
     }
+    if (away !== undefined) await this.#sendAway(client, away);
     const { identity } = live;
     if (!identity) throw new ConnectRefused(connack.badCredentials, 'not proven');
     if (client._will && this.#authority.decidePublish(identity, client._will.topic).verdict !== 'accepted')
@@ -158,6 +150,26 @@ export class Authenticator {
         limit: 'max_stored_sessions_per_account',
       });
     client.id = id;
+  }
+
+  #admit(client: BrokerClient, live: LiveClient, identity: ProvenIdentity, mark: number): void {
+    if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
+    const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
+    if (limit) throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', { limit });
+    if (!this.#sessions.admit(live, identity, mark))
+      throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
+  }
+
+  /** Not answered until it is decided where the account is: the client then comes back to the right server. */
+  async #sendAway({ conn }: BrokerClient, accountId: string): Promise<never> {
+    const gone = new AbortController();
+    const end = () => gone.abort();
+    conn.on('close', end);
+    if (conn.destroyed) end();
+    await this.#services.moves.whenBack(accountId, gone.signal);
+    // Without CONNACK: some clients never come back after a refusal.
+    conn.destroy();
+    throw new ConnectRefused(connack.unavailable, 'the account is on its way to another server');
   }
 
   /**

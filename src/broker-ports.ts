@@ -301,7 +301,7 @@ export interface BrokerServices {
   /** Accounts on their way to or from another server: nothing of them is handled here. */
   moves: {
     isAway(accountId: string): boolean;
-    whenBack(accountId: string): Promise<void>;
+    whenBack(accountId: string, gone: AbortSignal): Promise<void>;
     /** When an account came here, in milliseconds since 1970: earlier places in the store were those of another server. */
     cameAt(accountId: string): number | undefined;
   };

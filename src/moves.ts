@@ -70,20 +70,25 @@ export class Moves {
     return this.#closedSlots.size > 0 && this.#closedSlots.has(slot);
   }
 
-  /** Resolves when an account is handled here again, or is known to be elsewhere. */
-  whenBack(accountId: string): Promise<void> {
+  /** Resolves when an account is handled here again, or is known to be elsewhere, or when who asks has `gone`. */
+  whenBack(accountId: string, gone: AbortSignal): Promise<void> {
+    if (gone.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(accountId) ?? new Set();
-      this.#waiting.set(accountId, waiting.add(resolve));
+      const go = () => {
+        gone.removeEventListener('abort', go);
+        waiting.delete(go);
+        if (waiting.size === 0) this.#waiting.delete(accountId);
+        resolve();
+      };
+      gone.addEventListener('abort', go);
+      this.#waiting.set(accountId, waiting.add(go));
     });
   }
 
   /** Lets those go who wait for an account: their clients are to come back. */
   letGo(accounts: Iterable<string>): void {
-    for (const accountId of accounts) {
-      for (const go of this.#waiting.get(accountId) ?? []) go();
-      this.#waiting.delete(accountId);
-    }
+    for (const accountId of accounts) for (const go of this.#waiting.get(accountId) ?? []) go();
   }
 
   /** Holds accounts from now on, until `release`; a crash forgets it. */

@@ -6,9 +6,11 @@ import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.js';
 import { nextMessage, present } from '../support/service.js';
+import { until } from '../support/until.js';
 import { connectBytes } from './bytes.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.js';
+import { metric } from './metrics.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
 
 let f: Fixture;
@@ -92,6 +94,23 @@ t.test('a CONNECT that is refused before its proof ends its socket itself, long 
   }
   t.ok(Date.now() - begun < f.service.server.ctx.config.mqtt.connectTimeout, `${Date.now() - begun} ms`);
 });
+
+t.test(
+  'while an account is on its way to another cell, a client that leaves before the answer is not kept',
+  async (t) => {
+    const { moves } = f.service.server.ctx;
+    const name = 'slipway_mqtt_refused_connects_total{reason="unavailable"}';
+    const before = (await metric(f, name)) ?? 0;
+    moves.hold([f.service.accountId]);
+    t.teardown(() => moves.release([f.service.accountId]));
+    const clients = await Promise.all(Array.from({ length: 3 }, () => rawClient(t, f.service.server.mqttPort)));
+    for (const client of clients) client.send(connectPacket({ ...login(), clientId: 'leaving' }));
+    for (const client of clients) client.socket.end();
+    // A CONNECT that is over is counted: those that wait are not.
+    await until(async () => (await metric(f, name)) === before + clients.length);
+    t.ok(moves.isAway(f.service.accountId), 'the account is still on its way');
+  },
+);
 
 t.test('of connections that take each other over at once one is left, which its secret ends', async (t) => {
   const other = await sibling(f);
