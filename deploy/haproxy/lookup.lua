@@ -136,7 +136,8 @@ local function find(id, source)
     end
     return nil
   end
-  known.set(id, slot or false)
+  -- A cell that has not answered may be the one that had the id first.
+  if whole then known.set(id, slot or false) end
   return slot or false
 end
 
