@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { type Api, logIn } from './api.js';
 import { startAsking } from './asker.js';
 import { download } from './downloader.js';

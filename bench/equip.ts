@@ -1,7 +1,7 @@
 /** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
 import { join } from 'node:path';
 import type Database from 'better-sqlite3';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { makeSecret, Secrets } from '../src/identity/secrets/secrets.js';
 import { newId } from '../src/ids.js';
 

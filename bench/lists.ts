@@ -1,6 +1,6 @@
 /** Page 1 of every documented filter and sort of GET /devices, over HTTP, at the size that the directory has. */
 import { join } from 'node:path';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { logIn } from './api.js';
 import { at, described, median, type Row } from './figures.js';
 import { askAgain } from './http-load.js';

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { MessageStore, type NewLogEntry, severities } from '../db/messages/store.js';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { newId } from '../src/ids.js';
 import { logIn } from './api.js';
 import { at, described, type Row } from './figures.js';

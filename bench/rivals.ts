@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MessageStore, type Point } from '../db/messages/store.js';
 import { Registry } from '../db/registry/index.js';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
 import { allSlots, newId } from '../src/ids.js';
 import { createAccount } from '../src/registry/accounts.js';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { accountKey } from '../db/registry/account-key.js';
 import { Registry } from '../db/registry/index.js';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
 import { allSlots, newId } from '../src/ids.js';
 import { createAccount, serviceChannelRows } from '../src/registry/accounts.js';

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { MessageStore, type Point } from '../db/messages/store.js';
-import { openSqlite } from '../db/sqlite/dialect.js';
+import { openSqlite } from '../db/sqlite/open.js';
 import { logIn } from './api.js';
 import { type Equipped, equip } from './equip.js';
 import { at, described, median, type Row } from './figures.js';

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { openSqlite } from '../sqlite/dialect.js';
+import { openSqlite } from '../sqlite/open.js';
 import { sync } from './copies.js';
 
 /** The directory of the contents, next to the databases. */

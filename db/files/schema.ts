@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Migration, migrate, registryMigrations } from '../migrations/index.js';
 import { messageMigrations } from '../migrations/messages.js';
-import { openSqlite } from '../sqlite/dialect.js';
+import { openSqlite } from '../sqlite/open.js';
 import { type DatabaseName, databaseNames } from './copies.js';
 import { finishSnapshot, snapshotBeforeMigration, stampVersion } from './snapshots.js';
 

@@ -1,6 +1,7 @@
 import type Sqlite from 'better-sqlite3';
 import { Kysely } from 'kysely';
-import { openSqlite, SqliteDialect } from '../sqlite/dialect.js';
+import { SqliteDialect } from '../sqlite/dialect.js';
+import { openSqlite } from '../sqlite/open.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';
 import * as deviceLists from './0003-device-lists.js';

@@ -1,7 +1,7 @@
 /** What messages.db has of accounts, read while they are copied to another cell. */
 import type Sqlite from 'better-sqlite3';
 import type { StoredWill } from '../messages/sessions/changes.js';
-import { openSqlite } from '../sqlite/dialect.js';
+import { openSqlite } from '../sqlite/open.js';
 import { fillTable } from './rows.js';
 import { messageRules } from './tables.js';
 

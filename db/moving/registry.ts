@@ -1,5 +1,5 @@
 /** registry.db of accounts that move. */
-import { openSqlite } from '../sqlite/dialect.js';
+import { openSqlite } from '../sqlite/open.js';
 import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.js';
 import { registryRules } from './tables.js';
 

@@ -1,7 +1,7 @@
 /** Rows of accounts from one file to another of the same schema, by SQL alone: nothing of them is held in memory. */
 import { crc32 } from 'node:zlib';
 import type Sqlite from 'better-sqlite3';
-import { openWriter } from '../sqlite/dialect.js';
+import { openWriter } from '../sqlite/open.js';
 import type { Offsets, TableRule } from './tables.js';
 
 /** Rows and their checksum, by table. */

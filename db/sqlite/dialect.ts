@@ -14,41 +14,9 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
-import { fold } from './fold.js';
 import { Writer } from './group-commit.js';
 import { StatementCache } from './statements.js';
 import type { ThreadTransaction, WriterThread } from './writer-thread.js';
-
-/**
- * Kibibytes of pages that a connection keeps in memory: of the connections that are always busy, and of others. The
- * system has the file in its own cache too, so that a page costs little more than a call.
- */
-export const pageCache = { busy: 16_384, usual: 8192 } as const;
-
-/** Opens a file with the settings that make an acknowledged write durable. */
-export function openSqlite(
-  path: string,
-  { readonly = false, cache = 'usual' }: { readonly?: boolean; cache?: keyof typeof pageCache } = {},
-): Sqlite.Database {
-  const file = new Sqlite(path, { readonly, timeout: 5000 });
-  if (!readonly) {
-    file.pragma('journal_mode = WAL');
-    file.pragma('synchronous = FULL');
-    file.pragma('foreign_keys = ON');
-  }
-  file.pragma(`cache_size = -${pageCache[cache]}`);
-  file.pragma('temp_store = MEMORY');
-  // Triggers of registry.db call it, so that no connection writes devices without it.
-  file.function('fold', { deterministic: true }, (text) => (typeof text === 'string' ? fold(text) : null));
-  return file;
-}
-
-/** As openSqlite, for who writes the registry: what is destroyed, such as the key of a job's results, is overwritten. */
-export function openWriter(path: string): Sqlite.Database {
-  const file = openSqlite(path, { cache: 'busy' });
-  file.pragma('secure_delete = FAST');
-  return file;
-}
 
 const insideTransaction = new AsyncLocalStorage<true>();
 

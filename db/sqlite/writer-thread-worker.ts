@@ -2,7 +2,7 @@
 import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { commitAsHolder, Fence } from '../files/lock.js';
-import { openWriter } from './dialect.js';
+import { openWriter } from './open.js';
 import { StatementCache } from './statements.js';
 import type { Answered, Asked } from './writer-thread.js';
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AccountUsage, readAccountUsage } from '../../db/messages/series/usage.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { loadConfig } from '../config.js';
 import { type OnDirectory, print, withRegistry } from './data/files.js';
 

@@ -1,6 +1,6 @@
 /** Bodies of requests: JSON and forms, checked against the schema of their route. */
 import { Ajv, type ValidateFunction } from 'ajv';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyRequest, FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
 import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -18,8 +18,11 @@ const maxFields = 1000;
 /** Marks a body that came as a form: all its values are text. */
 const form = Symbol('form');
 
-/** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants. */
-export function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void {
+/**
+ * What Fastify checks requests and writes answers with, in place of its own compilers, which would be loaded at each start.
+ * Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants.
+ */
+export function schemaCompilers(): NonNullable<FastifyServerOptions['schemaController']> {
   // The schemas are our own: compiling the schema of schemas to check them would take longer than all of them.
   const trusted = { meta: false, validateSchema: false } as const;
   const shared = {
@@ -32,17 +35,23 @@ export function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void 
   } as const;
   const strict = new Ajv({ ...shared, coerceTypes: false });
   const coercing = new Ajv({ ...shared, coerceTypes: true });
-  app.setValidatorCompiler<object>(({ schema, httpPart }) => {
+  const validator: FastifySchemaCompiler<object> = ({ schema, httpPart }) => {
     const [coerce, check] = [checking(coercing, schema, httpPart), checking(strict, schema, httpPart)];
     if (httpPart !== 'body') return coerce;
-    return (body) => {
+    return (body: unknown) => {
       if (!isForm(body)) return check(body);
       readNulls(schema, body);
       return coerce(body);
     };
-  });
-  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+  };
+  const serializer = () => (data: unknown) => JSON.stringify(data);
+  const compilersFactory = { buildValidator: () => validator, buildSerializer: () => serializer };
+  // Fastify's types know the validators of its own compiler only.
+  return { compilersFactory } as unknown as NonNullable<FastifyServerOptions['schemaController']>;
+}
 
+/** Reads JSON and forms, and nothing else. */
+export function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void {
   // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
   app.removeContentTypeParser('text/plain');
   const parse = app.getDefaultJsonParser('error', 'error');

@@ -13,7 +13,7 @@ import { forwardedAddress, peerAddress, trustOf } from '../network/addresses.js'
 import { asksForCertificates, secureOptions } from '../network/server-tls.js';
 import { noteFailure, noteRefusal, sendError } from './answers/errors.js';
 import type { App } from './app.js';
-import { strictBodies } from './bodies.js';
+import { schemaCompilers, strictBodies } from './bodies.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.js';
 import { holdMoving } from './guards/moving.js';
@@ -57,6 +57,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     // The router takes any first character for a slash: `*metrics` would be asked past rules of a proxy about paths.
     rewriteUrl: ({ url = '/' }) => (/^\*./.test(url) ? `/${url}` : url),
     genReqId: () => randomUUID(),
+    schemaController: schemaCompilers(),
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,

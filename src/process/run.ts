@@ -15,13 +15,13 @@ const fenceInterval = 500;
 /** The exit code of a process whose data directory another one has taken over: it must not be started again there. */
 const fencedCode = 3;
 
-/** Loading and starting leave garbage. Nobody is connected yet, so the pause of 0.1 s disturbs nobody. */
+/** Loading and starting leave garbage. One call collects until nothing more is found. Nobody waits for the pause of 0.1 s. */
 function giveBackMemory(): void {
   setFlagsFromString('--expose-gc');
   // Compiled code that only the start needs goes too: usually it has to outlive six collections unused.
   setFlagsFromString('--bytecode-old-age=1');
   const collect = runInNewContext('gc') as (options: object) => void;
-  for (let n = 0; n < 2; n += 1) collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
   setFlagsFromString('--bytecode-old-age=6');
 }
 
@@ -89,8 +89,6 @@ export async function run(): Promise<void> {
     process.exitCode = 1;
     void stop('uncaughtException');
   });
-  // Tables, keys and an account have been made.
-  if (server.firstAccount) giveBackMemory();
   // Last: anyone who reads that it listens may send a signal at once.
   console.log(greeting(server));
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { copyDatabases } from '../../db/files/copies.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 t.test('copies are of one moment, whatever is written to either file meanwhile', async (t) => {

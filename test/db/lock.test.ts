@@ -5,7 +5,8 @@ import t from 'tap';
 import { commitAsHolder, Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.js';
 import { MessageStore } from '../../db/messages/store.js';
 import { type Db, Registry } from '../../db/registry/index.js';
-import { openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { WriterThread } from '../../db/sqlite/writer-thread.js';
 import { temporaryDirectory } from '../support/directory.js';
 

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { bringUpToDate, stepsHad } from '../../db/files/schema.js';
 import { snapshotsOf } from '../../db/files/snapshots.js';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 const step = (name: string, ...statements: string[]): Migration => ({

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 interface Schema {

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { WriterThread } from '../../db/sqlite/writer-thread.js';
 import { temporaryDirectory } from '../support/directory.js';
 

@@ -7,14 +7,15 @@ import { createInterface } from 'node:readline';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { messageRules, pointRules, registryRules } from '../../db/moving/tables.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { slotOf } from '../../src/ids.js';
 import { Api } from '../crash/api.js';
 import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.js';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { withHaproxy } from '../support/haproxy.js';
 import { freePort } from '../support/nats-server.js';
-import { cliFile, inherited, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
+import { cliFile, inherited, plainNode, type Running, startProcess } from '../support/process.js';
 import { type Moved, populate, seen } from '../support/rich-account.js';
 import { adminEmail, adminPassword, nextMessage, type Service } from '../support/service.js';
 
@@ -60,7 +61,7 @@ async function startCells(t: Test): Promise<Cells> {
   t.teardown(() => service.close());
   const config = join(proxied.directory, '..', 'cells.yaml');
   const run = (...args: string[]) =>
-    runToEnd(cliFile, ['account', 'move', moved.accountId, '--config', config, ...args], {
+    runCommand(['account', 'move', moved.accountId, '--config', config, ...args], {
       SLIPWAY_MOVE_TOKEN: moveToken,
     });
   return { own, proxied, moved, public: service, run };
@@ -228,7 +229,7 @@ t.test('kill -9 of either cell or of the command at any step loses nothing', wit
     });
     t.ok(killed, `${kill}: killed`);
     const isUndone = place % 3 === 2;
-    const again = await runToEnd(cliFile, isUndone ? [...args, '--undo'] : args, { SLIPWAY_MOVE_TOKEN: moveToken });
+    const again = await runCommand(isUndone ? [...args, '--undo'] : args, { SLIPWAY_MOVE_TOKEN: moveToken });
     t.equal(again.code, 0, `${kill}: ${again.stderr}`);
     at = JSON.parse(again.stdout).in === 'c01' ? 0 : 1;
     t.equal(at, isUndone ? 1 - target : target, `${kill}: ${isUndone ? 'taken back' : 'moved'}`);

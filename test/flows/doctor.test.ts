@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { migrate, registryMigrations } from '../../db/migrations/index.js';
 import { messageMigrations } from '../../db/migrations/messages.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { lookAtClock } from '../../src/commands/doctor/clock.js';
 import { lookAtDisk } from '../../src/commands/doctor/disk.js';
 import type { Finding } from '../../src/commands/doctor/finding.js';

@@ -185,6 +185,7 @@ export class Target {
         path,
         headers: ['host', hostname, ...flat],
       });
+      // A request that gets no answer is a finding of its own.
       const timer = setTimeout(() => {
         resolve(undefined);
         request.destroy();

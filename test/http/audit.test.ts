@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { openSqlite } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };

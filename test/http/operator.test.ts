@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/connections/counters.js';
-import { isStoreBusy, openSqlite } from '../../db/sqlite/dialect.js';
+import { isStoreBusy } from '../../db/sqlite/dialect.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
@@ -175,6 +176,7 @@ async function readyWith(status: number): Promise<Answer> {
   for (;;) {
     const answer = await asked('/health/ready');
     if (answer.status === status) return answer;
+    // Readiness is polled, as a load balancer does.
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

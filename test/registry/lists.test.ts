@@ -7,8 +7,8 @@ import t from 'tap';
 import { countAndKeep, type Question } from '../../db/registry/list-counts.js';
 import { notePresence } from '../../db/registry/presence.js';
 import { contains } from '../../db/registry/text.js';
-import { openSqlite } from '../../db/sqlite/dialect.js';
 import { fold } from '../../db/sqlite/fold.js';
+import { openSqlite } from '../../db/sqlite/open.js';
 import { newId } from '../../src/ids.js';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
@@ -44,12 +44,15 @@ type Sort = 'serialNumber' | 'firmwareVersion' | 'organizationId' | 'id';
 
 /** As SQLite orders: nothing first, then bytes; organizations are the same for many, which follow by their serial numbers. */
 function ordered(devices: Device[], sort: Sort, sortOrder: 'asc' | 'desc'): string[] {
-  const empty = (device: Device, by: Sort) => (device[by] === null ? 0 : 1);
-  const difference = (a: Device, b: Device, by: Sort) =>
-    empty(a, by) - empty(b, by) || Buffer.compare(Buffer.from(a[by] ?? ''), Buffer.from(b[by] ?? ''));
-  const compare = (a: Device, b: Device) =>
-    difference(a, b, sort) || (sort === 'organizationId' && difference(a, b, 'serialNumber')) || (a.id < b.id ? -1 : 1);
-  const ids = [...devices].sort(compare).map(({ id }) => id);
+  const by: Sort[] = sort === 'organizationId' ? [sort, 'serialNumber'] : [sort];
+  const keyed = devices.map((device) => ({
+    id: device.id,
+    keys: by.map((name) => Buffer.from(device[name] === null ? '' : `.${device[name]}`)),
+  }));
+  type Keyed = (typeof keyed)[number];
+  const differences = (a: Keyed, b: Keyed) => a.keys.map((key, n) => Buffer.compare(key, b.keys[n] ?? key));
+  const compare = (a: Keyed, b: Keyed) => differences(a, b).find((one) => one !== 0) ?? (a.id < b.id ? -1 : 1);
+  const ids = keyed.sort(compare).map(({ id }) => id);
   return sortOrder === 'asc' ? ids : ids.reverse();
 }
 
@@ -338,7 +341,7 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
       lived += 1;
     },
   );
-  await fc.assert(life, { numRuns: 6 });
+  await fc.assert(life, { numRuns: 4 });
   t.ok(lived > 0, `${lived} lives`);
 });
 
@@ -358,13 +361,13 @@ t.test('what is found thousands of times is found in order wherever it stands, a
   const organization = await service.organization();
   const devices: Device[] = [{ ...device, firmwareVersion: null, organizationId: null, deleted: false }];
   await registry.transaction(async (tx) => {
-    for (let n = 0; n < 9000; n += 1) {
+    for (let n = 0; n < 5800; n += 1) {
       const one = {
         ...first,
         id: newId(service.accountId),
         created: new Date(now + n).toISOString(),
         // Two product lines, the second of which begins where the first ends.
-        serialNumber: `${n < 5500 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
+        serialNumber: `${n < 5200 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
         firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,
         organizationId: n % 2 ? organization.id : null,
         provisioningState: n % 3 ? 'defined' : 'associated',
@@ -375,7 +378,8 @@ t.test('what is found thousands of times is found in order wherever it stands, a
   });
   const { token } = await service.endUser(organization.id);
   const reached = devices.filter(({ organizationId }) => organizationId === organization.id);
-  const check = async () => {
+  /** The second time in the other order. */
+  const check = async (turn: 0 | 1) => {
     const questions: Query[] = [
       { serialNumber: 'öL' },
       { serialNumber: 'Öl' },
@@ -392,18 +396,16 @@ t.test('what is found thousands of times is found in order wherever it stands, a
       { provisioningState: 'defined', organizationId: organization.id },
       { organizationId: 'null', connected: false },
     ];
-    for (const [n, query] of questions.entries())
-      for (const [sortOrder, another] of [
-        ['asc', sorts[1 + (n % 3)]],
-        ['desc', sorts[1 + ((n + 1) % 3)]],
-      ] as const) {
-        await compare(who, devices, query, { sortOrder });
-        await compare(who, devices, query, { sortOrder, sortBy: another, pageSize: n === 3 ? 1000 : 20 });
-        await compare({ ...who, token }, reached, query, { sortOrder, sortBy: another });
-      }
+    for (const [n, query] of questions.entries()) {
+      const sortOrder = (n + turn) % 2 ? 'desc' : 'asc';
+      const another = sorts[1 + ((n + turn) % 3)] as Sort;
+      await compare(who, devices, query, { sortOrder });
+      await compare(who, devices, query, { sortOrder, sortBy: another, pageSize: n === 3 ? 1000 : 20 });
+      await compare({ ...who, token }, reached, query, { sortOrder, sortBy: another });
+    }
     checkKept();
   };
-  await check();
+  await check(0);
   const { count } = registry.query.fn;
   const kept = await registry.query.selectFrom('deviceListCounts').select(count<number>('count').as('n')).execute();
   t.ok((kept[0]?.n ?? 0) > 0, 'counts of texts are kept');
@@ -423,7 +425,7 @@ t.test('what is found thousands of times is found in order wherever it stands, a
     one.deleted = true;
   }
   await Promise.all(asking);
-  await check();
+  await check(1);
 });
 
 t.test('no list of devices reads a whole table, whatever it asks for', async (t) => {
@@ -484,19 +486,31 @@ t.test('no list of devices reads a whole table, whatever it asks for', async (t)
   t.same(scans, []);
 });
 
-t.test('the counts of some lists are kept, and no more', async (t) => {
-  await service.login();
-  for (let n = 0; n < 70; n += 1) {
-    const search = new URLSearchParams({ accountId: service.accountId, serialNumber: `\uFFFD${n}` });
-    await service.ok('GET', `/api/v1/devices?${search}`);
-  }
-  const kept = await service.server.ctx.registry.query
-    .selectFrom('deviceListCounts')
-    .select('question')
-    .where('accountId', '=', service.accountId)
-    .execute();
-  t.ok(kept.length > 0 && kept.length <= 64, `${kept.length}`);
-});
+t.test(
+  'callers of an account that ask for more lists at once than are kept are all answered, and no more are kept',
+  async (t) => {
+    await service.login();
+    const tokens: string[] = [];
+    for (let n = 0; n < 70; n += 1) {
+      const made = { name: service.unique('App'), kind: 'backEnd' };
+      const { id, appToken } = await service.create('/applications', 'application', made);
+      const body = { appId: id, appToken, accountId: service.accountId };
+      tokens.push((await service.ok('POST', '/api/v1/auth/login-application', { token: null, body })).jwt);
+    }
+    const ask = async (token: string, n: number) => {
+      // No index has this letter: all devices, of which there are thousands, are looked at.
+      const search = new URLSearchParams({ accountId: service.accountId, serialNumber: `${n}\uFFFD` });
+      return (await service.ok('GET', `/api/v1/devices?${search}`, { token })).devices.meta.count;
+    };
+    t.same([...new Set(await Promise.all(tokens.map(ask)))], [0]);
+    const kept = await service.server.ctx.registry.query
+      .selectFrom('deviceListCounts')
+      .select('question')
+      .where('accountId', '=', service.accountId)
+      .execute();
+    t.ok(kept.length > 0 && kept.length <= 64, `${kept.length}`);
+  },
+);
 
 t.test('names of organizations are matched in any case of any letter', async (t) => {
   await service.login();

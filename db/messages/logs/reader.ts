@@ -1,7 +1,7 @@
 /** Reads the log in the reading thread (threads/reader-worker.ts): pages, and searches by index or in order. */
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { openSqlite } from '../../sqlite/dialect.js';
+import { openSqlite } from '../../sqlite/open.js';
 import type { LogRow } from '../threads/protocol.js';
 import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.js';
 import { LogReach, type Reaches } from './reach.js';

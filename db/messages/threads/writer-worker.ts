@@ -7,7 +7,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { commitAsHolder, Fence } from '../../files/lock.js';
 import { boundedCache } from '../../sqlite/cache.js';
-import { openSqlite } from '../../sqlite/dialect.js';
+import { openSqlite } from '../../sqlite/open.js';
 import { LogWriter } from '../logs/writer.js';
 import type { AccountBytes } from '../outbox/amounts.js';
 import type { OutboxChange } from '../outbox/rows.js';

@@ -2,7 +2,7 @@
 import { statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { databasesIn } from '../../../db/files/copies.js';
-import { openSqlite } from '../../../db/sqlite/dialect.js';
+import { openSqlite } from '../../../db/sqlite/open.js';
 import type { Config } from '../../config.js';
 import { type Finding, findings, size } from './finding.js';
 

@@ -7,7 +7,7 @@ import { isUnfinished } from '../../../db/files/incoming.js';
 import { openToOthers } from '../../../db/files/modes.js';
 import { behind, unknownSteps } from '../../../db/files/schema.js';
 import { dataVersion } from '../../../db/files/snapshots.js';
-import { openSqlite } from '../../../db/sqlite/dialect.js';
+import { openSqlite } from '../../../db/sqlite/open.js';
 import { type Finding, findings, size } from './finding.js';
 
 /** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */

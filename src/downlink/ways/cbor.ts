@@ -1,5 +1,5 @@
 /** CBOR of control topics. What a device sends is looked through before anything is made of it. */
-import { Encoder } from 'cbor-x';
+import { Encoder } from 'cbor-x/encode';
 
 /** Bytes of a message, items in it, and how deep they may lie. */
 const most = { bytes: 16_384, items: 1024, depth: 4 };

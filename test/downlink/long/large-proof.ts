@@ -7,7 +7,7 @@ import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { giveSecrets } from '../../../bench/equip.js';
 import { seed, seedAdmin } from '../../../bench/seed.js';
-import { openSqlite } from '../../../db/sqlite/dialect.js';
+import { openSqlite } from '../../../db/sqlite/open.js';
 import type { Ok } from '../../support/answers.js';
 import { temporaryDirectory } from '../../support/directory.js';
 import { type Launched, launch } from '../../support/process.js';
