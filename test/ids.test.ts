@@ -10,11 +10,11 @@ import { newAccountId, newId, newTokenId, slotOf } from '../src/ids.js';
 import { certificate } from './broker/certificate.js';
 import { connectPacket, speak } from './broker/raw.js';
 import { makeAuthority, makeCertificate } from './support/certificates.js';
+import { runCommand } from './support/command.js';
 import { temporaryDirectory } from './support/directory.js';
 import { provision, rowsOf, unitsOf } from './support/jobs.js';
 import { Mailbox } from './support/mailbox.js';
 import { type OpenIdProvider, startProvider } from './support/oidc.js';
-import { cliFile, runToEnd } from './support/process.js';
 import { type Request, Service, startService } from './support/service.js';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -55,7 +55,7 @@ class Account extends Service {
   /** Runs a command against the server or its directory; the JSON lines that it prints. */
   async slipway(...args: string[]) {
     const env = { SLIPWAY_URL: this.server.url, SLIPWAY_TOKEN: this.admin };
-    const { code, stdout, stderr } = await runToEnd(cliFile, args, env);
+    const { code, stdout, stderr } = await runCommand(args, env);
     if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
     const lines = stdout.split('\n').flatMap((line) => (line.startsWith('{') ? [JSON.parse(line)] : []));
     this.keep(args.join(' '), lines);

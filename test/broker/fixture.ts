@@ -13,7 +13,11 @@ export interface Fixture {
 
 /** A service with one device that has a stored channel `temperature` and a plain one `chat`. */
 export async function fixture(t: Test, env: Record<string, string> = {}, options: Options = {}): Promise<Fixture> {
-  const service = await startService(t, { ...options, env });
+  return fixtureIn(await startService(t, { ...options, env }));
+}
+
+/** The same in a service that other tests use as well. */
+export async function fixtureIn(service: Service): Promise<Fixture> {
   const template = await service.template({
     channels: ['temperature', { name: 'chat', persistenceType: 'simple' }],
   });

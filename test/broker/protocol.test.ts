@@ -2,11 +2,11 @@
 import mqtt from 'mqtt';
 import type { Packet } from 'mqtt-packet';
 import t from 'tap';
-import { unlessBehindProxy } from '../support/service.js';
+import { type Service, startService, unlessBehindProxy } from '../support/service.js';
 import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.js';
 import { certificate } from './certificate.js';
 import { connected, disconnected, subscribed } from './conversation.js';
-import { fixture, rawConnected } from './fixture.js';
+import { fixture, fixtureIn, rawConnected } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 
 /** The next packets in short: command, packet id, and of a message its payload and QoS. */
@@ -23,8 +23,14 @@ async function next(client: RawClient, count: number): Promise<string[]> {
 const retained = { retain: true };
 const bytes = (text: string) => Buffer.from(text, 'hex');
 
+/** Of the tests that leave it as it is. */
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
 t.test('refused SUBSCRIBEs in one write are each answered', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   for (const [first, second, third] of [
     ['chat', 'nothing', 'chat'],
@@ -60,7 +66,7 @@ t.test('MQTT over WebSocket is served at / next to /mqtt, on the HTTP port and o
 });
 
 t.test('PUBRECs and deliveries have the order of the messages, whatever is retained or stored', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const publisher = await rawConnected(t, f);
   const listener = await rawConnected(t, f, { clientId: 'listener' });
   t.same(await subscribed(listener, [f.topic('chat'), 0]), [0]);
@@ -80,7 +86,7 @@ t.test('PUBRECs and deliveries have the order of the messages, whatever is retai
 });
 
 t.test('a message behind a SUBSCRIBE is delivered at the QoS that was granted', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   const message = publishPacket(f.topic('chat'), 'x', { qos: 2, messageId: 2 });
   client.send(subscribePacket(1, ['+/+/+/d/+/chat', 1]), message);
@@ -88,7 +94,7 @@ t.test('a message behind a SUBSCRIBE is delivered at the QoS that was granted', 
 });
 
 t.test('of several filters that match, the highest QoS counts', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, [f.topic('chat'), 1]), [1]);
   const message = (id: number) => publishPacket(f.topic('chat'), `${id}`, { qos: 1, messageId: id });
@@ -99,7 +105,7 @@ t.test('of several filters that match, the highest QoS counts', async (t) => {
 });
 
 t.test('packets around refused SUBSCRIBEs, CONNECT among them, are answered in their order', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawClient(t, f.service.server.mqttPort);
   const refused = (id: number) => subscribePacket(id, [f.topic('nothing'), 1]);
   const q2 = (id: number, channel: string) => publishPacket(f.topic(channel), 'x', { qos: 2, messageId: id });
@@ -113,14 +119,14 @@ t.test('packets around refused SUBSCRIBEs, CONNECT among them, are answered in t
 });
 
 t.test('SUBACK has a return code for every filter, the same ones too', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   const [chat, nothing] = [f.topic('chat'), f.topic('nothing')];
   t.same(await subscribed(client, [chat, 1], [nothing, 0], [chat, 0], [nothing, 2]), [1, 128, 0, 128]);
 });
 
 t.test('Session Present reports a stored session without subscriptions, and MQTT 3.1 is not told', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const stays = { clientId: 'stays', clean: false };
   const first = await connected(t, f.service.server, f, stays);
   t.equal(first.sessionPresent, false);
@@ -141,7 +147,7 @@ t.test('Session Present reports a stored session without subscriptions, and MQTT
 });
 
 t.test('after UNSUBSCRIBE nothing is delivered, before it everything is', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, [f.topic('chat'), 1]), [1]);
   const message = (id: number) => publishPacket(f.topic('chat'), `${id}`, { qos: 1, messageId: id });
@@ -153,7 +159,7 @@ t.test('after UNSUBSCRIBE nothing is delivered, before it everything is', async 
 
 const unknownLevels = unlessBehindProxy('HAProxy ends a connection of a level that it does not know');
 t.test('a protocol level that is not spoken is answered with CONNACK 1', unknownLevels, async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   for (const [level, protocol] of [
     ...[0, 1, 2, 3, 5, 6, 0x80, 255].map((level) => [level, 'MQTT'] as const),
     ...[1, 4].map((level) => [level, 'MQIsdp'] as const),
@@ -166,7 +172,7 @@ t.test('a protocol level that is not spoken is answered with CONNACK 1', unknown
 });
 
 t.test('a malformed packet gets nothing but a closed connection, and those before it are answered', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const [topic, notUtf8] = [f.topic('chat'), bytes('61c080')];
   const ping = bytes('c000');
   const malformed: Record<string, Buffer> = {
@@ -227,7 +233,7 @@ t.test('a malformed packet gets nothing but a closed connection, and those befor
 });
 
 t.test('a wrong kind of acknowledgement ends the connection, one for an unknown message does not', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const admin = await f.service.connect({ jwt: f.service.admin });
   const answers = { 1: [0x50, 0x70], 2: [0x40, 0x70] } as const;
   for (const qos of [1, 2] as const)
@@ -247,7 +253,7 @@ t.test('a wrong kind of acknowledgement ends the connection, one for an unknown 
 });
 
 t.test('MQTT 3.1 sends PUBREL, SUBSCRIBE and UNSUBSCRIBE again with DUP', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const old = { clientId: 'old', clean: false, protocolId: 'MQIsdp', protocolVersion: 3 };
   const client = await connected(t, f.service.server, f, old);
   client.send(
@@ -302,7 +308,7 @@ t.test('a will is not published when a DISCONNECT waits behind other packets whi
 });
 
 t.test('a later filter does not hear an earlier message, and QoS 0 does not overtake QoS 1 or 2', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
   const listeners: RawClient[] = [];
   for (const [clean, qos] of [

@@ -31,6 +31,7 @@ async function seenAs(t: Test, { service, device }: Fixture, expected: string, w
   for (let asked = 0; asked < 800; asked += 1) {
     const { externalIp } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
     if (externalIp === expected) return void t.pass(what);
+    // Presence is written a little later, and nothing tells that it was.
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   t.fail(`${what}: never seen as ${expected}`);

@@ -1,7 +1,9 @@
 /** Who loses a right loses all that was made of it, before the answer leaves; the answer counts what ended. */
+
 import t, { type Test } from 'tap';
+import { type Service, startService } from '../support/service.js';
 import { connected, disconnected, published, subscribed, taken, texts } from './conversation.js';
-import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
+import { type Fixture, fixture, fixtureIn, sibling, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient } from './raw.js';
 
 const header = 'platform-revocation';
@@ -45,8 +47,14 @@ async function heard(client: RawClient, device: RawClient, topic: string, text: 
 const deviceOf = (t: Test, f: Fixture, more: object = {}) =>
   connected(t, f.service.server, f, { clientId: 'device', ...more });
 
+/** Of the tests that leave it as it is. */
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
 t.test('a device that is moved away leaves the filters, queues and retained reads of its audience', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const [from, to] = [await f.service.organization(), await f.service.organization()];
   const { token } = await f.service.endUser(from.id);
   const move = (organizationId: string) => put(f, `/devices/${f.device.id}`, { organizationId });
@@ -82,7 +90,7 @@ t.test('a device that is moved away leaves the filters, queues and retained read
 });
 
 t.test('an organization that is moved takes its devices away from those above it', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const [top, other] = [await f.service.organization(), await f.service.organization()];
   const below = await f.service.organization({ parentId: top.id });
   const [{ token }, neighbour] = [await f.service.endUser(top.id), await f.service.endUser(below.id)];
@@ -106,7 +114,7 @@ t.test('an organization that is moved takes its devices away from those above it
 t.test(
   'a deleted device loses its connection, will, session and queue, and others what they asked of it',
   async (t) => {
-    const f = await fixture(t);
+    const f = await fixtureIn(service);
     const admin = await phone(t, f, f.service.admin);
     await subscribed(admin, ['#', 1], [f.topic('chat'), 1]);
     await away(t, f, f.service.admin, 'away', f.topic('temperature'));
@@ -133,7 +141,7 @@ t.test(
 );
 
 t.test('a channel that is deleted ends the filters that name it, no matter who holds them', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const template = f.device.deviceTemplateId;
   const { channelTemplates } = await f.service.ok(
     'GET',
@@ -193,7 +201,7 @@ t.test('an end-user that is deleted or moved, a logout, and a new secret say wha
 });
 
 t.test('a right that is lost between SUBSCRIBE and SUBACK leaves no filter', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   const version = await versionOf(f.service, f.device.id);
@@ -212,7 +220,7 @@ t.test('a right that is lost between SUBSCRIBE and SUBACK leaves no filter', asy
 });
 
 t.test('filters of QoS 0, and messages whose filter is gone already, end with the right as well', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   await put(f, `/devices/${f.device.id}`, { organizationId: organization.id });
@@ -237,7 +245,7 @@ t.test('filters of QoS 0, and messages whose filter is gone already, end with th
 });
 
 t.test('a device that moves where nobody loses it is not looked for in long queues', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(service);
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   await away(t, f, token, 'away', f.topic('chat').replace(f.device.id, '+'));

@@ -1,7 +1,8 @@
+/** Pages as browsers take them: accessible, by keyboard alone, /docs, and files that are sent compressed. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { type Service, startService } from '../support/service.js';
 import { go, openAs, openBrowser, openPage, openWindow } from './browser.js';
 
@@ -60,39 +61,28 @@ async function seriousFaults(page: Page, options = {}): Promise<string[]> {
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
 }
 
-// Side by side, because each waits for the browser most of the time.
 t.test(
   'every place is accessible in both colour schemes, fits a phone of 360 pixels, and asks no other host',
   async (t) => {
     // The script of axe-core is no part of the page, and its policy takes no other scripts.
     await openWindow(browser, service, { bypassCSP: true, reducedMotion: 'reduce' });
-    await Promise.all([onDesk(t), onPhone(t)]);
+    const { page, errors, foreign } = await openAs(t, browser, service, '');
+    const desk = page.viewportSize() ?? { width: 1280, height: 720 };
+    await page.evaluate(axe);
+    for (const place of places) {
+      await go(page, place);
+      t.strictSame(await seriousFaults(page), [], place);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      t.strictSame(await seriousFaults(page, { runOnly: ['color-contrast'] }), [], `${place}, dark`);
+      await page.emulateMedia({ colorScheme: 'light' });
+      await page.setViewportSize({ width: 360, height: 740 });
+      const wide = await page.evaluate('document.documentElement.scrollWidth');
+      t.ok(Number(wide) <= 360, `${place} is ${wide} wide`);
+      await page.setViewportSize(desk);
+    }
+    t.strictSame([errors, foreign], [[], []]);
   },
 );
-
-async function onDesk(t: Test): Promise<void> {
-  const { page, errors, foreign } = await openAs(t, browser, service, '');
-  await page.evaluate(axe);
-  for (const place of places) {
-    await go(page, place);
-    t.strictSame(await seriousFaults(page), [], place);
-    await page.emulateMedia({ colorScheme: 'dark' });
-    t.strictSame(await seriousFaults(page, { runOnly: ['color-contrast'] }), [], `${place}, dark`);
-    await page.emulateMedia({ colorScheme: 'light' });
-  }
-  t.strictSame([errors, foreign], [[], []]);
-}
-
-async function onPhone(t: Test): Promise<void> {
-  const { page, errors, foreign } = await openAs(t, browser, service, '');
-  await page.setViewportSize({ width: 360, height: 740 });
-  for (const place of places) {
-    await go(page, place);
-    const wide = await page.evaluate('document.documentElement.scrollWidth');
-    t.ok(Number(wide) <= 360, `${place} is ${wide} wide`);
-  }
-  t.strictSame([errors, foreign], [[], []]);
-}
 
 t.test('the page to sign in is accessible', async (t) => {
   const { page } = await openPage(t, browser, service, { bypassCSP: true });
@@ -121,4 +111,64 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.getByRole('link', { name: 'SN-0001' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'SN-0001', level: 1 }).waitFor();
+});
+
+/** Drawing the page takes seconds: the tests share one. */
+let page: Page;
+const failures: string[] = [];
+
+t.test('/docs opens with every tag collapsed, and a tag opens with its operations', async (t) => {
+  page = await browser.newPage();
+  page.on('pageerror', (error) => failures.push(error.message));
+  await page.goto(`${service.server.url}/docs`);
+  const tag = page.locator('.opblock-tag').first();
+  await tag.waitFor();
+  const { tags } = JSON.parse((await service.http('GET', '/openapi.json')).text);
+  t.ok((await page.locator('.opblock-tag').count()) >= (tags?.length ?? 1));
+  t.equal(await page.locator('.opblock').count(), 0, 'no operation is shown');
+  const settings = await (await fetch(`${service.server.url}/docs/static/swagger-initializer.js`)).text();
+  t.match(settings, 'components,securitySchemes', 'nor is the whole document resolved, which takes a second');
+  await tag.click();
+  await page.locator('.opblock').first().waitFor();
+});
+
+t.test('/docs shows an operation with its fields, and every way to authorize', async (t) => {
+  await page.locator('.authorize').first().click();
+  await page.locator('.auth-container').first().waitFor();
+  const { components } = JSON.parse((await service.http('GET', '/openapi.json')).text);
+  const schemes = Object.keys(components.securitySchemes);
+  const shown = await page.locator('.auth-container h4 code').allTextContents();
+  t.strictSame(shown.sort(), schemes.sort());
+  await page.locator('.modal-ux .close-modal').click();
+
+  const device = page.locator('[id$="-createDevice"]');
+  if (!(await device.isVisible())) await page.locator('#operations-tag-Devices').click();
+  await page.locator('[id$="-createDevice"] .opblock-summary-control').click();
+  await page.locator('[id$="-createDevice"]').getByText('serialNumber').first().waitFor();
+  t.strictSame(failures, []);
+});
+
+t.test('the files of the console are sent compressed to those who accept it, and as they are to others', async (t) => {
+  const page = await service.http('GET', '/console/', { token: null });
+  const [, main = ''] = /src="(\/console\/files\/main-[^"]+)"/.exec(page.text) ?? [];
+  const read = (encoding: string) =>
+    service.http('GET', main, { token: null, headers: { 'accept-encoding': encoding } });
+  const plain = await read('identity');
+  t.equal(plain.headers.get('content-encoding'), null);
+  const lengths: Record<string, number> = {};
+  for (const [asked, sent] of [
+    ['gzip, deflate, br', 'br'],
+    ['gzip', 'gzip'],
+  ] as const) {
+    const { status, headers, text } = await read(asked);
+    t.match([status, headers.get('content-encoding'), text === plain.text], [200, sent, true]);
+    t.match(headers.get('content-type'), /javascript/);
+    lengths[sent] = Number(headers.get('content-length'));
+  }
+  for (const { headers } of [plain, await read('br')]) {
+    t.match(headers.get('vary'), /accept-encoding/i);
+    t.match(headers.get('cache-control'), /immutable/);
+  }
+  t.ok((lengths.br ?? 0) < (lengths.gzip ?? 0) && (lengths.gzip ?? 0) < plain.text.length / 2, JSON.stringify(lengths));
+  t.equal((await service.http('GET', `${main}.br`, { token: null })).status, 404, 'there is no other address for it');
 });

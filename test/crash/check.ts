@@ -108,6 +108,7 @@ async function readLog(api: Api, deviceId: string, first: number): Promise<Map<n
 /** The retained value of a topic on which nobody publishes now; NaN when none comes. */
 function readRetained(port: number, login: Login, topic: string): Promise<number> {
   return new Promise((resolve, reject) => {
+    // That no value is retained shows only by waiting.
     const timer = setTimeout(() => resolve(Number.NaN), patience);
     openLink({ port }, { ...login, clientId: 'reader' }, (packet, link) => {
       if (packet.cmd !== 'publish') return;

@@ -77,6 +77,7 @@ export class Subscriber {
 
   #more(patience: number): Promise<boolean> {
     return new Promise((resolve) => {
+      // That no more comes shows only by waiting.
       const timer = setTimeout(() => resolve(false), patience);
       this.#heardMore = () => {
         clearTimeout(timer);

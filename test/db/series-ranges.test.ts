@@ -108,7 +108,7 @@ t.test('a category is read as if all points were gone through, whatever came whe
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 30 },
   );
 });
 
@@ -155,7 +155,7 @@ t.test('sums are those of the points of each bucket and category', async () => {
         deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(within, edges)));
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 30 },
   );
 });
 
@@ -192,7 +192,7 @@ t.test(
         const query = { from: start, to, edges, wanted: aggregates, limit: 100_000 };
         deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(points, edges)));
       }),
-      { numRuns: 15, examples: [[manyCategories, 60]] },
+      { numRuns: 6, examples: [[manyCategories, 60]] },
     );
   },
 );
@@ -333,7 +333,7 @@ function markCosts(t: Test, messages: Array<Array<{ category: number; time: numb
 }
 
 t.test('messages of thousands of categories cost few statements for their marks', (t) => {
-  const messages = Array.from({ length: 40 }, (_, n) =>
+  const messages = Array.from({ length: 25 }, (_, n) =>
     Array.from({ length: 4900 }, (_, category) => ({ category, time: start + n * 100 })),
   );
   const costs = markCosts(t, messages);

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, runToEnd } from '../support/process.js';
 import { startService } from '../support/service.js';
 import { publish, sha256 } from './fleet.js';
 
@@ -18,17 +18,17 @@ t.test('a backup holds the files of packages, a restore restores them, doctor te
   const directory = temporaryDirectory(t);
   const file = join(directory, 'backup.zip');
   const restored = join(directory, 'restored');
-  const made = await runToEnd(cliFile, ['backup', file, '--data-dir', service.directory], {});
+  const made = await runCommand(['backup', file, '--data-dir', service.directory], {});
   t.equal(made.code, 0, made.stderr);
   const names = JSON.parse(made.stdout).files.map(({ name }: { name: string }) => name);
   t.ok(names.includes(`firmware/${sha256(bytes)}`));
-  const back = await runToEnd(cliFile, ['restore', file, '--data-dir', restored], {});
+  const back = await runCommand(['restore', file, '--data-dir', restored], {});
   t.equal(back.code, 0, back.stderr);
   const content = join(restored, 'firmware', sha256(bytes));
   t.ok(existsSync(content));
   const doctor = async () => {
     const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_DISK_RESERVE_BYTES: '0' };
-    const { stdout } = await runToEnd(cliFile, ['doctor', '--json', '--data-dir', restored], env);
+    const { stdout } = await runCommand(['doctor', '--json', '--data-dir', restored], env);
     return JSON.parse(stdout).findings.find(({ check }: { check: string }) => check === 'firmware');
   };
   t.match(await doctor(), { level: 'ok', message: /1 firmware files/ });

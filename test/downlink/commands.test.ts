@@ -45,8 +45,12 @@ async function until(service: Service, device: Device, id: string, state: string
   }
 }
 
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
 t.test('a command waits for its device, and its answer for the caller that asked', async (t) => {
-  const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const queued = await send(service, device, { name: 'reboot', payload: { delay: 3 } });
   t.match(queued, { state: 'queued', attempt: 0, name: 'reboot', payload: { delay: 3 }, parallel: false });
@@ -76,7 +80,6 @@ t.test('a command waits for its device, and its answer for the caller that asked
 });
 
 t.test('commands go in order, one at a time, except parallel ones', async (t) => {
-  const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const ids: string[] = [];
   for (const name of ['one', 'two', 'three']) ids.push((await send(service, device, { name })).id);
@@ -98,7 +101,6 @@ t.test('commands go in order, one at a time, except parallel ones', async (t) =>
 t.test(
   'without an answer it goes again at the next connection, with the next attempt, also to a stored session',
   async (t) => {
-    const service = await startService(t);
     const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
     const stored = { clean: false, clientId: 'board' };
     const first = await listen(service, device, stored);
@@ -149,7 +151,6 @@ t.test('timeouts and expiry go by the clock, and a late answer is noted', async 
 });
 
 t.test('cancelled at once: by DELETE, with its device, and when its maker loses the device', async (t) => {
-  const service = await startService(t);
   const [home, elsewhere] = [await service.organization(), await service.organization()];
   const { token } = await service.endUser(home.id);
   const template = await service.template();
@@ -179,7 +180,6 @@ t.test('cancelled at once: by DELETE, with its device, and when its maker loses 
 });
 
 t.test('an end-user that is moved or deleted loses its commands, and no one else does', async (t) => {
-  const service = await startService(t);
   const [home, elsewhere] = [await service.organization(), await service.organization()];
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1, { organizationId: home.id })) as [Device];
@@ -217,7 +217,6 @@ t.test('it comes at QoS 1, waits a day when nothing else is said, and 30 days at
 t.test(
   'people who may read a device hear its commands and replies; only the service and the device speak there',
   async (t) => {
-    const service = await startService(t);
     const home = await service.organization();
     const { token } = await service.endUser(home.id);
     const stranger = await service.endUser((await service.organization()).id);
@@ -252,7 +251,6 @@ t.test(
 );
 
 t.test('a back-end that is deleted leaves no command behind', async (t) => {
-  const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const application = await service.create('/applications', 'application', { name: 'Backend', kind: 'backEnd' });
   const login = { accountId: service.accountId, appId: application.id, appToken: application.appToken };
@@ -277,7 +275,6 @@ t.test('a device has so many open commands and no more, and bad ones are refused
 });
 
 t.test('who may not speak there is refused: replies of others, commands by anybody', async (t) => {
-  const service = await startService(t);
   const [device, other] = (await devices(service, (await service.template()).id, 2)) as [Device, Device];
   const { id } = await send(service, device, { name: 'x' });
   const client = await listen(service, other);
@@ -300,7 +297,6 @@ t.test('who may not speak there is refused: replies of others, commands by anybo
 });
 
 t.test('a job sends a command to many devices, in bulk', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const made = await devices(service, template.id, 3);
   const filter = { deviceTemplateId: template.id };

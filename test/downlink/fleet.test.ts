@@ -5,17 +5,28 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { runToEnd } from '../support/process.js';
-import { type Service, startService } from '../support/service.js';
+import { present, type Service, startService } from '../support/service.js';
 import { devices, publish, rollOut, rollout, rolloutUntil } from './fleet.js';
+import { proveCommands } from './long/command-proof.js';
 import { proveFleet, provePause } from './long/fleet-proof.js';
+import { type Group, startGround } from './long/played.js';
 
-t.test('60 devices update in stages while the server is killed twice', async (t) => {
-  const stages = [{ percent: 5, pauseSeconds: 1 }, { percent: 30, pauseSeconds: 1 }, { percent: 100 }];
-  const { counts } = await proveFleet(t, { devices: 60, absent: 0, stages, deviceDeadlineSeconds: 86_400 });
-  t.match(counts, { succeeded: 58, failed: 2 });
+t.test('a server that is killed again and again', async (t) => {
+  const ground = await startGround(t, [45, 24, 40]);
+  const [fleet, failing, offline] = ground.groups.map(present) as [Group, Group, Group];
+
+  await t.test('45 devices update in stages while the server is killed twice', async (t) => {
+    const stages = [{ percent: 5, pauseSeconds: 1 }, { percent: 30, pauseSeconds: 1 }, { percent: 100 }];
+    const { counts } = await proveFleet(t, ground, fleet, { absent: 0, stages, deviceDeadlineSeconds: 86_400 });
+    t.match(counts, { succeeded: 43, failed: 2 });
+  });
+
+  await t.test('a rollout pauses itself when too many devices fail', (t) => provePause(t, ground, failing));
+
+  await t.test('40 offline devices get their commands after kill -9, once or with another attempt, in order', (t) =>
+    proveCommands(t, ground, offline),
+  );
 });
-
-t.test('a rollout pauses itself when too many devices fail', (t) => provePause(t, 24));
 
 const simulator = join(process.cwd(), 'examples/device-simulator/simulator.mjs');
 const size = 100_000;
@@ -43,10 +54,14 @@ async function simulate(t: Test, service: Service, ways: string[], ...flags: str
   return { code, stderr, states: made.map((one) => states.get(one.id)), counts, sent: downloads.sent - before };
 }
 
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
 t.test(
   'the simulator by its flags: --fail, --slow, --lose-power-at, --disconnect-at, each over each way',
   async (t) => {
-    const service = await startService(t);
     const ways = ['http', 'json', 'cbor'];
     const plain = await simulate(t, service, ways);
     t.match(plain, { code: 0, states: ['succeeded', 'succeeded', 'succeeded'], counts: { succeeded: 3 } });
@@ -66,7 +81,6 @@ t.test(
 );
 
 t.test('the simulator refuses what it cannot play', async (t) => {
-  const service = await startService(t);
   t.match(await simulate(t, service, ['pigeon']), { code: 2, stderr: /must be http, json or cbor/ });
   t.match(await simulate(t, service, ['http'], '--lose-power-at', 'noon'), { code: 2, stderr: /percentage/ });
   t.not((await simulate(t, service, ['http'], '--lose-power')).code, 0, 'a flag that does not exist');

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, runToEnd } from '../support/process.js';
 import { startService } from '../support/service.js';
 import { type Device, devices, rolloutUntil, sha256, update } from './fleet.js';
 
@@ -16,7 +16,7 @@ t.test('publish, roll out and watch', async (t) => {
   const file = join(temporaryDirectory(t), 'app.bin');
   writeFileSync(file, bytes);
   const env = { SLIPWAY_URL: service.server.url, SLIPWAY_TOKEN: service.admin };
-  const run = (...args: string[]) => runToEnd(cliFile, ['firmware', ...args], env);
+  const run = (...args: string[]) => runCommand(['firmware', ...args], env);
   const published = await run('publish', file, '--template', template.id, '--firmware-version', '2.0');
   t.equal(published.code, 0, published.stderr);
   const firmware = JSON.parse(published.stdout);
@@ -47,7 +47,7 @@ t.test(
     writeFileSync(file, randomBytes(100));
     writeFileSync(signature, 'signed');
     const env = { SLIPWAY_URL: service.server.url, SLIPWAY_TOKEN: service.admin };
-    const run = (...args: string[]) => runToEnd(cliFile, ['firmware', ...args], env);
+    const run = (...args: string[]) => runCommand(['firmware', ...args], env);
     const named = ['--template', template.id, '--firmware-version', '2.0', '--signature', signature];
     const published = await run('publish', file, ...named);
     t.equal(published.code, 0, published.stderr);

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { Progress } from '../../src/downlink/rollouts/progress.js';
-import { nextMessage, startService } from '../support/service.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
 import {
   asDevice,
   type Device,
@@ -16,8 +16,12 @@ import {
   update,
 } from './fleet.js';
 
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
 t.test('a device polls, downloads, says that it has succeeded, and its firmwareVersion is set', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
   t.same(await offerTo(service, device), { files: [] }, 'nothing yet');
@@ -133,7 +137,6 @@ t.test(
 );
 
 t.test('a further failure after a resume pauses again', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const fleet = await devices(service, template.id, 8);
   const firmware = await publish(service, template.id, '2');
@@ -153,7 +156,6 @@ t.test('a further failure after a resume pauses again', async (t) => {
 t.test(
   'a stage whose only device fails pauses the rollout; who comes later belongs to no stage that has begun',
   async (t) => {
-    const service = await startService(t);
     const template = await service.template();
     await devices(service, template.id, 5);
     const firmware = await publish(service, template.id, '2');
@@ -201,7 +203,6 @@ t.test('a deadline ends what has not ended, also while paused; URLs end with it'
 });
 
 t.test('a newer rollout takes the place of an older one, never the other way round', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const target = { deviceIds: [device.id] };
@@ -250,7 +251,6 @@ t.test('a retry takes the device back from an older rollout that has taken it up
 });
 
 t.test('forged, altered and foreign URLs are refused', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
   const firmware = await publish(service, template.id, '2', { 'app.bin': randomBytes(100) });
@@ -274,7 +274,6 @@ t.test('forged, altered and foreign URLs are refused', async (t) => {
 });
 
 t.test('what a rollout may not be is refused', async (t) => {
-  const service = await startService(t);
   const [template, another] = [await service.template(), await service.template()];
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const [foreign] = (await devices(service, another.id, 1)) as [Device];
@@ -306,7 +305,6 @@ t.test('what a rollout may not be is refused', async (t) => {
 });
 
 t.test('a filter with a pattern, and an organization with what is below it, choose the devices', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const above = await service.organization();
   const below = await service.organization({ parentId: above.id });
@@ -325,7 +323,6 @@ t.test('a filter with a pattern, and an organization with what is below it, choo
 });
 
 t.test('an end-user starts the update of its device where the rollout asks for consent', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const home = await service.organization();
   const { token } = await service.endUser(home.id);
@@ -355,7 +352,6 @@ t.test('an end-user starts the update of its device where the rollout asks for c
 });
 
 t.test('a package of another account is out of reach: to read, to roll out, to be offered, to download', async (t) => {
-  const service = await startService(t);
   const template = await service.template();
   const [own] = (await devices(service, template.id, 1)) as [Device];
   const firmware = await publish(service, template.id, '2');

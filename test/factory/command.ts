@@ -1,9 +1,9 @@
-/** The command as an engineer runs it: a process of its own, on a directory, against a service. */
+/** The command as an engineer runs it: on a directory, against a service. */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, runToEnd } from '../support/process.js';
 import type { Service } from '../support/service.js';
 import { nvsText, readCsv, readNvs } from './nvs.js';
 
@@ -38,7 +38,7 @@ export class Station {
   }
 
   run(...args: string[]): Promise<Ended> {
-    return runToEnd(cliFile, args, this.environment);
+    return runCommand(args, this.environment);
   }
 
   get environment(): Record<string, string> {

@@ -18,6 +18,7 @@ async function boot(partition: string): Promise<void> {
   });
   client.on('close', () => process.exit());
   await client.publishAsync(text('slipway_topics/readings'), ',temperature,21.5,', { qos: 1 });
+  // The time a real device stays on: the factory's log has it.
   setTimeout(() => client.end(true), onFor);
 }
 

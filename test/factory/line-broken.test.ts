@@ -31,7 +31,7 @@ async function demandAll(t: Test, service: Service, station: Station, wanted: st
 t.test('the command is killed at any moment and run again', async (t) => {
   const service = await startService(t);
   const station = new Station(t, service);
-  const rows = serials(60, 'KILL');
+  const rows = serials(45, 'KILL');
   const csv = station.csv(rows);
   const args = [
     'provision',
@@ -47,7 +47,7 @@ t.test('the command is killed at any moment and run again', async (t) => {
   ];
   const random = seeded(20_261_121);
   let killed = 0;
-  for (let round = 0; round < 7; round += 1) {
+  for (let round = 0; round < 5; round += 1) {
     const env = { PATH: process.env.PATH, ...station.environment };
     const child = spawn('env', [...plainNode, cliFile, ...args], { env, stdio: 'ignore' });
     const ended = once(child, 'exit');
@@ -89,7 +89,7 @@ t.test('the command for one unit is killed at any moment and run again', async (
   const station = new Station(t, service, { SLIPWAY_URL: proxy.url });
   const names = serials(20, 'KILLONE').map(({ serialNumber }) => serialNumber);
   let [made, killed] = [0, 0];
-  for (let round = 0; round < 20; round += 1) {
+  for (let round = 0; round < 12; round += 1) {
     const unit = ['--serial', names[made] ?? '', '--format', 'esp-nvs-csv', '--out', station.out];
     const env = { PATH: process.env.PATH, ...station.environment };
     const args = [...plainNode, cliFile, 'provision', 'one', ...unit];
@@ -106,7 +106,7 @@ t.test('the command for one unit is killed at any moment and run again', async (
     else if (code === 0) made += 1;
   }
   kill = () => {};
-  t.ok(killed > 5 && made > 0, `killed ${killed} times, and ${made} units were made`);
+  t.ok(killed > 3 && made > 0, `killed ${killed} times, and ${made} units were made`);
   const wanted = names.slice(0, made + 1);
   const { code, stderr } = await station.provision(station.csv(wanted.map((serialNumber) => ({ serialNumber }))));
   t.equal(code, 0, stderr);

@@ -19,7 +19,7 @@ t.test(
     const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
     const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
     // They keep both places busy meanwhile.
-    const long = Array.from({ length: 20_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
+    const long = Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
     const known = await postRows(service, long);
     await postRows(service, long, '?dryRun=true');
     const posted = await Promise.all(
@@ -54,7 +54,7 @@ t.test(
       `${sooner} of ${waiting.length} waiting jobs ended before the one of the other account`,
     );
     for (const { id, total } of results)
-      if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
+      if (total === 12_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
     await Promise.all(results.slice(0, 10).map(({ id }) => follow(service, id)));
     t.equal((await postRows(service, [{ serialNumber: 'after' }], '?dryRun=true')).status, 202, 'there is room again');
   },
@@ -65,7 +65,7 @@ t.test('a long job gives its place away while another account waits, and goes on
   const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
   const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
   const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
-  const long = (name: string) => Array.from({ length: 20_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
+  const long = (name: string) => Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
   const first = (await postRows(service, long('A'))).body.job;
   const second = (await postRows(service, long('B'))).body.job;
   const own = (await postRows(service, [{ serialNumber: 'own' }], '', { token: jwt })).body.job;

@@ -6,9 +6,9 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { placeOf, startCell, startProxy, through } from '../support/cells.js';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { withHaproxy } from '../support/haproxy.js';
-import { cliFile, runToEnd } from '../support/process.js';
 
 const moveToken = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: moveToken };
@@ -28,7 +28,7 @@ async function start(
   t.teardown(() => account.close());
   const config = join(proxied.directory, '..', 'cells.yaml');
   const run = (to: string, settings: Record<string, string> = env) =>
-    runToEnd(cliFile, ['account', 'move', account.accountId, '--to', to, '--config', config], settings);
+    runCommand(['account', 'move', account.accountId, '--to', to, '--config', config], settings);
   /** It is where it was, and can be written; no cell purges less because of it. */
   const worksOn = async (t: Test) => {
     await account.organization();

@@ -1,7 +1,6 @@
 /** While an account is paused for its move, nothing of it works by itself in either cell; it goes on where the account is then. */
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { MessagesOut } from '../../db/moving/messages-out.js';
 import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.js';
@@ -12,10 +11,11 @@ import { temporaryDirectory } from '../support/directory.js';
 import { withHaproxy } from '../support/haproxy.js';
 import { follow, postRows, provision } from '../support/jobs.js';
 import { nextMessage, type Service } from '../support/service.js';
+import { until } from '../support/until.js';
 
 process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };
-const jobRows = 3000;
+const jobRows = 1500;
 
 /** Two cells behind HAProxy with one clock, and an account in the first one that is to move. */
 async function start(t: Test) {
@@ -54,7 +54,7 @@ async function somethingDue(service: Service, now: number) {
 async function happened(service: Service, { command, device, rollout }: Awaited<ReturnType<typeof somethingDue>>) {
   await rolloutUntil(service, rollout.id, ({ counts }) => counts.pending === 1);
   const path = `/api/v1/devices/${device.id}/commands/${command.id}` as const;
-  while ((await service.ok('GET', path)).command.state !== 'expired') await nextTurn();
+  await until(async () => (await service.ok('GET', path)).command.state === 'expired');
 }
 
 /** All that a cell has of an account, by table. */
@@ -102,7 +102,7 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
     async () => {
       const connections = source.server.ctx.broker.gauges.connections;
       client.stream.destroy();
-      while (source.server.ctx.broker.gauges.connections === connections) await nextTurn();
+      await until(() => source.server.ctx.broker.gauges.connections !== connections);
       const before = witnesses.map((one) => stored(one, account.accountId));
       time.now += 120_000;
       for (const [place, one] of witnesses.entries()) {
@@ -140,7 +140,7 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
     t.equal(device.connected, false);
     t.strictSame(await lifecycle(account, deviceId), ['connected', 'disconnected']);
     const path = `/api/v1/devices/${staying.deviceId}` as const;
-    while (!(await account.ok('GET', path)).device.connected) await nextTurn();
+    await until(async () => (await account.ok('GET', path)).device.connected === true);
     t.strictSame(await lifecycle(account, staying.deviceId), ['connected', 'disconnected', 'connected']);
     const reader = await account.connect({ jwt: account.admin });
     await reader.subscribeAsync(will.topic);
@@ -190,7 +190,7 @@ t.test('When the first cell keeps the account, all goes on there', withHaproxy, 
     move(async () => {
       const connections = source.server.ctx.broker.gauges.connections;
       client.stream.destroy();
-      while (source.server.ctx.broker.gauges.connections === connections) await nextTurn();
+      await until(() => source.server.ctx.broker.gauges.connections !== connections);
       left = time.now;
       time.now += 20_000;
       throw new Error('broken off');
@@ -199,7 +199,7 @@ t.test('When the first cell keeps the account, all goes on there', withHaproxy, 
   );
   t.match(await undo(), { in: 'c01', undone: true });
   t.equal((await account.ok('GET', path)).command.state, 'queued', 'it waits for the next connection');
-  while ((await account.ok('GET', `/api/v1/devices/${deviceId}`)).device.connected) await nextTurn();
+  await until(async () => !(await account.ok('GET', `/api/v1/devices/${deviceId}`)).device.connected);
   const { logs } = await account.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`);
   t.match(logs.results[0], { message: 'disconnected', sourceTimestamp: new Date(left).toISOString() });
   time.now += 60_000;

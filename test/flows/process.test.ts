@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
@@ -11,6 +10,7 @@ import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, mainFile, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
 import { type Anything, adminEmail, adminPassword } from '../support/service.js';
+import { until } from '../support/until.js';
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../../', import.meta.url));
@@ -83,7 +83,7 @@ t.test('the first start prints the password once, and its commands can be pasted
   t.equal(found, '', 'nowhere in the data directory');
   const ended = again.stop('SIGTERM');
   // Its port is open until its clients have had time to hear that it ends.
-  while ((await fetch(`${again.url}/health/ready`)).status === 200) await nextTurn();
+  await until(async () => (await fetch(`${again.url}/health/ready`)).status !== 200);
   t.equal(await ended, 0);
 });
 

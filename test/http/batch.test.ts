@@ -63,8 +63,15 @@ t.test('limits: 50 requests, no batch in a batch, only this API', async (t) => {
     t.ok(answer.status >= 400 && answer.status < 500, JSON.stringify(answer));
 });
 
+let made: Promise<object> | undefined;
+
 /** A list whose answer has more than two megabytes: no socket swallows many of them. */
-async function largeList(): Promise<object> {
+function largeList(): Promise<object> {
+  made ??= makeLargeList();
+  return made;
+}
+
+async function makeLargeList(): Promise<object> {
   const description = '\u{1F4E6}'.repeat(1000);
   const organizationId = (await service.organization({ description })).id;
   const template = await service.template({ description });
@@ -129,12 +136,14 @@ t.test('large answers are in the array exactly as they would be alone', async (t
 
 t.test('who does not read has nothing more done', async (t) => {
   const list = await largeList();
-  const body = (name: string) =>
-    JSON.stringify({ requests: Array.from({ length: 25 }, (_, n) => [newDevice(`${name}-${n}`), list]).flat() });
+  const body = (name: string, lists: number) =>
+    JSON.stringify({
+      requests: Array.from({ length: 25 }, (_, n) => [newDevice(`${name}-${n}`), ...(n < lists ? [list] : [])]).flat(),
+    });
   const arrived = once(service.server.app.server, 'request');
-  const socket = send(body('unread')).pause();
+  const socket = send(body('unread', 25)).pause();
   await arrived;
-  t.equal((await batch([], { body: body('later') })).body.length, 50);
+  t.equal((await batch([], { body: body('later', 5) })).body.length, 30);
   t.equal(await devicesNamed('later-'), 25, 'what came later and is read is done');
   const done = await devicesNamed('unread-');
   t.ok(done > 0 && done < 25, `${done} of 25`);

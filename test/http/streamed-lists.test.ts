@@ -1,11 +1,12 @@
 /** Lists at the product of the limits: made in slices, sent as they are read, and ended with the caller's rights. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import type { Row } from '../../db/registry/records.js';
 import { type Entity, type Made, type Person, type Service, startService } from '../support/service.js';
 
-const devices = 300;
+const devices = 160;
 const fieldCount = 62;
 const longValue = 'v'.repeat(990);
 let service: Service;
@@ -75,7 +76,8 @@ t.test('a long page is what its short pages are together', async (t) => {
   const short: Entity[] = [];
   for (let page = 1; page <= 5; page += 1) short.push(...(await service.ok('GET', path(10, page))).devices.results);
   t.equal(long.results.length, 50);
-  t.strictSame(long.results, short);
+  // It says what is different, and takes its time for that: these are three megabytes.
+  t.ok(isDeepStrictEqual(long.results, short), 'the same devices, and each as it is in its short page');
   t.match(long.meta, { count: devices, page: 1, pageSize: 50, sortOrder: 'asc' });
   t.equal(long.results[1].channels.length, 104);
   const { deviceTemplate } = long.results[1] as { deviceTemplate?: Made<'deviceTemplate'> };
@@ -157,7 +159,7 @@ t.test('what is taken out of reach in the middle of a page is not in the rest of
   const text = await readAll(reader);
   t.ok(text.endsWith('\r\n0\r\n\r\n'));
   t.equal(text.match(/"serialNumber":/g)?.length, devices - 1);
-  t.notMatch(text, last.id);
+  t.notOk(text.includes(last.id));
 });
 
 t.test('a batch of long pages holds one piece of one of them at a time', async (t) => {

@@ -3,12 +3,12 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, runToEnd } from '../support/process.js';
 import { adminEmail, closed, type Service, startService } from '../support/service.js';
 
 async function slipway(service: Service, ...args: string[]) {
-  const { code, stdout, stderr } = await runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
+  const { code, stdout, stderr } = await runCommand([...args, '--data-dir', service.directory]);
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
   return stdout
     .trim()
@@ -67,7 +67,7 @@ t.test('the operator sees what every account stores; an account sees only itself
     });
   await service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: { message: 'a log entry' } });
 
-  const { code, stdout, stderr } = await runToEnd(cliFile, ['usage', '--data-dir', service.directory], env);
+  const { code, stdout, stderr } = await runCommand(['usage', '--data-dir', service.directory], env);
   t.equal(code, 0, stderr);
   const lines = stdout
     .trim()
@@ -170,18 +170,18 @@ t.test('a directory without a registry is refused and stays as it was, except a 
     'app list',
     'usage',
   ]) {
-    const { code, stderr } = await runToEnd(cliFile, [...args.split(' '), '--data-dir', directory], {});
+    const { code, stderr } = await runCommand([...args.split(' '), '--data-dir', directory]);
     t.equal(code, 2, args);
     t.match(stderr, /There is no registry in .*mistyped/, args);
   }
   t.notOk(existsSync(directory));
   const made = ['account', 'create', '--name', 'First', '--admin-email', 'a@example.com', '--data-dir', directory];
-  t.equal((await runToEnd(cliFile, made, {})).code, 0);
+  t.equal((await runCommand(made)).code, 0);
 });
 
 t.test('what cannot be done is said in a sentence, with exit code 2', async (t) => {
   const service = await startService(t);
-  const run = (...args: string[]) => runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
+  const run = (...args: string[]) => runCommand([...args, '--data-dir', service.directory]);
   for (const [args, sentence] of [
     ['admin create', /--email is missing/],
     ['admin create --email nobody', /email must be an email address/],

@@ -2,9 +2,10 @@
 import { dictionary } from '@zxcvbn-ts/language-common';
 import t from 'tap';
 import { Passwords } from '../../src/identity/secrets/passwords.js';
+import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { Mailbox } from '../support/mailbox.js';
-import { cliFile, mainFile, runToEnd } from '../support/process.js';
+import { mainFile, runToEnd } from '../support/process.js';
 import { type Answer, type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
@@ -124,8 +125,8 @@ t.test('the first account and the command line keep to it too', async (t) => {
   t.equal(first.code, 1);
   t.match(first.stderr, /SLIPWAY_ADMIN_PASSWORD must not be one of the most common/);
   const create = ['account', 'create', '--name', 'N', '--admin-email', 'a@example.com', '--data-dir', directory];
-  const second = await runToEnd(cliFile, [...create, '--admin-password', 'TrustNo1'], {});
+  const second = await runCommand([...create, '--admin-password', 'TrustNo1']);
   t.equal(second.code, 2);
   t.match(second.stderr, /adminPassword must not be one of the most common/);
-  t.equal((await runToEnd(cliFile, create, {})).code, 0, 'a generated one is fine');
+  t.equal((await runCommand(create)).code, 0, 'a generated one is fine');
 });

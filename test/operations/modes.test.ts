@@ -1,8 +1,11 @@
 import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { readConfig } from '../../src/config.js';
+import { startServer } from '../../src/process/server.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.js';
+import { cliFile, launch, mainFile, runToEnd, startProcess } from '../support/process.js';
+import { startService } from '../support/service.js';
 
 const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
 
@@ -18,7 +21,10 @@ t.test('data, keys, backups and what is restored are for their owner alone, what
   const parent = temporaryDirectory(t);
   const data = join(parent, 'data');
   mkdirSync(data, { mode: 0o700 });
-  const server = await startProcess(t, data, { SLIPWAY_LOG_LEVEL: 'info' });
+  // Every file is made by the process itself.
+  const { child, listening } = launch(data, { SLIPWAY_LOG_LEVEL: 'info' });
+  t.teardown(() => child.kill('SIGKILL'));
+  const server = await listening;
   const file = join(parent, 'backup.zip');
   const environment = { SLIPWAY_DATA_DIR: data };
   t.match(await runToEnd(cliFile, ['backup', file], environment), { code: 0 });
@@ -38,11 +44,10 @@ t.test('data, keys, backups and what is restored are for their owner alone, what
 t.test('data that others can open stops the start, with the sentence that closes it', async (t) => {
   const directory = temporaryDirectory(t);
   const environment = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
-  const server = await startProcess(t, directory);
-  t.equal(await server.stop('SIGTERM'), 0);
+  await (await startService(t, { directory })).close();
+  const config = readConfig(environment, directory);
   const [key = ''] = readdirSync(join(directory, 'keys'));
   for (const [path, mode, closed] of [
-    [directory, 0o755, 0o700],
     [directory, 0o710, 0o700],
     [join(directory, 'registry.db'), 0o644, 0o600],
     [join(directory, 'messages.db'), 0o660, 0o600],
@@ -50,12 +55,11 @@ t.test('data that others can open stops the start, with the sentence that closes
     [join(directory, 'keys', key), 0o604, 0o600],
   ] as const) {
     chmodSync(path, mode);
-    t.match(await runToEnd(mainFile, [], environment), {
-      code: 1,
-      stderr: `slipway cannot start: SLIPWAY_DATA_DIR cannot be used: other users can open ${path} (mode ${mode.toString(8)}). Run: chmod -R go-rwx ${directory}\n`,
-    });
+    const message = `SLIPWAY_DATA_DIR cannot be used: other users can open ${path} (mode ${mode.toString(8)}). Run: chmod -R go-rwx ${directory}`;
+    await t.rejects(startServer(config, {}), { message });
+    if (path === directory)
+      t.match(await runToEnd(mainFile, [], environment), { code: 1, stderr: `slipway cannot start: ${message}\n` });
     chmodSync(path, closed);
   }
-  const again = await startProcess(t, directory);
-  t.equal(await again.stop('SIGTERM'), 0);
+  await (await startService(t, { directory })).close();
 });

@@ -32,7 +32,8 @@ const withoutIds: Record<string, string> = {
   'POST /api/v1/auth/mfa-trigger-auth': 'the mfaToken decides, in test/identity/mfa.test.ts',
   'POST /api/v1/auth/mfa-login-user': 'the mfaToken and the code decide, in test/identity/mfa.test.ts',
   'POST /api/v1/sessions/logout': 'ends the session of the token that is sent, and names no other',
-  'GET /api/v1/oauth2/authorize': 'leads to the provider; who comes back decides, in test/identity/federation.test.ts',
+  'GET /api/v1/oauth2/authorize':
+    'redirects to the provider; the callback decides, in test/identity/federation.test.ts',
   'GET /api/v1/oauth2/callback': 'the provider decides, in test/identity/federation.test.ts',
   'POST /api/v1/auth/create-user': 'takes an appToken, in test/identity/users.test.ts',
   'POST /api/v1/auth/confirm-email': 'the token decides, in test/identity/profile.test.ts',
@@ -957,6 +958,9 @@ function meets(
   caller: Caller,
   title: string,
 ) {
+  const text = JSON.stringify(answer.body);
+  const told = caller.secrets.find((secret) => text.includes(secret));
+  if (told !== undefined) t.fail(`${title}: tells ${told}`);
   const page = wrapped<{ results: unknown[]; meta: { count: number } }>(answer.body);
   if (expected === '400/102') t.match(page, { details: [{ path: row.parameter }] }, `${title}: ${expected}`);
   if (expected.includes('/')) t.equal(outcome(answer), expected, title);
@@ -965,9 +969,6 @@ function meets(
     t.equal(page.meta.count, expected === 'none' ? 0 : page.results.length, `${title}: nothing else is counted`);
     if (expected === 'none') t.equal(page.results.length, 0, `${title}: nothing is listed`);
   }
-  const text = JSON.stringify(answer.body);
-  const told = caller.secrets.find((secret) => text.includes(secret));
-  t.equal(told, undefined, `${title}: tells nothing`);
 }
 
 t.test('the table names every endpoint of the OpenAPI document and every id that it takes', async (t) => {
@@ -997,29 +998,36 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
   for (const { title, expected } of rows) t.equal(expected.length, who.length, title);
 });
 
-for (const row of rows)
+for (const [at, row] of rows.entries())
   t.test(row.title, async (t) => {
     const nobody = await send(undefined, requestOf(row, callers.stranger, asked(row, callers.stranger)[0]));
     t.match(outcome(nobody), /^401\/(30|TokenMissingError)$/, 'without a token: 401/30');
     for (const [n, name] of who.entries()) {
       const caller = callers[name];
       const [thing, ...others] = asked(row, caller);
-      meets(t, row.expected[n] ?? '', row, await send(caller, requestOf(row, caller, thing)), caller, name);
+      const first = await send(caller, requestOf(row, caller, thing));
+      meets(t, row.expected[n] ?? '', row, first, caller, name);
       // A list by another's id is empty in any case; a held device is told from an unknown code.
       if (row.place === undefined || row.place === 'query' || row.kind === 'code') continue;
       const differences: string[] = [];
-      for (const version of takesEtag(row) && row.place === 'path' ? ['1', 'right', undefined] : ['1']) {
+      // A caller that is refused for what it is has named a live thing with its etag above; here it names a deleted one.
+      const isRefused = row.expected[n] === '403/21';
+      const etags = takesEtag(row) && row.place === 'path' && !isRefused ? ['1', 'right', undefined] : ['1'];
+      for (const [turn, version] of etags.entries()) {
         const nothing = seen(await send(caller, requestOf(row, caller, { id: madeUp(row) }, version && '1')));
-        for (const { id, version: latest } of [thing, ...others]) {
+        // The first with every etag, each other one with one of them, which is another for each caller.
+        const inTurn = others.filter((_, at) => (at + n) % etags.length === turn);
+        for (const { id, version: latest } of isRefused ? [others.at(-1) ?? thing] : [thing, ...inTurn]) {
           const etag = version === 'right' ? latest : version;
-          const answer = seen(await send(caller, requestOf(row, caller, { id }, etag)));
+          const isFirst = id === thing.id && (version === 'right' || !takesEtag(row));
+          const answer = seen(isFirst ? first : await send(caller, requestOf(row, caller, { id }, etag)));
           if (!isDeepStrictEqual(answer, nothing))
             differences.push(`${id}, etag ${etag}: ${JSON.stringify(answer)}, not ${JSON.stringify(nothing)}`);
         }
       }
       t.equal(differences.join(), '', `${name}: live or deleted, whatever the etag, it looks like what does not exist`);
     }
-    await unchanged(t);
+    if (at % 10 === 9 || at === rows.length - 1) await unchanged(t);
   });
 
 t.test('what the others are refused is there, for its admin', async (t) => {

@@ -21,7 +21,7 @@ export interface Events {
   readonly headers: Headers;
   /** Every line that has arrived. */
   readonly lines: string[];
-  /** The id that a reader who comes back sends. */
+  /** The `Last-Event-ID` to send after a reconnect. */
   readonly lastId: string;
   /** The next event; rejects when the stream has ended before. */
   next(): Promise<ServerEvent>;

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { endingWithUs } from './ending.js';
 import { adminEmail, adminPassword } from './service.js';
-import { copyKeys } from './template.js';
+import { copyKeys, copySchema } from './template.js';
 
 export const mainFile = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 export const cliFile = fileURLToPath(new URL('../../src/cli.js', import.meta.url));
@@ -98,13 +98,14 @@ export function launch(directory: string, env: Record<string, string | undefined
   return { child, listening, ended };
 }
 
-/** Starts the server on `directory` and waits until it listens; it is killed when the test ends. */
+/** Starts the server on `directory`, with a schema if it is empty, and waits until it listens; it is killed when the test ends. */
 export async function startProcess(
   t: Test,
   directory: string,
   env: Record<string, string | undefined> = {},
 ): Promise<Running> {
   copyKeys(directory);
+  await copySchema(directory);
   const { child, listening } = launch(directory, env);
   t.teardown(() => child.kill('SIGKILL'));
   return listening;

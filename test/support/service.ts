@@ -1,5 +1,5 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
-import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
+import type { IClientOptions, MqttClient } from 'mqtt';
 import type { Test } from 'tap';
 import type { Clock } from '../../src/clock.js';
 import { readConfig } from '../../src/config.js';
@@ -14,7 +14,7 @@ import { temporaryDirectory } from './directory.js';
 import { request } from './http.js';
 import type { OpenApi } from './openapi.js';
 import { SecretWatch } from './secrets.js';
-import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
+import { copyDatabases, copyKeys, copySchema, keepTemplate, keptDocument } from './template.js';
 
 export type { Anything, Entity, Failure, List, Made, Point } from './answers.js';
 
@@ -94,6 +94,7 @@ async function startDirectly(t: Test, options: Options): Promise<Service> {
   const usual = isUsual(options);
   copyKeys(directory);
   if (usual) copyDatabases(directory);
+  else if (!options.directory) await copySchema(directory);
   const secrets = new SecretWatch();
   secrets.add(config.firstAccount.adminPassword);
   const write = (line: string) => {
@@ -298,6 +299,8 @@ export class Service {
   ): Promise<MqttClient> {
     const [username, password] = 'jwt' in who ? ['Auth:JWT', who.jwt] : [who.deviceId, who.secret];
     this.secrets.add(password);
+    // Loaded by those who connect: most tests of the API do not, and it is as large as the broker.
+    const { default: mqtt } = await import('mqtt');
     const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${this.server.mqttPort}`, {
       username,
       password,

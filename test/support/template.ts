@@ -4,6 +4,7 @@
  * OpenAPI document, which takes as long again.
  */
 import {
+  chmodSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -18,9 +19,10 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
+import { bringUpToDate } from '../../db/files/schema.js';
 
 const build = fileURLToPath(new URL('../..', import.meta.url));
-const files = ['registry.db', 'messages.db'];
+const files = ['registry.db', 'messages.db'] as const;
 
 /** Where it is, or will be; each build has its own, because it may have another schema. */
 function place(): string {
@@ -39,7 +41,22 @@ export function copyDatabases(directory: string): void {
   for (const name of files) copyFileSync(join(place(), name), join(directory, name));
 }
 
-/** Keeps what the service on `directory` has made so far. Of several at once, one is kept. */
+/** Copies databases without an account, of which the migrations are most of a first start, into an empty `directory`. */
+export async function copySchema(directory: string): Promise<void> {
+  if (files.some((name) => existsSync(join(directory, name)))) return;
+  const kept = `${place()}-schema`;
+  if (!existsSync(kept)) {
+    const partial = mkdtempSync(join(build, 'partial-'));
+    for (const name of files) await bringUpToDate(partial, name);
+    keep(partial, kept);
+  }
+  for (const name of files) {
+    copyFileSync(join(kept, name), join(directory, name));
+    chmodSync(join(directory, name), 0o600);
+  }
+}
+
+/** Keeps what the service on `directory` has made so far. */
 export function keepTemplate(directory: string): void {
   if (existsSync(place())) return;
   const partial = mkdtempSync(join(build, 'partial-'));
@@ -49,8 +66,13 @@ export function keepTemplate(directory: string): void {
     file.prepare('VACUUM INTO ?').run(join(partial, name));
     file.close();
   }
+  keep(partial, place());
+}
+
+/** Of several at once, one is kept. */
+function keep(partial: string, at: string): void {
   try {
-    renameSync(partial, place());
+    renameSync(partial, at);
   } catch {
     rmSync(partial, { recursive: true });
   }

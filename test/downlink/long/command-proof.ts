@@ -1,24 +1,18 @@
 /** Commands to devices that are offline, a server that is killed twice, and what the devices get. */
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { temporaryDirectory } from '../../support/directory.js';
-import { startService } from '../../support/service.js';
-import { type Device, devices } from '../fleet.js';
-import { type Killable, startKillable } from './played.js';
+import { readConfig } from '../../../src/config.js';
+import type { Device } from '../fleet.js';
+import type { Ground, Group, Killable } from './played.js';
 
 const names = ['first', 'second'];
 /** Requests, and devices that connect, at a time. */
 const atOnce = 50;
 
 /** Proves that each device gets each of its commands once, or with its attempt number, in order. */
-export async function proveCommands(t: Test, count: number) {
-  const directory = temporaryDirectory(t);
-  const service = await startService(t, { directory });
-  const made = await devices(service, (await service.template()).id, count);
-  const root = `${service.server.ctx.config.topicRoot}/${service.accountId}/d`;
-  const { accountId } = service;
-  await service.close();
-  const server = await startKillable(t, directory, accountId);
+export async function proveCommands(t: Test, { server, accountId }: Ground, { devices: made }: Group) {
+  const count = made.length;
+  const root = `${readConfig({}).topicRoot}/${accountId}/d`;
   const ids = new Map<string, string[]>();
   await inParts(made, async ({ id }) => {
     const own: string[] = [];

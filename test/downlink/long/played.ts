@@ -1,13 +1,14 @@
 /** What the tests of whole fleets share: a server that can be killed, and devices that the simulator plays. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../../support/directory.js';
 import { inherited, launch, plainNode, type Running } from '../../support/process.js';
-import { type Anything, adminEmail, adminPassword } from '../../support/service.js';
-import type { Device } from '../fleet.js';
+import { type Anything, adminEmail, adminPassword, startService } from '../../support/service.js';
+import { type Device, devices as makeDevices, type Published, publish } from '../fleet.js';
 
 /** A device as the simulator plays it. */
 export interface Played extends Device {
@@ -27,7 +28,34 @@ export interface Killable {
   kill(): Promise<void>;
 }
 
-export async function startKillable(t: Test, directory: string, accountId: string): Promise<Killable> {
+/** A server whose account has groups of devices, each of a template of its own with a published package. */
+export interface Ground {
+  server: Killable;
+  accountId: string;
+  groups: Group[];
+}
+
+export interface Group {
+  templateId: string;
+  devices: Device[];
+  firmware: Published;
+}
+
+export async function startGround(t: Test, counts: readonly number[]): Promise<Ground> {
+  const directory = temporaryDirectory(t);
+  const service = await startService(t, { directory });
+  const groups: Group[] = [];
+  for (const count of counts) {
+    const { id: templateId } = await service.template();
+    const firmware = await publish(service, templateId, '2.0', { 'app.bin': randomBytes(30_000) });
+    groups.push({ templateId, firmware, devices: await makeDevices(service, templateId, count) });
+  }
+  const { accountId } = service;
+  await service.close();
+  return { server: await startKillable(t, directory, accountId), accountId, groups };
+}
+
+async function startKillable(t: Test, directory: string, accountId: string): Promise<Killable> {
   const limits = { SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '0', SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS: '0' };
   let running = await launch(directory, limits).listening;
   const ports = { SLIPWAY_HTTP_PORT: new URL(running.url).port, SLIPWAY_MQTT_PORT: String(running.mqttPort) };

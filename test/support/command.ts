@@ -1,0 +1,34 @@
+/** Calls of `slipway` one after another in one process, for tests of what commands do: most of a call is loading. */
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Call, Ended } from './command-runner.js';
+import { cliFile, inherited } from './process.js';
+
+let runner: ChildProcess | undefined;
+let last: Promise<unknown> = Promise.resolve();
+
+/** As runToEnd of the command line; a call that ends by a signal or leaves something running needs a process of its own. */
+export function runCommand(args: string[], env: Record<string, string> = {}): Promise<Ended> {
+  const ended = last.then(() => call({ file: cliFile, args, env: { ...inherited, ...env } as Call['env'] }));
+  last = ended.catch(() => {});
+  return ended;
+}
+
+async function call(asked: Call): Promise<Ended> {
+  const file = fileURLToPath(new URL('./command-runner.js', import.meta.url));
+  runner ??= fork(file, [], { env: inherited, execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  runner.ref();
+  runner.channel?.ref();
+  const answered = once(runner, 'message') as Promise<[Ended]>;
+  const gone = once(runner, 'exit').then(([code, by]) => {
+    throw new Error(`${asked.args.join(' ')} ended its process: ${code ?? by}`);
+  });
+  gone.catch(() => {});
+  runner.send(asked);
+  const [ended] = await Promise.race([answered, gone]);
+  // It ends with the test's process.
+  runner.unref();
+  runner.channel?.unref();
+  return ended;
+}
