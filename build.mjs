@@ -42,6 +42,7 @@ const tests = [
   'test/factory/fixture.ts',
   'test/support/command-runner.ts',
   'test/support/plain-loading.ts',
+  'test/support/tap.ts',
   'bench/*.ts',
 ];
 
@@ -95,6 +96,16 @@ const commonPasswords = {
       const kept = JSON.stringify({ 'passwords-common': dictionary['passwords-common'].slice(0, 10_000) });
       return { contents: `export const dictionary = ${kept};\nexport default { dictionary };\n` };
     });
+  },
+};
+
+/** A test file's `t` is a test of its own when its process runs several files. */
+const sharedTap = {
+  name: 'shared tap',
+  setup({ onResolve }) {
+    onResolve({ filter: /^tap$/ }, ({ importer }) =>
+      importer.endsWith('test/support/tap.ts') ? undefined : { path: join(root, 'test/support/tap.ts') },
+    );
   },
 };
 
@@ -160,7 +171,7 @@ function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap, isProduct = t
     external: [...external, ...besideCode.map((name) => `${name}/package.json`)],
     alias: selfContained,
     banner: { js: banner },
-    plugins: [ownPlaces, commonPasswords, documentationPages, withoutYaml, plainRouter, requiredHttp],
+    plugins: [sharedTap, ownPlaces, commonPasswords, documentationPages, withoutYaml, plainRouter, requiredHttp],
     metafile: true,
     // V8 keeps the text of a program, and one letter beyond Latin 1 in a comment doubles it. Licences are in LICENSES.txt.
     legalComments: 'none',
@@ -299,6 +310,11 @@ else if (asked.types) {
       licences([...packagesOf(metafile).keys(), ...packagesOf(page).keys()]),
     );
   }
-  // Each test process would read the maps, with tap, whether it needs them or not.
-  if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false, isProduct: false });
+  if (asked.tests && !asked.apart) {
+    // Each test process would read the maps, with tap, whether it needs them or not.
+    await bundle(tests, { chunks: 'test/chunks', sourcemap: false, isProduct: false });
+    // Where the product alone is built, test/ may be missing.
+    const { writeGroups } = await import('./test/groups.mjs');
+    writeGroups(join(root, 'dist/test'));
+  }
 }
