@@ -2,12 +2,11 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** Files that have a process of their own: some measure its memory or its turns, others take as long as a group. */
-const alone =
-  /^(accepting|broker\/(memory|walls|facts)|console\/.*|downlink\/fleet|flows\/.*|messages\/keeping|threads\/heap)$/;
+/** Files that have a process of their own: they measure its memory or its turns. */
+const alone = /^(accepting|broker\/(memory|walls)|flows\/soak|threads\/heap)$/;
 
 /** More would end late, when the other core has nothing left to do. */
-const maxFiles = 8;
+const maxFiles = (folder) => (['console', 'flows'].includes(folder) ? 3 : 8);
 
 /** Writes a program for each group into `together`, next to the test files that have been built into `directory`. */
 export function writeGroups(directory) {
@@ -20,7 +19,7 @@ export function writeGroups(directory) {
     if (!alone.test(name)) {
       // A group is full when its folder has another one.
       let number = 1;
-      while (groups.get(`${folder}/${number}`)?.length === maxFiles) number += 1;
+      while (groups.get(`${folder}/${number}`)?.length === maxFiles(folder)) number += 1;
       key = `${folder}/${number}`;
     }
     groups.set(key, [...(groups.get(key) ?? []), file]);

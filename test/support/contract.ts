@@ -4,18 +4,25 @@ import formats from 'ajv-formats';
 import type { Failure } from './answers.js';
 import type { OpenApi, Operation, Schema } from './openapi.js';
 
+interface Route {
+  path: string;
+  matches: RegExp;
+  operations: Record<string, Operation>;
+}
+
 export class Contract {
   /** Without its check of the schemas, which takes longer than to compile them: a test of its own reads the document. */
   readonly #ajv = new Ajv({ strict: false, allErrors: true, validateSchema: false, meta: false });
   /** By route and status, and by schema: most errors are one. */
   readonly #validators = new Map<string, ValidateFunction>();
-  readonly #routes: Array<{ path: string; matches: RegExp; operations: Record<string, Operation> }>;
+  /** By how many parts their paths have. */
+  readonly #routes = new Map<number, Route[]>();
 
   constructor(document: OpenApi) {
     // The package is CommonJS: its default export is the plugin.
     (formats as unknown as (ajv: Ajv) => void)(this.#ajv);
     this.#ajv.addSchema({ $id: 'api', components: document.components });
-    this.#routes = Object.entries(document.paths)
+    const routes = Object.entries(document.paths)
       .map(([path, operations]) => ({
         path,
         operations,
@@ -23,17 +30,22 @@ export class Contract {
       }))
       // A path without parameters is meant before one with.
       .sort((a, b) => a.path.split('{').length - b.path.split('{').length);
+    for (const route of routes) {
+      const parts = route.path.split('/').length;
+      this.#routes.set(parts, [...(this.#routes.get(parts) ?? []), route]);
+    }
   }
 
   /** Of an answer that is no JSON, whose body is undefined, the status alone. @throws Error naming the route and what does not fit. */
   check(method: string, url: string, status: number, body: unknown): void {
     // With a slash at its end it is the same path.
     const path = (url.split('?')[0] ?? '').replace(/\/$/, '');
-    const route = this.#routes.find(
-      ({ matches, operations }) => matches.test(path) && operations[method.toLowerCase()],
-    );
+    const verb = method.toLowerCase();
+    const route = this.#routes
+      .get(path.split('/').length)
+      ?.find(({ matches, operations }) => operations[verb] && matches.test(path));
     // What cannot be decoded reaches no operation.
-    const operation = route?.operations[method.toLowerCase()];
+    const operation = route?.operations[verb];
     if (!operation || !isDecodable(path)) return;
     const { responses, 'x-codes': made } = operation;
     const name = `${method} ${route.path} ${status}`;

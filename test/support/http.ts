@@ -1,7 +1,6 @@
 /** One request over HTTP: as fetch, which takes three times the CPU, and this is most of what the tests do. */
 import http from 'node:http';
 import https from 'node:https';
-import { buffer } from 'node:stream/consumers';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 
 const plain = new http.Agent({ keepAlive: true });
@@ -12,27 +11,51 @@ const expanders = new Map([
   ['gzip', gunzipSync],
 ]);
 
-export interface Response {
-  status: number;
-  headers: Headers;
-  text: string;
+/** One answer. Its headers are made when somebody asks for them: most tests do not. */
+export class Response {
+  #headers: Headers | undefined;
+
+  constructor(
+    readonly status: number,
+    readonly text: string,
+    /** Its headers as Node gives them, by name, which is cheap. */
+    readonly named: http.IncomingHttpHeaders,
+    readonly rawHeaders: string[],
+  ) {}
+
+  get headers(): Headers {
+    const raw = this.rawHeaders;
+    const pairs = raw.flatMap((name, at) => (at % 2 === 0 ? [[name, raw[at + 1] ?? '']] : []));
+    this.#headers ??= new Headers(pairs as Array<[string, string]>);
+    return this.#headers;
+  }
 }
 
 /** @throws Error when the connection fails before the whole answer is here. A redirect is an answer: it is not followed. */
-export async function request(
+export function request(
   url: string,
   { method, headers, body }: { method: string; headers: Record<string, string>; body?: string | undefined },
 ): Promise<Response> {
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
   const [client, agent] = url.startsWith('https:') ? [https, secure] : [http, plain];
-  const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
-    const sent = client.request(new URL(url), { method, agent, headers: { ...length, ...headers } }, resolve);
+  return new Promise((resolve, reject) => {
+    const sent = client.request(new URL(url), { method, agent, headers: { ...length, ...headers } }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const { statusCode = 0, headers: named, rawHeaders } = response;
+        const content = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+        const expand = expanders.get(named['content-encoding'] ?? '');
+        try {
+          const text = decoder.decode(expand ? expand(content) : content);
+          resolve(new Response(statusCode, text, named, rawHeaders));
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
     sent.on('error', reject);
     sent.end(body);
   });
-  const expand = expanders.get(response.headers['content-encoding'] ?? '');
-  const content = await buffer(response);
-  const text = decoder.decode(expand ? expand(content) : content);
-  const pairs = response.rawHeaders.flatMap((name, at, raw) => (at % 2 === 0 ? [[name, raw[at + 1] ?? '']] : []));
-  return { status: response.statusCode ?? 0, headers: new Headers(pairs as Array<[string, string]>), text };
 }

@@ -170,11 +170,7 @@ export class Service {
     path: P,
     { body, headers = {}, token = this.admin }: Request = {},
   ): Promise<Answer<Body<M, P>>> {
-    const {
-      status,
-      headers: answered,
-      text,
-    } = await request(this.server.url + path, {
+    const got = await request(this.server.url + path, {
       method,
       headers: {
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
@@ -183,16 +179,18 @@ export class Service {
       },
       body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
     });
-    const isJson = answered.get('content-type')?.startsWith('application/json');
+    const isJson = got.named['content-type']?.startsWith('application/json');
     const answer = {
-      status,
-      headers: answered,
-      body: (isJson ? JSON.parse(text) : undefined) as Body<M, P>,
-      text,
+      status: got.status,
+      get headers() {
+        return got.headers;
+      },
+      body: (isJson ? JSON.parse(got.text) : undefined) as Body<M, P>,
+      text: got.text,
     };
     this.secrets.look(body);
     this.secrets.look(answer.body);
-    for (const secret of [token, answer.headers.get('platform-access-token')]) this.secrets.add(secret);
+    for (const secret of [token, got.named['platform-access-token']]) this.secrets.add(String(secret ?? ''));
     if (isJson) this.#contract().check(method, path, answer.status, answer.body);
     return answer;
   }
