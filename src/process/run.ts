@@ -15,7 +15,10 @@ const fenceInterval = 500;
 /** The exit code of a process whose data directory another one has taken over: it must not be started again there. */
 const fencedCode = 3;
 
-/** Loading and starting leave garbage. One call collects until nothing more is found. Nobody waits for the pause of 0.1 s. */
+/** Milliseconds without work, until memory has been given back once; and how much of them is no work, as timers have some. */
+const rest = { time: 3000, utilization: 0.02 };
+
+/** Loading and starting leave garbage. One call collects until nothing more is found, which takes 0.1 s. */
 function giveBackMemory(): void {
   setFlagsFromString('--expose-gc');
   // Compiled code that only the start needs goes too: usually it has to outlive six collections unused.
@@ -23,6 +26,19 @@ function giveBackMemory(): void {
   const collect = runInNewContext('gc') as (options: object) => void;
   collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
   setFlagsFromString('--bytecode-old-age=6');
+}
+
+/** Does so at the first rest after a start: neither the start nor those who come back at once wait for it. */
+function giveBackAtRest(): void {
+  let before = performance.eventLoopUtilization();
+  const watch = setInterval(() => {
+    const { utilization } = performance.eventLoopUtilization(before);
+    before = performance.eventLoopUtilization();
+    if (utilization > rest.utilization) return;
+    clearInterval(watch);
+    giveBackMemory();
+  }, rest.time);
+  watch.unref();
 }
 
 /** Starts the service. @returns when it listens, or when the start has failed and said why. */
@@ -35,7 +51,7 @@ export async function run(): Promise<void> {
       console.log(introduction(config, account));
       created = '\nThe account above exists now: the next start uses it, and does not show its password again.';
     };
-    server = await startServer(config, { onFirstAccount, beforeListening: giveBackMemory });
+    server = await startServer(config, { onFirstAccount });
   } catch (error) {
     if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}${created}`);
     else console.error('slipway cannot start:', error, created);
@@ -89,6 +105,7 @@ export async function run(): Promise<void> {
     process.exitCode = 1;
     void stop('uncaughtException');
   });
+  giveBackAtRest();
   // Last: anyone who reads that it listens may send a signal at once.
   console.log(greeting(server));
 }

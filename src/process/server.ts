@@ -32,7 +32,6 @@ export interface Server extends Opened {
 /** `onFirstAccount` is called before anything listens, so that its password is shown even when a port is taken. */
 export type StartOptions = Parameters<typeof openContext>[1] & {
   onFirstAccount?(account: CreatedAccount): void;
-  beforeListening?(): void;
 };
 
 /** Opens everything and listens. Nothing is left open when it throws. */
@@ -46,7 +45,6 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     broker.attachWebSocket(app.server);
     firstAccount = await createFirstAccount(opened.ctx);
     if (firstAccount) options.onFirstAccount?.(firstAccount);
-    options.beforeListening?.();
     await opened.ctx.commands.begin();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
