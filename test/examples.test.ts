@@ -122,7 +122,7 @@ t.test('the example in the browser publishes readings and answers commands', asy
   t.teardown(() => files.close());
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const { device, secret } = await service.device({ deviceTemplateId });
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const page = await browser.newPage();
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
@@ -135,7 +135,7 @@ t.test('the example in the browser publishes readings and answers commands', asy
   await page.getByText('connected').waitFor();
   await checkDevice(t, device.id);
   t.strictSame(errors, []);
-  await browser.close();
+  await page.close();
 });
 
 /** Examples that run on boards only, and the headers that they name; what these declare is in test/support/boards. */

@@ -2,11 +2,11 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** Files that have a process of their own: they measure its memory or its turns. */
-const alone = /^(accepting|broker\/(memory|walls)|flows\/soak|threads\/heap)$/;
+/** Files that have a process of their own: they measure its memory or its turns, or set its umask. */
+const alone = /^(accepting|broker\/(memory|walls)|flows\/soak|operations\/modes|threads\/heap)$/;
 
 /** More would end late, when the other core has nothing left to do. */
-const maxFiles = (folder) => (['console', 'flows'].includes(folder) ? 3 : 8);
+const maxFiles = (folder) => (folder === 'flows' ? 4 : 8);
 
 /** Writes a program for each group into `together`, next to the test files that have been built into `directory`. */
 export function writeGroups(directory) {

@@ -12,7 +12,7 @@ let browser: Browser;
 let places: string[];
 t.before(async () => {
   service = await startService(t);
-  browser = await openBrowser(t);
+  browser = await openBrowser();
   places = await fill(service);
 });
 
@@ -116,6 +116,7 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
 /** Drawing the page takes seconds: the tests share one. */
 let page: Page;
 const failures: string[] = [];
+t.teardown(() => page.close());
 
 t.test('/docs opens with every tag collapsed, and a tag opens with its operations', async (t) => {
   page = await browser.newPage();

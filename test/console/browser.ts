@@ -5,17 +5,21 @@ import { dirname, join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.js';
+import { root } from '../support/tap.js';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
 /** Options of the package to play a graphics card in software: pages need none, and it takes a third of the browser's CPU. */
 const drawing = /^--(use-gl|use-angle|enable-unsafe-swiftshader|ignore-gpu-blocklist)/;
 
-/** Headless Chromium, closed when the test ends. */
-export async function openBrowser(t: Test): Promise<Browser> {
-  const browser = await launchBrowser();
-  t.teardown(() => browser.close());
-  return browser;
+let shared: Promise<Browser> | undefined;
+
+/** Headless Chromium: one for all test files of the process. Each test has windows of its own. */
+export function openBrowser(): Promise<Browser> {
+  if (shared) return shared;
+  shared = launchBrowser();
+  root.teardown(async () => (await shared)?.close());
+  return shared;
 }
 
 export async function launchBrowser(): Promise<Browser> {
@@ -113,14 +117,14 @@ export async function go(page: Page, place: string): Promise<void> {
   await settled(page);
 }
 
-const windows = new WeakMap<Browser, Promise<BrowserContext>>();
+const windows = new WeakMap<Service, Promise<BrowserContext>>();
 
 /**
  * A page of the admin at a place, in a window that tests share: its login and the files of the page are there. A test that
  * ends the session takes a window of its own.
  */
 export async function openAs(t: Test, browser: Browser, service: Service, place: string): Promise<Watched> {
-  const context = await (windows.get(browser) ?? openWindow(browser, service));
+  const context = await (windows.get(service) ?? openWindow(browser, service));
   const watched = watch(await context.newPage(), service);
   t.teardown(() => watched.page.close());
   await watched.page.goto(`/console/${place}`);
@@ -143,7 +147,7 @@ export function openWindow(
     return context;
   };
   const window = logIn();
-  windows.set(browser, window);
+  windows.set(service, window);
   return window;
 }
 

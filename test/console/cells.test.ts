@@ -11,7 +11,7 @@ t.test(
   async (t) => {
     const own = [await startCell(t, 0), await startCell(t, 1)] as const;
     const proxied = await startProxy(t, [placeOf(own[0]), placeOf(own[1])]);
-    const browser = await openBrowser(t);
+    const browser = await openBrowser();
     for (const [place, cell] of own.entries()) {
       const service = through(proxied, cell);
       t.teardown(() => service.close());

@@ -9,7 +9,7 @@ let service: Service;
 let browser: Browser;
 t.before(async () => {
   service = await startService(t);
-  browser = await openBrowser(t);
+  browser = await openBrowser();
 });
 
 t.test('a new account makes its first device, and the page hears the first message', async (t) => {

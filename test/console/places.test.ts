@@ -12,7 +12,7 @@ let service: Service;
 let browser: Browser;
 t.before(async () => {
   service = await startService(t, { mail });
-  browser = await openBrowser(t);
+  browser = await openBrowser();
 });
 
 const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();

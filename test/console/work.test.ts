@@ -11,7 +11,7 @@ let service: Service;
 let browser: Browser;
 t.before(async () => {
   service = await startService(t, { env: { SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true' } });
-  browser = await openBrowser(t);
+  browser = await openBrowser();
 });
 
 const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();

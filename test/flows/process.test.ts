@@ -60,11 +60,15 @@ t.before(async () => {
 
 const accountOf = (output: string) => /account\s+(\S{36})/.exec(output)?.[1] ?? '';
 
-t.test('the first start prints the password once, and its commands can be pasted', async (t) => {
+t.test('a start that refuses the password creates no account: the first to succeed prints one, once', async (t) => {
   const directory = temporaryDirectory(t);
+  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_ADMIN_PASSWORD: 'short' });
+  t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
   const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
   const [, password = ''] = /password {2}(\S+)/.exec(server.output()) ?? [];
   t.ok(password.length >= 20);
+  // Its commands can be pasted.
   const commands = server
     .output()
     .split('\n')
@@ -87,7 +91,7 @@ t.test('the first start prints the password once, and its commands can be pasted
   t.equal(await ended, 0);
 });
 
-t.test('acknowledged before kill -9 is there after the restart', async (t) => {
+t.test('acknowledged before kill -9 is there after the restart, and after a clean stop in the two files', async (t) => {
   const directory = temporaryDirectory(t);
   const server = await startProcess(t, directory);
   const accountId = accountOf(server.output());
@@ -131,42 +135,17 @@ t.test('acknowledged before kill -9 is there after the restart', async (t) => {
   );
   const { device } = await api('GET', `/api/v1/devices/${id}`);
   t.equal(device.connected, false, 'nobody is left connected by a crash');
-  await restarted.stop('SIGTERM');
-});
 
-t.test('SIGTERM: a request under way is answered, connections are closed, exit 0 within 5 seconds', async (t) => {
-  const server = await startProcess(t, temporaryDirectory(t));
-  const accountId = accountOf(server.output());
-  const { jwt, device } = await admin(server.url, accountId);
-  const { id, secret } = await device();
-  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, {
-    username: id,
-    password: secret,
-    reconnectPeriod: 0,
-  });
-  const closed = new Promise<void>((resolve) => client.once('close', () => resolve()));
-  const idle = connect(Number(new URL(server.url).port), '127.0.0.1');
-  await once(idle, 'connect');
-
-  // The head and half of the body are there when the signal comes.
-  const body = JSON.stringify({ accountId, serialNumber: 'under way' });
-  const slow = connect(Number(new URL(server.url).port), '127.0.0.1');
-  const head = `POST /api/v1/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${jwt}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n\r\n`;
-  slow.write(head + body.slice(0, 10));
-  const [progress] = await once(slow, 'data');
-  t.match(String(progress), /100 Continue/, 'the server is in the middle of it');
-  const started = process.hrtime.bigint();
-  const ended = server.stop('SIGTERM');
-  slow.write(body.slice(10));
-  let answer = '';
-  slow.on('data', (chunk) => {
-    answer += chunk;
-  });
-  t.equal(await ended, 0);
-  t.match(answer, /^HTTP\/1\.1 200 OK/);
-  t.ok(Number(process.hrtime.bigint() - started) < 5e9);
-  await closed;
-  idle.destroy();
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${restarted.mqttPort}`, { username: id, password: secret });
+  await client.publishAsync(topic, ',x,1,', { qos: 1 });
+  client.end(true);
+  await restarted.stop('SIGINT');
+  t.same(
+    readdirSync(directory).filter((file) => /-(wal|shm|journal)$/.test(file)),
+    [],
+    'the two database files hold everything',
+  );
+  t.match(restarted.output(), /^(?!.*"level":50)/s, 'and no error is logged');
 });
 
 t.test('a wrong setting stops the start with one sentence', async (t) => {
@@ -198,31 +177,6 @@ t.test('a second server on the same data directory, or on a taken port, is refus
   t.match(third.stderr, /^slipway cannot start: SLIPWAY_HTTP_PORT cannot be used: .*EADDRINUSE/);
 });
 
-t.test('a start that refuses the password creates no account', async (t) => {
-  const directory = temporaryDirectory(t);
-  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
-  const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_ADMIN_PASSWORD: 'short' });
-  t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
-  const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
-  t.match(server.output(), /password {2}\S{20}/);
-});
-
-t.test('after a clean stop the two database files hold everything', async (t) => {
-  const directory = temporaryDirectory(t);
-  const server = await startProcess(t, directory);
-  const { device } = await admin(server.url, accountOf(server.output()));
-  const { id, secret, topic } = await device();
-  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, { username: id, password: secret });
-  await client.publishAsync(topic, ',x,1,', { qos: 1 });
-  client.end(true);
-  await server.stop('SIGINT');
-  t.same(
-    readdirSync(directory).filter((file) => /-(wal|shm|journal)$/.test(file)),
-    [],
-  );
-  t.match(server.output(), /^(?!.*"level":50)/s, 'and no error is logged');
-});
-
 t.test('slipway account create works while a server is running, which serves the account at once', async (t) => {
   const made = await runToEnd(
     cliFile,
@@ -244,6 +198,42 @@ t.test('slipway account create works while a server is running, which serves the
   );
   t.equal(refused.code, 2);
   t.match(refused.stderr, /adminEmail must be an email address/);
+});
+
+t.test('SIGTERM: a request under way is answered, connections are closed, exit 0 within 5 seconds', async (t) => {
+  // The last test of the server that the others leave as it is.
+  const server = running;
+  const accountId = accountOf(server.output());
+  const { jwt, device } = await admin(server.url, accountId);
+  const { id, secret } = await device();
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, {
+    username: id,
+    password: secret,
+    reconnectPeriod: 0,
+  });
+  const closed = new Promise<void>((resolve) => client.once('close', () => resolve()));
+  const idle = connect(Number(new URL(server.url).port), '127.0.0.1');
+  await once(idle, 'connect');
+
+  // The head and half of the body are there when the signal comes.
+  const body = JSON.stringify({ accountId, serialNumber: 'under way' });
+  const slow = connect(Number(new URL(server.url).port), '127.0.0.1');
+  const head = `POST /api/v1/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${jwt}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n\r\n`;
+  slow.write(head + body.slice(0, 10));
+  const [progress] = await once(slow, 'data');
+  t.match(String(progress), /100 Continue/, 'the server is in the middle of it');
+  const started = process.hrtime.bigint();
+  const ended = server.stop('SIGTERM');
+  slow.write(body.slice(10));
+  let answer = '';
+  slow.on('data', (chunk) => {
+    answer += chunk;
+  });
+  t.equal(await ended, 0);
+  t.match(answer, /^HTTP\/1\.1 200 OK/);
+  t.ok(Number(process.hrtime.bigint() - started) < 5e9);
+  await closed;
+  idle.destroy();
 });
 
 t.test('npm run demo ends 0 and its last lines say what was done', async (t) => {

@@ -7,7 +7,8 @@ import root, { type Test } from 'tap';
 /** What a file imports as `t`: tap itself, or a test of its own while its process runs several files. */
 let current = root;
 
-export { current as default };
+/** `root` ends with the process: what the files of a process share is closed by it. */
+export { current as default, root };
 
 /** Runs test files one after another, each as a test with its path. */
 export async function together(paths: string[]): Promise<void> {
