@@ -1,8 +1,8 @@
 import type { Packet } from 'mqtt-packet';
 import t, { type Test } from 'tap';
 import { notePresence } from '../../db/registry/presence.js';
-import { nextMessage, startService } from '../support/service.js';
-import { type Fixture, fixture, rawConnected, sibling, stored, versionOf } from './fixture.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
+import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 
 const payloadOf = (packet: Packet) => JSON.parse((packet as { payload: Buffer }).payload.toString());
@@ -37,8 +37,16 @@ async function person({ service }: Fixture) {
   return { organization, token, login: { username: 'Auth:JWT', password: Buffer.from(token), clientId: 'phone' } };
 }
 
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** A device of its own in a service that most tests share: those that look at all of it, or change its parts, have their own. */
+const shared = () => fixtureIn(service);
+
 t.test('CONNACK says 4 for bad credentials, 5 for a device in the trash, 2 for a client id', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   t.equal(await connackFor(t, f, f.device.id, f.secret), 0);
   t.equal(await connackFor(t, f, f.device.id, 'wrong'), 4);
   t.equal(await connackFor(t, f, f.device.id, ''), 4);
@@ -62,12 +70,12 @@ t.test('CONNACK says 4 for bad credentials, 5 for a device in the trash, 2 for a
 });
 
 t.test('a device may connect with an empty username and its id as client id', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   t.equal(await connackFor(t, f, '', f.secret, { clientId: f.device.id }), 0);
 });
 
 t.test('deleting a device ends its connections at once', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   await f.service.ok('DELETE', `/api/v1/devices/${f.device.id}`, {
     headers: { etag: await versionOf(f.service, f.device.id) },
@@ -76,7 +84,7 @@ t.test('deleting a device ends its connections at once', async (t) => {
 });
 
 t.test('an end-user of another organization hears nothing, and gets 0x80 where it asks by name', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const { login } = await person(f);
   const phone = await rawClient(t, f.service.server.mqttPort);
   phone.send(connectPacket(login));
@@ -105,7 +113,7 @@ t.test('an end-user of another organization hears nothing, and gets 0x80 where i
 });
 
 t.test('moving a device into an organization lets its end-users hear it, and away silences it', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const { organization, login } = await person(f);
   const move = async (organizationId: string | null) =>
     f.service.ok('PUT', `/api/v1/devices/${f.device.id}`, {
@@ -147,7 +155,7 @@ t.test('a PUBLISH of a user out of its reach is acknowledged and noticed by nobo
 });
 
 t.test('a payload that is no reading is delivered, not stored, and explained', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, f.topic('_rejected'), f.topic('temperature')), [1, 1]);
   client.send(publishPacket(f.topic('temperature'), '{"broken"', { qos: 1, messageId: 1 }));
@@ -176,7 +184,7 @@ t.test('what the store cannot take is not acknowledged, and explained with -199'
 });
 
 t.test('_updates/fields gives the whole state on subscribing, then changes only', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, f.topic('_updates/fields')), [1]);
   let packet = await published(client);
@@ -196,7 +204,7 @@ t.test('_updates/fields gives the whole state on subscribing, then changes only'
 });
 
 t.test('_set/fields changes the device before it is acknowledged, or is refused as a whole', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   for (const [messageId, qos] of [
     [1, 1],
@@ -252,7 +260,7 @@ t.test('a refused state that is nested deeply or long is acknowledged, and expla
 });
 
 t.test('a log entry is stored before it is acknowledged', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   client.send(publishPacket(f.topic('_log'), '{"message":"hot","severity":"warn"}', { qos: 1, messageId: 1 }));
   t.match(await client.next(), { cmd: 'puback' });
@@ -315,7 +323,7 @@ t.test('a user connection ends with its session', async (t) => {
 });
 
 t.test('an end-user with nothing left in reach is disconnected', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const { organization, login } = await person(f);
   const phone = await rawClient(t, f.service.server.mqttPort);
   phone.send(connectPacket(login));
@@ -328,7 +336,7 @@ t.test('an end-user with nothing left in reach is disconnected', async (t) => {
 });
 
 t.test('another device of the account cannot be heard or spoken for', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const other = await sibling(f);
   const client = await rawConnected(t, f);
   const [root] = f.topic('').split(f.device.id) as [string];

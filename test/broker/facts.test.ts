@@ -1,8 +1,8 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
 import t from 'tap';
 import type { Point } from '../../db/messages/store.js';
-import { nextMessage, type Service } from '../support/service.js';
-import { fixture, rawConnected, sibling, stored, versionOf } from './fixture.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
+import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.js';
 
 /** Puts a function in front of the message store. */
@@ -14,6 +14,14 @@ function interceptAppend(
   const real = messages.append.bind(messages);
   messages.append = (key, points, done) => append(() => real(key, points, done), done, points);
 }
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** A device of its own in a service that most tests share: those that look at all of it, or change its parts, have their own. */
+const shared = () => fixtureIn(service);
 
 t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not before', async (t) => {
   const f = await fixture(t);
@@ -58,7 +66,7 @@ t.test('a message that was stored is delivered although its connection closed me
 });
 
 t.test('a message of one packet id and QoS 2 is stored once, sent again or not', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f, { clean: false, clientId: 'twice' });
   const message = { qos: 2, messageId: 9 };
   client.send(publishPacket(f.topic('temperature'), '1', message));
@@ -100,7 +108,7 @@ t.test('a duplicate that comes while the first is being written is stored and de
 });
 
 t.test('a denied filter next to a granted one is not stored with the session', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   const session = { username: 'Auth:JWT', password: Buffer.from(token), clientId: 'phone', clean: false };
@@ -128,7 +136,7 @@ t.test('a denied filter next to a granted one is not stored with the session', a
 });
 
 t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
   subscriber.send(subscribePacket(1, [`${f.topic('chat')}`, 1]));
   await subscriber.next();
@@ -151,7 +159,7 @@ t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once',
 });
 
 t.test('a persistent subscriber loses no QoS 1 message of several fast publishers', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
   subscriber.send(subscribePacket(1, [`${f.topic('temperature')}`, 1]));
   await subscriber.next();
@@ -175,7 +183,7 @@ t.test('a persistent subscriber loses no QoS 1 message of several fast publisher
 });
 
 t.test('the same client id of two principals never disturbs either', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const other = await sibling(f);
   const one = await rawConnected(t, f, { clientId: 'sensor' });
   const two = await rawConnected(t, other, { clientId: 'sensor' });
@@ -193,7 +201,7 @@ t.test('the same client id of two principals never disturbs either', async (t) =
 });
 
 t.test('an unproven CONNECT under the private id of a session does not touch the session', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   // Aedes clears what has been received of a clean session by its id, no matter who has closed.
   const client = await rawConnected(t, f, { clientId: 'mine' });
   const message = { qos: 2, messageId: 5 };
@@ -230,7 +238,7 @@ t.test('a packet over the limit ends the connection while its bytes arrive', asy
 });
 
 t.test('packets sent along with CONNECT wait for CONNACK, however many there are', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawClient(t, f.service.server.mqttPort);
   const messages = Array.from({ length: 200 }, (_, n) =>
     publishPacket(f.topic('temperature'), `${n}`, { qos: 1, messageId: n + 1 }),
@@ -318,7 +326,7 @@ t.test('a new secret ends every connection made with the old one before the answ
 });
 
 t.test('small packets do not wait for each other', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   client.socket.setNoDelay(true);
   client.send(subscribePacket(1, [f.topic('chat'), 0]));
@@ -419,7 +427,7 @@ t.test('a client that keeps being refused is disconnected', async (t) => {
 });
 
 t.test('a queued message that may not be delivered any more leaves the queue, not the subscriber', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
   const held = await f.service.device({
@@ -479,7 +487,7 @@ t.test('messages of one client pass in order however long each takes to be store
 });
 
 t.test('malformed filters and topics end the connection; $ topics and shared ones are refused', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b', '\uFFFD']) {
     const client = await rawConnected(t, f, { clientId: 'strange' });
     client.send(subscribePacket(1, [filter, 0]));
@@ -498,7 +506,7 @@ t.test('malformed filters and topics end the connection; $ topics and shared one
 });
 
 t.test('publishing what Aedes says to itself disconnects nobody', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const victim = await rawConnected(t, f, { clientId: 'victim' });
   const other = await sibling(f);
   const attacker = await rawConnected(t, other, { clientId: 'attacker' });
@@ -510,7 +518,7 @@ t.test('publishing what Aedes says to itself disconnects nobody', async (t) => {
 });
 
 t.test('a will on a topic that the client may not publish refuses the CONNECT', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const other = await sibling(f);
   const client = await rawClient(t, f.service.server.mqttPort);
   const will = { topic: f.service.topic(other.device.id, 'chat'), payload: Buffer.from('gone'), qos: 0, retain: false };
@@ -592,7 +600,7 @@ t.test('no line of the log holds a secret, whatever a client does after its CONN
 });
 
 t.test('deliveries are capped to the QoS of a wildcard filter', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   client.send(subscribePacket(1, [f.topic('+'), 1]));
   await client.next();
