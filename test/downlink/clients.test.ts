@@ -19,8 +19,14 @@ const streamed = (name: string, revision: string) =>
   ]);
 const selfDescribed = Buffer.from([0xd9, 0xd9, 0xf7]);
 
+/** The service of the tests that need nothing of their own in it. */
+let shared: Service;
+t.before(async () => {
+  shared = await startService(t);
+});
+
 t.test('a board may write maps and lists without their length, begin with the CBOR tag, and use any QoS', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const firmware = await publish(service, template.id, '2.0', { 'app.bin': randomBytes(100) });
@@ -40,7 +46,7 @@ t.test('a board may write maps and lists without their length, begin with the CB
 });
 
 t.test('a board is told of the files that differ, and of nothing when none does', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
   const firmware = await publish(service, template.id, '2', { app: randomBytes(10), constructor: randomBytes(20) });
@@ -88,7 +94,7 @@ t.test('chunks take a place from the first until the last; who has none gets no 
 });
 
 t.test('headers of downloads: odd ranges get the whole file or 416, etags may be weak or several', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const bytes = randomBytes(1000);
@@ -172,7 +178,7 @@ t.test('with a public address, URLs begin with it, whatever a device calls the s
 });
 
 t.test('a client that waits to be asked for its password is asked; browsers ask nobody', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const challenge = async (headers: Record<string, string>) => {
     const { answer } = await ask(service, headers);
     return [answer.statusCode, answer.headers['www-authenticate']?.split(' ')[0]];

@@ -1,12 +1,18 @@
 /** Firmware over MQTT: JSON on `_firmware`, CBOR on the control topics, junk there, and offers that are revoked. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { nextMessage, startService } from '../support/service.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
 import { board, codec, info } from './board.js';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
 
+/** The service of the tests that need nothing of their own in it. */
+let shared: Service;
+t.before(async () => {
+  shared = await startService(t);
+});
+
 t.test('JSON: the offer comes with the subscription and when it arises, and the status sets the version', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const client = await service.connect({ deviceId: device.id, secret: device.secret });
@@ -33,7 +39,7 @@ t.test('JSON: the offer comes with the subscription and when it arises, and the 
 });
 
 t.test('CBOR: a board asks, gets chunks one by one, and comes back with the new revision', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const bytes = randomBytes(2500);
@@ -78,7 +84,7 @@ t.test('CBOR: a board asks, gets chunks one by one, and comes back with the new 
 });
 
 t.test('CBOR: P 5 for every file is success, an error is a failure with its code', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const template = await service.template();
   const [good, bad] = (await devices(service, template.id, 2)) as [Device, Device];
   const firmware = await publish(service, template.id, '3', { a: randomBytes(10), b: randomBytes(20) });
@@ -161,7 +167,7 @@ t.test('junk and bombs on a control topic are counted, and the connection stays'
 t.test(
   'a device that moves, is deleted or gets another secret loses its offers before the answer leaves',
   async (t) => {
-    const service = await startService(t);
+    const service = shared;
     const template = await service.template();
     const [home, elsewhere] = [await service.organization(), await service.organization()];
     const made = (await devices(service, template.id, 4, { organizationId: home.id })) as [

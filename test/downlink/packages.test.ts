@@ -34,8 +34,14 @@ async function put(
 const contents = (service: Service) =>
   readdirSync(join(service.directory, 'firmware')).filter((name) => name !== 'partial');
 
+/** The service of the tests that need nothing of their own in it. */
+let shared: Service;
+t.before(async () => {
+  shared = await startService(t);
+});
+
 t.test('a package is a draft until it is published, and frozen from then on', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const made = await draft(service, { description: 'first' });
   t.match(made, { state: 'draft', files: [], description: 'first', firmwareVersion: '2.0.0' });
   const path = `/api/v1/firmware/packages/${made.id}`;
@@ -261,7 +267,7 @@ t.test('what is not whole after a day goes, and contents that nobody uses a day 
 });
 
 t.test('two uploads of one file at once: the later one wins, whole', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const { id } = await draft(service);
   const files = Array.from({ length: 6 }, () => randomBytes(500_000));
   const answers = await Promise.all(files.map((bytes) => put(service, `${id}/files/app.bin`, bytes).catch(() => null)));
@@ -272,7 +278,7 @@ t.test('two uploads of one file at once: the later one wins, whole', async (t) =
 });
 
 t.test('an account uploads so many files at a time', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const [first, second] = [await draft(service), await draft(service)];
   const begin = (path: string) =>
     new Promise<ClientRequest>((resolve, reject) => {
