@@ -42,7 +42,7 @@ t.before(async () => {
   service = await startService(t);
 });
 
-/** A device of its own in a service that most tests share: those that look at all of it, or change its parts, have their own. */
+/** A device of its own in a service that most tests share: those that look at all of it, or leave it changed, have their own. */
 const shared = () => fixtureIn(service);
 
 t.test('CONNACK says 4 for bad credentials, 5 for a device in the trash, 2 for a client id', async (t) => {

@@ -1,18 +1,22 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { Point } from '../../db/messages/store.js';
 import { nextMessage, type Service, startService } from '../support/service.js';
 import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.js';
 
-/** Puts a function in front of the message store. */
+/** Puts a function in front of the message store, until the test ends. */
 function interceptAppend(
+  t: Test,
   { server }: Service,
   append: (store: () => void, done: (error?: Error) => void, points: readonly Point[]) => void,
 ): void {
   const { messages } = server.ctx;
   const real = messages.append.bind(messages);
   messages.append = (key, points, done) => append(() => real(key, points, done), done, points);
+  t.teardown(() => {
+    messages.append = real;
+  });
 }
 
 let service: Service;
@@ -20,15 +24,15 @@ t.before(async () => {
   service = await startService(t);
 });
 
-/** A device of its own in a service that most tests share: those that look at all of it, or change its parts, have their own. */
+/** A device of its own in a service that most tests share: those that look at all of it, or leave it changed, have their own. */
 const shared = () => fixtureIn(service);
 
 t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not before', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   let release = () => {};
   const asked = new Promise<void>((resolve) => {
-    interceptAppend(f.service, (store) => {
+    interceptAppend(t, f.service, (store) => {
       release = store;
       resolve();
     });
@@ -45,13 +49,13 @@ t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not befor
 });
 
 t.test('a message that was stored is delivered although its connection closed meanwhile', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const admin = await f.service.connect({ jwt: f.service.admin });
   await admin.subscribeAsync(f.topic('temperature'), { qos: 1 });
   const client = await rawConnected(t, f);
   let release = () => {};
   const asked = new Promise<void>((resolve) => {
-    interceptAppend(f.service, (store) => {
+    interceptAppend(t, f.service, (store) => {
       release = store;
       resolve();
     });
@@ -83,11 +87,11 @@ t.test('a message of one packet id and QoS 2 is stored once, sent again or not',
 });
 
 t.test('a duplicate that comes while the first is being written is stored and delivered once', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const first = await rawConnected(t, f, { clean: false, clientId: 'twice' });
   const releases: Array<() => void> = [];
   const asked = new Promise<void>((resolve) => {
-    interceptAppend(f.service, (store) => {
+    interceptAppend(t, f.service, (store) => {
       releases.push(store);
       resolve();
     });
@@ -458,13 +462,13 @@ t.test('a queued message that may not be delivered any more leaves the queue, no
 });
 
 t.test('messages of one client pass in order however long each takes to be stored', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const admin = await f.service.connect({ jwt: f.service.admin });
   const heard: string[] = [];
   admin.on('message', (_, payload) => heard.push(payload.toString()));
   await admin.subscribeAsync([f.topic('temperature'), f.topic('chat')], { qos: 1 });
   const held: Array<() => void> = [];
-  interceptAppend(f.service, (store, _, points) => {
+  interceptAppend(t, f.service, (store, _, points) => {
     if (points[0]?.numericValue === 1) held.push(store);
     else store();
   });

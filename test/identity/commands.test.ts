@@ -31,6 +31,12 @@ async function eventually(t: Test, what: string, check: () => Promise<boolean>):
 const devices = (service: Service, token: string, accountId = service.accountId) =>
   service.http('GET', `/api/v1/devices?accountId=${accountId}`, { token });
 
+/** The service of the tests that need nothing of their own in it. */
+let shared: Service;
+t.before(async () => {
+  shared = await startService(t);
+});
+
 t.test('accounts and admins are made and listed, and work at once', async (t) => {
   const service = await startService(t);
   const [made] = await slipway(service, 'account', 'create', '--name', 'Second', '--admin-email', 'boss@example.com');
@@ -106,7 +112,7 @@ t.test('an admin who is locked out gets a new password; the former sessions end,
 });
 
 t.test('an application is made and revoked; a connection of it ends', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const [made] = await slipway(service, 'app', 'create', '--name', 'Back', '--kind', 'backEnd');
   const login = () => service.http('POST', '/api/v1/auth/login-application', { token: null, body: made });
   const { jwt } = (await login()).body;
@@ -120,7 +126,7 @@ t.test('an application is made and revoked; a connection of it ends', async (t) 
 });
 
 t.test('a station is made with its limits, and listed with them', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const { id } = await service.template();
   const expiresAt = '2999-01-01T00:00:00.000Z';
   const limits = ['--device-template', id, '--max-devices', '2', '--expires-at', expiresAt];
@@ -180,7 +186,7 @@ t.test('a directory without a registry is refused and stays as it was, except a 
 });
 
 t.test('what cannot be done is said in a sentence, with exit code 2', async (t) => {
-  const service = await startService(t);
+  const service = shared;
   const run = (...args: string[]) => runCommand([...args, '--data-dir', service.directory]);
   for (const [args, sentence] of [
     ['admin create', /--email is missing/],
