@@ -1,7 +1,8 @@
 /** End-users and account users that connect with a secret of their own. */
 import t, { type Test } from 'tap';
+import { type Service, startService } from '../support/service.js';
 import { connected, published, subscribed, taken, texts } from './conversation.js';
-import { type Fixture, fixture, versionOf } from './fixture.js';
+import { type Fixture, fixtureIn, versionOf } from './fixture.js';
 import { connectPacket, rawClient } from './raw.js';
 
 async function secretOf({ service }: Fixture, entityType: string, entityId: string): Promise<string> {
@@ -17,8 +18,16 @@ async function connack(t: Test, { service }: Fixture, username: string, secret: 
 const connect = (t: Test, f: Fixture, id: string, secret: string, more = {}) =>
   connected(t, f.service.server, { device: { id, deviceTemplateId: '' }, secret }, more);
 
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** A device of its own in the service of all these tests. */
+const shared = () => fixtureIn(service);
+
 t.test('an end-user with a secret reaches what that end-user reaches, not all of its identity', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const [one, two] = [await f.service.organization(), await f.service.organization()];
   const { endUser } = await f.service.endUser(one.id);
   const second = await f.service.create('/end-users', 'endUser', { organizationId: two.id, userId: endUser.userId });
@@ -49,7 +58,7 @@ t.test('an end-user with a secret reaches what that end-user reaches, not all of
 });
 
 t.test('an account user with a secret reaches the account, until it is deleted', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const user = await f.service.create('/account-users', 'accountUser', {
     createIdmUser: true,
     idmUserEmail: 'second@example.com',
@@ -72,7 +81,7 @@ t.test('an account user with a secret reaches the account, until it is deleted',
 });
 
 t.test('a stored session of an entity is its own, and queues what that entity may hear', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const organization = await f.service.organization();
   const { endUser, token } = await f.service.endUser(organization.id);
   const secret = await secretOf(f, 'endUser', endUser.id);
@@ -100,7 +109,7 @@ t.test('a stored session of an entity is its own, and queues what that entity ma
 });
 
 t.test('a secret is for an entity of the kind that is named', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const organization = await f.service.organization();
   const { endUser } = await f.service.endUser(organization.id);
   for (const [entityType, entityId] of [

@@ -6,7 +6,8 @@ import type { Incoming, Outgoing } from '../../broker/aedes-types.js';
 import { FilterTree } from '../../broker/sessions/filter-tree.js';
 import type { SessionStore } from '../../broker/sessions/persistence.js';
 import type { MqttChange } from '../../db/messages/sessions/changes.js';
-import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
+import { type Service, startService } from '../support/service.js';
+import { type Fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 import { clientOf, openStore } from './store.js';
 
@@ -34,6 +35,14 @@ async function queued(store: SessionStore): Promise<string[]> {
   }
   return packets;
 }
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** A device of its own in the service of all these tests. */
+const shared = () => fixtureIn(service);
 
 t.test('a full queue loses its oldest message, and counts it', async (t) => {
   const { store, counters } = await openStore(t, { maxQueue: 3 });
@@ -196,7 +205,7 @@ t.test('a kept message does not keep the read buffer that it came in', async (t)
 t.test('of QoS 2 messages that are never released only the packet ids are kept', async (t) => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f);
   const payload = Buffer.alloc(100_000);
   const held = () => {
@@ -222,7 +231,7 @@ t.test('of QoS 2 messages that are never released only the packet ids are kept',
 });
 
 t.test('of the stored sessions of a principal the one that was left first goes when there are too many', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const other = await sibling(f);
   const session = (n: number) => ({ clientId: `session ${n}`, clean: false });
   const present = async (of: Fixture, n: number) => {
@@ -286,7 +295,7 @@ t.test('the filter tree finds what matches, each client once with its highest Qo
 });
 
 t.test('a stored session gets what it missed, once, marked when it had been sent before', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const session = { clientId: 'keeper', clean: false };
   const first = await rawConnected(t, f, session);
   first.send(subscribePacket(1, [f.topic('chat'), 1], [f.topic('+'), 1]));
@@ -316,7 +325,7 @@ t.test('a stored session gets what it missed, once, marked when it had been sent
 });
 
 t.test('a stored session of a device queues nothing of others, whatever wildcard it holds', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const other = await sibling(f);
   const keeper = await rawConnected(t, f, { clientId: 'keeper', clean: false });
   keeper.send(subscribePacket(1, ['#', 1]));

@@ -6,6 +6,8 @@ import type { Call, Ended } from './command-runner.js';
 import { cliFile, inherited } from './process.js';
 
 let runner: ChildProcess | undefined;
+/** Rejects when the runner ends. */
+let gone: Promise<never>;
 let last: Promise<unknown> = Promise.resolve();
 
 /** As runToEnd of the command line; a call that ends by a signal or leaves something running needs a process of its own. */
@@ -17,14 +19,16 @@ export function runCommand(args: string[], env: Record<string, string> = {}): Pr
 
 async function call(asked: Call): Promise<Ended> {
   const file = fileURLToPath(new URL('./command-runner.js', import.meta.url));
-  runner ??= fork(file, [], { env: inherited, execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  if (!runner) {
+    runner = fork(file, [], { env: inherited, execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    gone = once(runner, 'exit').then(([code, by]) => {
+      throw new Error(`a command ended its process: ${code ?? by}`);
+    });
+    gone.catch(() => {});
+  }
   runner.ref();
   runner.channel?.ref();
   const answered = once(runner, 'message') as Promise<[Ended]>;
-  const gone = once(runner, 'exit').then(([code, by]) => {
-    throw new Error(`${asked.args.join(' ')} ended its process: ${code ?? by}`);
-  });
-  gone.catch(() => {});
   runner.send(asked);
   const [ended] = await Promise.race([answered, gone]);
   // It ends with the test's process.
