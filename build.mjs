@@ -21,6 +21,7 @@ const product = [
   'src/factory/provisioning/equip-worker.ts',
   'src/factory/results/label-worker.ts',
   'src/messages/payload/worker.ts',
+  'src/threads/long-reads-worker.ts',
   'db/sqlite/writer-thread-worker.ts',
   'db/messages/threads/reader-worker.ts',
   'db/messages/threads/writer-worker.ts',

@@ -54,6 +54,7 @@ import { ClientCertificates } from './registry/certificates/client-certificates.
 import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.js';
 import { Overlaps } from './registry/credentials/overlaps.js';
 import { readState, setState } from './registry/devices/state.js';
+import { LongReads } from './threads/long-reads.js';
 
 /** Rows of an ordinary piece of a list, and pieces that may wait. */
 const ordinaryRead = 50;
@@ -81,6 +82,7 @@ export interface Context {
   labels: LabelDrawer;
   /** Pieces of long lists and exports: one is made at a time. */
   reads: FairQueue;
+  longReads: LongReads;
   /** Counts of lists that are not kept yet: one of an account is made at a time, or they would take each other's places. */
   firstCounts: FairQueue;
   /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
@@ -145,6 +147,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => positions.close());
     const registry = await Registry.open(config.dataDir, fence.mark);
     closers.push(() => registry.close());
+    const longReads = new LongReads(join(config.dataDir, 'registry.db'));
+    closers.push(() => longReads.close());
     const messages = await MessageStore.open(config.dataDir, { log, mark: fence.mark });
     closers.push(() => messages.close());
     const keeping = await Keeping.start({ config, messages, log });
@@ -173,7 +177,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const sms = overrides.sms ?? senders.sms;
     const firmware = new FirmwareFiles(config.dataDir);
     const firmwareEngine = new FirmwareEngine(
-      { config, clock, log, registry, messages, access, sealing, moves },
+      { config, clock, log, registry, longReads, messages, access, sealing, moves },
       () => ctx,
     );
     closers.push(() => firmwareEngine.stop());
@@ -210,6 +214,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       keeping,
       payloads,
       labels,
+      longReads,
       reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads, slices: new Slices() }),
       firstCounts: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: 1, most: maxReads }),
       longAnswers: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: config.limits.longAnswers }),

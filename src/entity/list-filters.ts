@@ -110,6 +110,8 @@ export function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>, set: 
 
 /** Entries of an index that are read in the time in which one device is looked up. */
 const entriesOfLookup = 10;
+/** Entries of a second index that are counted to see whether it helps. */
+const maxEntriesOfSecond = 100_000;
 
 /**
  * The rows that the filter with the fewest finds by its index, if they are at most `limit`, and fewer than the caller reaches.
@@ -131,7 +133,7 @@ export async function smallestSet<T extends EntityTable>(
   for (const filter of [...filters.filter(isCounted), ...filters.filter((one) => !isCounted(one))]) {
     const rows = rowsOf(asked, filter);
     if (!rows) continue;
-    const maxSize = sets.length > 0 ? most * entriesOfLookup : most;
+    const maxSize = sets.length > 0 ? Math.min(most * entriesOfLookup, maxEntriesOfSecond) : most;
     const size = isCounted(filter) ? await sumOfCounts(db, asked, [filter]) : await countUpTo(db, rows, maxSize + 1);
     if (size > maxSize) continue;
     sets.push({ filters: [filter], rows, size });

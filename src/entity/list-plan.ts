@@ -2,7 +2,7 @@
  * How a list finds its count and its page in tables of a million rows: counts that are kept, an index of texts, and rows
  * looked at in the order of the page. docs/decisions/006-partial-match-and-kept-counts.md tells when each is used.
  */
-import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import { type CompiledQuery, type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
 import { type Db, isStoreFull } from '../../db/registry/index.js';
 import { countAndKeep, countedAtOnce, keptCount, type Question } from '../../db/registry/list-counts.js';
 import type { Match } from '../../db/registry/records/columns.js';
@@ -10,6 +10,7 @@ import { type EntityTable, wholeOf } from '../../db/registry/records.js';
 import { fold } from '../../db/sqlite/fold.js';
 import { isAccountWide } from '../access.js';
 import { laneOf } from '../limits/fair-queue.js';
+import { maxRowsOnLoop, type Query } from '../threads/long-reads.js';
 import {
   type AnyTable,
   type AskedList,
@@ -43,14 +44,21 @@ export interface Wanted {
 
 /** How many rows match. What is expensive to count is counted once, in turns of the caller, and then kept. */
 export async function countMatches<T extends EntityTable>(
-  { registry, reads, firstCounts }: Pick<ListServices, 'registry' | 'reads' | 'firstCounts'>,
+  { registry, reads, longReads, firstCounts }: Pick<ListServices, 'registry' | 'reads' | 'longReads' | 'firstCounts'>,
   asked: AskedList<T>,
 ): Promise<number> {
   const db = registry.query;
   const { caller, listing, query, state } = asked;
   const filters = filtersOf(asked);
   const { counted, text = [], reach } = listing;
-  if (!counted || state === 'trash' || caller.kind === 'station') return countRows(narrow(db, asked, undefined, false));
+  const countRows = async (set?: RowSet) => {
+    const { matching } = narrow(db, asked, set, false);
+    const counts = matching.select((eb) => eb.fn.countAll<number>().as('count'));
+    const rows = set?.size ?? (await rowsLookedThrough(db, asked));
+    const [found] = await longReads.find<{ count: number }>(laneOf(caller), counts, rows);
+    return Number(found?.count ?? 0);
+  };
+  if (!counted || state === 'trash' || caller.kind === 'station') return countRows();
   if (filters.every(([name]) => counted.columns.includes(name))) {
     const within = isAccountWide(caller) ? undefined : inReach(db, caller, listing);
     return sumOfCounts(db, asked, filters, within);
@@ -61,14 +69,20 @@ export async function countMatches<T extends EntityTable>(
     isAccountWide(caller) &&
     filters.every(([name]) => counted.columns.includes(name) || text.some((column) => column === name)) &&
     !(reach && query[reach] === '');
-  if (!isKeepable) return countRows(narrow(db, asked, await smallestSet(db, asked, maxRowsToSort), false));
+  if (!isKeepable) return countRows(await smallestSet(db, asked, maxRowsToSort));
   const question = questionOf(asked);
   const kept = await keptCount(db, caller.accountId, question);
   if (kept !== undefined) return kept;
   const set = await smallestSet(db, asked, maxRowsCounted);
   // The index of texts knows nothing of accounts: its own count is the answer where no other account has devices.
-  if (set && filters.length === 1 && (await isOnlyAccount(db, caller.accountId))) return countDistinct(db, set.rows);
-  if (set && set.size <= fewRows) return countRows(narrow(db, asked, set, false));
+  if (set && filters.length === 1 && (await isOnlyAccount(db, caller.accountId))) {
+    const distinct = db
+      .selectFrom(sql<{ row: number }>`(${set.rows})`.as('found'))
+      .select((eb) => eb.fn.count<number>('row').distinct().as('count'));
+    const [found] = await longReads.find(laneOf(caller), distinct, set.size);
+    return found?.count ?? 0;
+  }
+  if (set && set.size <= fewRows) return countRows(set);
   const among = set && set.size <= maxRowsCountedAtOnce ? set.rows : undefined;
   const matches = sql.join(
     filters.map((filter) => conditionOfDevice(filter, query)),
@@ -85,14 +99,9 @@ export async function countMatches<T extends EntityTable>(
     return await firstCounts.run(laneOf(caller), 1, () => countAndKeep(db, counting, inTurn));
   } catch (error) {
     // A full disk keeps nothing, and must not keep anybody from reading.
-    if (isStoreFull(error)) return countRows(narrow(db, asked, undefined, false));
+    if (isStoreFull(error)) return countRows();
     throw error;
   }
-}
-
-async function countDistinct(db: Db, found: RowSet['rows']): Promise<number> {
-  const { rows } = await sql<{ count: number }>`select count(distinct "row") as "count" from (${found})`.execute(db);
-  return rows[0]?.count ?? 0;
 }
 
 async function isOnlyAccount(db: Db, accountId: string): Promise<boolean> {
@@ -117,9 +126,20 @@ function questionOf<T extends EntityTable>(asked: AskedList<T>): Question {
   return Object.fromEntries(values) as Question;
 }
 
-async function countRows({ matching }: ReturnType<typeof narrow>): Promise<number> {
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  return Number(count);
+/** How many rows a list looks at where no index finds what it asks for; the rows of some tables are counted up to a limit. */
+export async function rowsLookedThrough<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number> {
+  const { caller, listing, query, state } = asked;
+  // A station looks for a device by what it can name.
+  if (caller.kind === 'station' && listing.text?.some((column) => query[column] !== undefined)) return 1;
+  if (listing.counted && state === 'live')
+    return sumOfCounts(db, asked, [], caller.kind === 'endUser' ? inReach(db, caller, listing) : undefined);
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as "count" from (
+      select 1 from ${sql.table(listing.table)}
+      where "accountId" = ${caller.accountId} and "deleted" is ${state === 'live' ? sql`null` : sql`not null`}
+      limit ${maxRowsOnLoop + 1}
+    )`.execute(db);
+  return rows[0]?.count ?? 0;
 }
 
 /** Rows that are looked at in order until a page of matches is full. */
@@ -132,14 +152,14 @@ const maxRowsCountedAtOnce = 10_000;
 
 /**
  * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
- * is far from the beginning.
+ * is far from the beginning. Where many rows are looked at, the answer is the query that finds the page: it is for `LongReads`.
  */
 export async function findRows<T extends EntityTable>(
   db: Db,
   asked: AskedList<T>,
   asWanted: Omit<Wanted, 'ties'>,
   count: number,
-): Promise<unknown[]> {
+): Promise<unknown[] | CompiledQuery> {
   if (count === 0) return [];
   const { caller, listing, state } = asked;
   const wanted = { ...asWanted, ties: tiesOf(listing, asWanted.sort) };
@@ -160,10 +180,12 @@ export async function findRows<T extends EntityTable>(
   const isDirect = !listing.counted || (isInIndex && wanted.offset === 0);
   const { matching } = narrow(db, asked, set, isDirect && wanted.whole);
   const page = pageOf(matching, wanted);
-  if (!wanted.whole) return page.select(placeOfRow(listing.table)).execute();
   const found = page.select(sql.ref('row').as('row'));
   const rows = isDirect ? page : pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
-  return rows.selectAll().execute();
+  const query: Query = wanted.whole ? rows.selectAll() : page.select(placeOfRow(listing.table));
+  const inOrder = isCounted && isInIndex ? wanted.offset + wanted.limit : undefined;
+  const isLong = (set?.size ?? inOrder ?? (await rowsLookedThrough(db, asked))) > maxRowsOnLoop;
+  return isLong ? query.compile() : query.execute();
 }
 
 /** Everything of the caller's account, by its id. */

@@ -1,17 +1,17 @@
 /** Lists of entities: what may be asked for, pages and counts. */
 import { type SelectQueryBuilder, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
-import type { Db } from '../../db/registry/index.js';
 import type { Match } from '../../db/registry/records/columns.js';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../limits/fair-queue.js';
+import type { Query } from '../threads/long-reads.js';
 import { fewRows, type Listing, type ListQuery, narrow, smallestSet } from './list-filters.js';
 
 export type { Listing, ListQuery } from './list-filters.js';
 
-import { countMatches, findRows, pageOf } from './list-plan.js';
+import { countMatches, findRows, pageOf, rowsLookedThrough } from './list-plan.js';
 import { type ListServices, oneSlice, placesOfRow, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { findUnstorable, unstorable } from './values.js';
 
@@ -98,8 +98,13 @@ export async function list<T extends EntityTable>(
   const count = await countMatches(services, asked);
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
-  const find = () => findRows(db, asked, wanted, count);
-  const inTurn = () => services.reads.run(laneOf(caller), pageSize / placesOfRow, find);
+  const lane = laneOf(caller);
+  const findNow = () => findRows(db, asked, wanted, count);
+  const find = async () => {
+    const found = await (wanted.whole ? findNow() : services.reads.run(lane, pageSize / placesOfRow, findNow));
+    // Not in the turn: others would wait for the thread too.
+    return Array.isArray(found) ? found : services.longReads.read(lane, found);
+  };
   const rows = !results
     ? undefined
     : wanted.whole
@@ -107,7 +112,7 @@ export async function list<T extends EntityTable>(
       : readSlices(services, caller, {
           ...{ table: listing.table, state },
           count: Math.min(pageSize, count - wanted.offset),
-          find: async () => (await inTurn()) as RowPlace[],
+          find: async () => (await find()) as RowPlace[],
         });
   const said = { count, page, pageSize, sortOrder: order, ...(listing.saysSort && { sortBy: sort }) };
   return { rows, meta: meta ? said : undefined };
@@ -115,35 +120,39 @@ export async function list<T extends EntityTable>(
 
 /** Everything that a list would show, from after the id `after`, in the order of ids: at most `limit` of them. */
 export async function idsOf<T extends EntityTable>(
-  db: Db,
+  { registry, longReads }: Pick<ListServices, 'registry' | 'longReads'>,
   caller: Caller,
   listing: Listing<T>,
   query: ListQuery,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const asked = { caller, listing, query, state: 'live' } as const;
-  const { matching } = narrow(db, asked, await smallestSet(db, asked, fewRows), false);
-  const rows = await matching.select('id').where('id', '>', after).orderBy('id').limit(limit).execute();
+  const db = registry.query;
+  const set = await smallestSet(db, asked, fewRows);
+  const { matching } = narrow(db, asked, set, false);
+  const ids = matching.select('id').where('id', '>', after).orderBy('id').limit(limit);
+  const rows = await longReads.find(laneOf(caller), ids, set?.size ?? (await rowsLookedThrough(db, asked)));
   return rows.map(({ id }) => id);
 }
 
 /**
- * A page of the ids of a table that has no listing, and its `meta`; newest first unless the query asks otherwise.
+ * A page of the ids of a table that has no listing, and its `meta`; newest first unless the query asks otherwise. `find`
+ * finds the rows of a query.
  * @throws PlatformError 416/109 for a page past the end.
  */
 export async function pageOfIds<DB, TB extends keyof DB>(
+  find: <R>(query: Query<R>) => Promise<R[]>,
   matching: SelectQueryBuilder<DB, TB, object>,
   sort: string,
   { page = 1, pageSize = 10, sortOrder: order = 'desc' }: Pick<ListQuery, 'page' | 'pageSize' | 'sortOrder'>,
 ): Promise<{ ids: string[]; meta: Meta }> {
-  // Kysely does not follow what is selected from a table of any name.
-  const counted: unknown = await matching.select(sql<number>`count(*)`.as('count')).executeTakeFirstOrThrow();
-  const { count } = counted as { count: number };
+  const [counted] = await find<{ count: number }>(matching.select(sql<number>`count(*)`.as('count')));
+  const count = counted?.count ?? 0;
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
-  const rows: unknown = await pageOf(matching, wanted).select(sql.ref<string>('id').as('id')).execute();
+  const rows = await find<{ id: string }>(pageOf(matching, wanted).select(sql.ref<string>('id').as('id')));
   return {
-    ids: (rows as Array<{ id: string }>).map(({ id }) => id),
+    ids: rows.map(({ id }) => id),
     meta: { count, page, pageSize, sortOrder: order },
   };
 }

@@ -9,6 +9,7 @@ import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
+import type { LongReads } from '../threads/long-reads.js';
 import { currentCaller, type OpenSessions } from './current-caller.js';
 import { isReached, named, shared } from './verbs.js';
 
@@ -26,6 +27,8 @@ export type ListServices = {
   sessions: OpenSessions;
   /** Reading and showing long pages takes turns here. */
   reads: FairQueue;
+  /** Finds rows where the event loop would be held. */
+  longReads: LongReads;
   /** An account makes one of the counts that are kept at a time. */
   firstCounts: FairQueue;
   /** Long answers that are being sent. */

@@ -17,7 +17,9 @@ import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { newId } from '../ids.js';
-import { keepNewest } from '../limits/kept.js';
+import { laneOf } from '../limits/fair-queue.js';
+import { keepNewest, keptOf } from '../limits/kept.js';
+import type { Query } from '../threads/long-reads.js';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;
@@ -219,7 +221,9 @@ async function readVerifications(ctx: Context, caller: Caller, asked: Static<typ
     if (value !== undefined) matching = matching.where(column, '=', value);
   }
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
-  const { ids, meta } = await pageOfIds(matching, 'time', asked);
+  const kept = await keptOf(registry.query, asked.accountId, 'verifications');
+  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, kept);
+  const { ids, meta } = await pageOfIds(find, matching, 'time', asked);
   const results = readByKeys(ctx, caller, ids, {
     keyOf: ({ id }) => id,
     read: (some) => registry.query.selectFrom('verifications').selectAll().where('id', 'in', some).execute(),

@@ -30,6 +30,7 @@ export function metricsRoutes(
     | 'jobs'
     | 'labels'
     | 'longAnswers'
+    | 'longReads'
     | 'keeping'
     | 'payloads'
     | 'reads'
@@ -70,6 +71,7 @@ function queueMetrics(
     jobs,
     labels,
     longAnswers,
+    longReads,
     messages,
     passwords,
     payloads,
@@ -82,6 +84,7 @@ function queueMetrics(
     | 'jobs'
     | 'labels'
     | 'longAnswers'
+    | 'longReads'
     | 'messages'
     | 'passwords'
     | 'payloads'
@@ -104,6 +107,7 @@ function queueMetrics(
       payload_reading: payloads.waiting,
       label_drawing: labels.waiting,
       large_reads: reads.waiting,
+      long_reads: longReads.waiting,
       long_answers: longAnswers.waiting,
     };
     return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);

@@ -12,6 +12,7 @@ import { newId } from '../../ids.js';
 import { onBehalfOf } from '../../log.js';
 import type { Moves } from '../../moves.js';
 import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.js';
+import type { LongReads } from '../../threads/long-reads.js';
 import { Watchers } from '../watchers.js';
 import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
 import { type OfferServices, Offers } from './offers.js';
@@ -20,6 +21,7 @@ import { advance } from './stages.js';
 
 export type EngineServices = OfferServices & {
   registry: Registry;
+  longReads: LongReads;
   messages: MessageStore;
   log: Logger;
   moves: Pick<Moves, 'isAway' | 'away' | 'work'>;

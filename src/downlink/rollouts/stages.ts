@@ -3,12 +3,12 @@
 import type { Registry, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { type Clock, timestamp } from '../../clock.js';
-
+import type { LongReads } from '../../threads/long-reads.js';
 import { changeRollout, packageOf, settle, supersede } from './deliveries.js';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.js';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.js';
 
-type Services = { registry: Registry; clock: Clock };
+type Services = { registry: Registry; longReads: LongReads; clock: Clock };
 
 /** The result of one step of a rollout. */
 export interface Step {
@@ -27,7 +27,7 @@ export async function advance(services: Services, rollout: Rollout): Promise<Ste
     const begun = await beginStage(services, rollout, aim);
     return { rollouts: begun ? [begun] : [], arisen: [], superseded: [] };
   }
-  const { ids, last } = await targetPage(registry.query, aim, rollout.cursor);
+  const { ids, last } = await targetPage(services, aim, rollout.cursor);
   const taken = ids.filter((id) => placeOf(rollout.id, id) <= (rollout.threshold ?? 0));
   return registry.transaction(async (tx) => {
     const current = await stillRunning(tx, rollout);
@@ -62,7 +62,7 @@ async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promi
   const stage = rollout.stage + 1;
   const percent = stagesOf(rollout)[stage]?.percent;
   if (percent === undefined) return registry.transaction((tx) => changeRollout(tx, rollout, { due: null }));
-  const threshold = await thresholdOf(registry, aim, percent);
+  const threshold = await thresholdOf(services, aim, percent);
   return registry.transaction(async (tx) => {
     const current = await stillRunning(tx, rollout);
     if (!current || current.stage !== rollout.stage) return undefined;

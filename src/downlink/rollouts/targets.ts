@@ -6,11 +6,15 @@ import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { idsOf, type ListQuery } from '../../entity/listing.js';
 import { deviceListing } from '../../registry/devices/device.js';
+import type { LongReads } from '../../threads/long-reads.js';
 import { partialFilters, type Rollout, type Target } from './rollout.js';
 
 /** Devices that are looked at together. */
 export const pageSize = 100;
 const wholeRange = 0xffffffff;
+
+/** What targets are read with. */
+export type TargetReads = { registry: Pick<Registry, 'query'>; longReads: LongReads };
 
 /** The tools to look up a target. */
 export interface Aim {
@@ -28,17 +32,22 @@ export function aimOf(rollout: Rollout, deviceTemplateId: string): Aim {
 
 /** The next ids of live devices of the target, in the order of ids; `last` is where the next page begins, if there is one. */
 export async function targetPage(
-  db: Db,
+  reads: TargetReads,
   aim: Aim,
   after: string,
 ): Promise<{ ids: string[]; last: string | undefined }> {
+  const db = reads.registry.query;
   const page =
-    aim.target.filter || aim.target.organizationId ? await listed(db, aim, after) : await named(db, aim, after);
+    aim.target.filter || aim.target.organizationId ? await listed(reads, aim, after) : await named(db, aim, after);
   const last = page.length < pageSize ? undefined : page.at(-1);
   return { ids: await matching(db, aim, page), last };
 }
 
-function listed(db: Db, { accountId, createdById, deviceTemplateId, target }: Aim, after: string): Promise<string[]> {
+function listed(
+  reads: TargetReads,
+  { accountId, createdById, deviceTemplateId, target }: Aim,
+  after: string,
+): Promise<string[]> {
   const { organizationId } = target;
   const caller: Caller = organizationId
     ? { kind: 'endUser', id: createdById, accountId, organizationIds: [organizationId] }
@@ -51,7 +60,7 @@ function listed(db: Db, { accountId, createdById, deviceTemplateId, target }: Ai
   );
   const query = { ...filter, deviceTemplateId, accountId } as ListQuery;
   for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
-  return idsOf(db, caller, deviceListing, query, { after, limit: pageSize });
+  return idsOf(reads, caller, deviceListing, query, { after, limit: pageSize });
 }
 
 async function named(db: Db, { rolloutId, accountId, deviceTemplateId }: Aim, after: string): Promise<string[]> {
@@ -105,13 +114,13 @@ export function placeOf(rolloutId: string, deviceId: string): number {
 }
 
 /** The largest place that belongs to the first `percent` of the devices there are now; one device at least. */
-export async function thresholdOf({ query }: Pick<Registry, 'query'>, aim: Aim, percent: number): Promise<number> {
+export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number): Promise<number> {
   if (percent >= 100) return wholeRange;
   const slices = new Slices();
   const places: Uint32Array[] = [];
   let count = 0;
   for (let after: string | undefined = ''; after !== undefined; ) {
-    const page: { ids: string[]; last: string | undefined } = await targetPage(query, aim, after);
+    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
     places.push(Uint32Array.from(page.ids, (id) => placeOf(aim.rolloutId, id)));
     count += page.ids.length;
     after = page.last;

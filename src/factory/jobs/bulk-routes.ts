@@ -152,7 +152,7 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
   const selected: string[] = [];
   for (;;) {
     const page = { after: selected.at(-1) ?? '', limit: atOnce };
-    const more = await idsOf(ctx.registry.query, caller, deviceListing, query, page);
+    const more = await idsOf(ctx, caller, deviceListing, query, page);
     selected.push(...more);
     if (selected.length > maxRows) throw tooMany('filter');
     if (more.length < atOnce) return selected;

@@ -16,6 +16,8 @@ import { sendList } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { laneOf } from '../../limits/fair-queue.js';
+import { keptOf } from '../../limits/kept.js';
+import type { Query } from '../../threads/long-reads.js';
 import type { StoredRow } from '../provisioning/rows.js';
 import type { Unit } from '../provisioning/unit.js';
 import { demandResults, openResults, unitsOf } from '../provisioning/units.js';
@@ -292,7 +294,9 @@ async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQ
   if (!isAccountWide(caller)) matching = matching.where('createdById', '=', caller.id);
   if (state) matching = matching.where('state', '=', state);
   if (action) matching = matching.where('action', '=', action);
-  const { ids, meta } = await pageOfIds(matching, 'created', query);
+  const kept = await keptOf(registry.query, caller.accountId, 'jobs');
+  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, kept);
+  const { ids, meta } = await pageOfIds(find, matching, 'created', query);
   const results = readByKeys(ctx, caller, ids, {
     keyOf: ({ id }) => id,
     read: (some) => registry.query.selectFrom('jobs').selectAll().where('id', 'in', some).execute(),
@@ -309,14 +313,12 @@ async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<ty
   const states = isOver && state === 'skipped' ? ['skipped', 'pending'] : [isOver && state === 'pending' ? '' : state];
   let matching = registry.query.selectFrom('jobRows').where('jobId', '=', job.id);
   if (state) matching = matching.where('state', 'in', states as string[]);
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, job.total);
+  const [counted] = await find(matching.select((eb) => eb.fn.countAll<number>().as('count')));
+  const count = counted?.count ?? 0;
   demandPage(page, pageSize, count);
-  const rows = await matching
-    .select('row')
-    .orderBy('row')
-    .limit(pageSize)
-    .offset((page - 1) * pageSize)
-    .execute();
+  const some = matching.select('row').orderBy('row').limit(pageSize);
+  const rows = await find(some.offset((page - 1) * pageSize));
   const keys = rows.map(({ row }) => row);
   const results = readByKeys(ctx, caller, keys, {
     keyOf: ({ row }) => row,

@@ -1,0 +1,117 @@
+/** Lists of an account with more rows than the event loop looks through: what they find, and that others do not wait for it. */
+import { join } from 'node:path';
+import t from 'tap';
+import { openSqlite } from '../../db/sqlite/open.js';
+import { newId } from '../../src/ids.js';
+import { maxRowsOnLoop } from '../../src/threads/long-reads.js';
+import { type Service, startService } from '../support/service.js';
+
+/** The older half of the devices is named Old, the newer one New; every second device is in the organization. */
+const most = 2 * maxRowsOnLoop + 10;
+const begin = Date.parse('2026-05-01T00:00:00Z');
+const timeOf = (n: number) => new Date(begin + n).toISOString();
+
+let service: Service;
+let organizationId: string;
+/** Of an end-user of the organization. */
+let token: string;
+const ids = { devices: [] as string[], endUsers: [] as string[] };
+
+t.before(async () => {
+  service = await startService(t);
+  const device = await service.create('/devices', 'device', { serialNumber: 'a first one' });
+  const organization = await service.organization();
+  organizationId = organization.id;
+  const person = await service.endUser(organizationId);
+  token = person.token;
+  const file = openSqlite(join(service.directory, 'registry.db'));
+  /** Rows like the one with `id`, and their ids. */
+  const copy = (table: string, id: string, rows: number, change: (n: number) => object): string[] => {
+    const { row: _, ...first } = file.prepare(`SELECT * FROM "${table}" WHERE "id" = ?`).get(id) as { row: number };
+    const names = Object.keys(first);
+    const insert = file.prepare(
+      `INSERT INTO "${table}" (${names.map((name) => `"${name}"`)}) VALUES (${names.map((name) => `@${name}`)})`,
+    );
+    return Array.from({ length: rows }, (_, n) => {
+      const one = { ...first, id: newId(service.accountId), created: timeOf(n), lastModified: timeOf(rows - n) };
+      insert.run({ ...one, ...change(n) });
+      return one.id;
+    });
+  };
+  file.transaction(() => {
+    ids.devices = copy('devices', device.id, most, (n) => ({
+      serialNumber: `${n < most / 2 ? 'Ähre' : 'Öl'}-${String(n).padStart(6, '0')}`,
+      organizationId: n % 2 ? organizationId : null,
+    }));
+    ids.endUsers = copy('endUsers', person.endUser.id, 2 * maxRowsOnLoop, (n) => ({
+      userId: null,
+      deleted: n % 3 ? null : timeOf(n),
+    }));
+    const { sequence: _, ...record } = file.prepare('SELECT * FROM "auditRecords" LIMIT 1').get() as {
+      sequence: number;
+    };
+    const names = Object.keys(record);
+    const insert = file.prepare(
+      `INSERT INTO "auditRecords" (${names.map((name) => `"${name}"`)}) VALUES (${names.map((name) => `@${name}`)})`,
+    );
+    for (let n = 0; n <= maxRowsOnLoop; n += 1)
+      insert.run({
+        ...record,
+        id: newId(service.accountId),
+        time: timeOf(n),
+        outcome: n % 2 ? 'failure' : 'success',
+        address: `10.0.0.${n % 7}`,
+      });
+  })();
+  file.close();
+});
+
+const list = async (path: string, more: string, as?: string) => {
+  const answer = await service.http(
+    'GET',
+    `/api/v1/${path}?accountId=${service.accountId}&${encodeURI(more)}`,
+    as ? { token: as } : {},
+  );
+  const [{ results, meta }] = Object.values(answer.body) as [
+    { results: Array<{ id: string }>; meta: { count: number } },
+  ];
+  return { count: meta.count, ids: results.map(({ id }) => id) };
+};
+
+t.test('devices are found that are many, and far from the beginning of the order', async (t) => {
+  const newer = ids.devices.slice(most / 2);
+  t.strictSame(await list('devices', 'serialNumber=öL-'), { count: newer.length, ids: newer.slice(0, 10) });
+  const far = await list('devices', `serialNumber=öl-&page=${newer.length / 5}&pageSize=5`);
+  t.strictSame(far, { count: newer.length, ids: newer.slice(-5) });
+  const long = await list('devices', 'serialNumber=öl-&pageSize=1000&page=2&sortOrder=desc');
+  t.strictSame(long, { count: newer.length, ids: newer.toReversed().slice(1000, 2000) });
+  const last = await list('devices', `page=${Math.ceil((most + 1) / 10)}`);
+  t.strictSame(last, { count: most + 1, ids: ids.devices.slice(-((most + 1) % 10)) }, 'the last page of all');
+  const reached = ids.devices.filter((_, n) => n % 2 && n >= most / 2);
+  t.strictSame(await list('devices', 'serialNumber=öl-', token), { count: reached.length, ids: reached.slice(0, 10) });
+});
+
+t.test('end-users are found, and those in the trash, and records of the audit', async (t) => {
+  const live = ids.endUsers.filter((_, n) => n % 3);
+  const byChange = await list('end-users', 'sortBy=lastModified&page=3');
+  t.equal(byChange.count, live.length + 1);
+  t.strictSame(byChange.ids, live.toReversed().slice(20, 30));
+  const failures = await list('audit', 'outcome=failure&address=10.0.0.3&to=2026-05-02');
+  t.equal(
+    failures.count,
+    Array.from({ length: maxRowsOnLoop }, (_, n) => n).filter((n) => n % 2 && n % 7 === 3).length,
+  );
+  t.equal(failures.ids.length, 10);
+});
+
+t.test('the event loop has time for others while long lists are found', async (t) => {
+  const { longReads } = service.server.ctx;
+  const before = performance.eventLoopUtilization();
+
+  const asked = Array.from({ length: 12 }, () => list('end-users', 'sortBy=lastModified&page=300'));
+  const [first] = await Promise.all(asked);
+  t.equal(first?.ids.length, 10);
+  const { utilization } = performance.eventLoopUtilization(before);
+  t.ok(utilization < 0.7, `${Math.round(100 * utilization)} % of the event loop were used`);
+  t.equal(longReads.waiting, 0);
+});
