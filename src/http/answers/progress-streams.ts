@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import type { Caller } from '../../access.js';
 import { PlatformError } from '../../errors.js';
 
-/** Milliseconds between two events, between two heartbeats, and between two looks at the reader's rights. */
+/** Milliseconds between two events but the last, between two heartbeats, and between two looks at the reader's rights. */
 const eventInterval = 250;
 const heartbeatInterval = 15_000;
 const lookInterval = 1000;
@@ -19,8 +19,8 @@ export interface Followed {
   event: string;
   /** Its state; undefined when it is gone. */
   read(): Promise<{ data: object; ended: boolean } | undefined>;
-  /** Calls back after each change, until the answer is called. */
-  watch(hear: () => void): () => void;
+  /** Calls back after each change, with whether it has ended where that is known, until the answer is called. */
+  watch(hear: (ended?: boolean) => void): () => void;
   /** Whether the reader may still see it. */
   isPermitted(): boolean;
 }
@@ -66,6 +66,8 @@ class ProgressStream {
   #ended = false;
   #isSending = false;
   #isStale = false;
+  /** The next event is the last, and need not wait. */
+  #mayEnd = false;
   #pending: NodeJS.Timeout | undefined;
   #sent = Number.NEGATIVE_INFINITY;
 
@@ -74,7 +76,10 @@ class ProgressStream {
     this.#followed = followed;
     this.#log = log;
     // Watched before it is read, so that no change falls in between.
-    this.#unwatch = followed.watch(() => this.#changed());
+    this.#unwatch = followed.watch((ended) => {
+      this.#mayEnd ||= ended === true;
+      this.#changed();
+    });
     const beat = setInterval(() => body.push(': heartbeat\n\n'), heartbeatInterval);
     const look = setInterval(() => this.#isPermitted() || body.destroy(), lookInterval);
     this.#timers = [beat, look];
@@ -84,8 +89,8 @@ class ProgressStream {
 
   #changed(): void {
     this.#isStale = true;
-    if (this.#isSending || this.#pending) return;
-    const wait = this.#sent + eventInterval - performance.now();
+    if (this.#isSending || (this.#pending && !this.#mayEnd)) return;
+    const wait = this.#mayEnd ? 0 : this.#sent + eventInterval - performance.now();
     if (wait <= 0) void this.#send();
     else this.#pending = setTimeout(() => void this.#send(), wait);
   }

@@ -1,0 +1,41 @@
+/** Events of what goes on: a few a second, and the last one at once. */
+import { once } from 'node:events';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import t from 'tap';
+import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.js';
+
+t.test('the last event does not wait for its turn; others do', async (t) => {
+  const state = { done: 0, ended: false };
+  let tell: (ended?: boolean) => void = () => {};
+  const followed: Followed = {
+    event: 'job',
+    read: async () => ({ data: { done: state.done }, ended: state.ended }),
+    watch: (hear) => {
+      tell = hear;
+      return () => {};
+    },
+    isPermitted: () => true,
+  };
+  const caller = { kind: 'admin', id: 'a', accountId: 'b' } as const;
+  const body = new ProgressStreams({ error: (error: unknown) => t.fail(String(error)) }).open(caller, followed);
+  let text = '';
+  body.on('data', (chunk) => {
+    text += chunk;
+  });
+  let ended = false;
+  const end = once(body, 'end').then(() => {
+    ended = true;
+  });
+  await nextTurn();
+  for (state.done = 1; state.done < 9; state.done += 1) {
+    tell();
+    await nextTurn();
+  }
+  t.equal(text, 'event: job\ndata: {"done":0}\n\n', 'what follows the first at once waits');
+  state.ended = true;
+  tell(true);
+  for (let turn = 0; turn < 10 && !ended; turn += 1) await nextTurn();
+  t.ok(ended, 'in the next turns of the event loop');
+  t.equal(text, 'event: job\ndata: {"done":0}\n\nevent: job\ndata: {"done":9}\n\n');
+  await end;
+});
