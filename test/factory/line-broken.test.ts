@@ -89,7 +89,7 @@ t.test('the command for one unit is killed at any moment and run again', async (
   const station = new Station(t, service, { SLIPWAY_URL: proxy.url });
   const names = serials(20, 'KILLONE').map(({ serialNumber }) => serialNumber);
   let [made, killed] = [0, 0];
-  for (let round = 0; round < 12; round += 1) {
+  for (let round = 0; round < 9; round += 1) {
     const unit = ['--serial', names[made] ?? '', '--format', 'esp-nvs-csv', '--out', station.out];
     const env = { PATH: process.env.PATH, ...station.environment };
     const args = [...plainNode, cliFile, 'provision', 'one', ...unit];

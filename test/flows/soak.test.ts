@@ -43,8 +43,8 @@ t.test('the load does all that it should, and nothing of it fails', async (t) =>
   const directory = temporaryDirectory(t);
   const { done, failures, verdicts } = await soak({
     directory,
-    seconds: 2,
-    every: 0.5,
+    seconds: 1,
+    every: 0.25,
     say: (line) => lines.push(line),
   });
   t.same(failures, [], lines.join('\n'));
