@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 const alone = /^(accepting|broker\/(memory|walls)|flows\/soak|operations\/modes|threads\/heap)$/;
 
 /** More would end late, when the other core has nothing left to do. */
-const maxFiles = (folder) => (folder === 'flows' ? 4 : 12);
+const maxFiles = (folder) => (folder === 'flows' ? 4 : 8);
 
 /** Writes a program for each group into `together`, next to the test files that have been built into `directory`. */
 export function writeGroups(directory) {
