@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
-import { openBrowser } from './console/browser.js';
+import { openBrowser } from './console/shared-browser.js';
 import { temporaryDirectory } from './support/directory.js';
 import { type Service, startService } from './support/service.js';
 

@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
 import { type Service, startService } from '../support/service.js';
-import { go, openAs, openBrowser, openPage, openWindow } from './browser.js';
+import { go, openAs, openPage, openWindow } from './browser.js';
+import { openBrowser } from './shared-browser.js';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let service: Service;

@@ -5,7 +5,6 @@ import { dirname, join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.js';
-import { root } from '../support/tap.js';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
@@ -15,16 +14,7 @@ const drawing = /^--(use-gl|use-angle|enable-unsafe-swiftshader|ignore-gpu-block
 /** No graphics card, and one process for all pages: one for each takes a seventh more CPU. */
 const frugal = ['--disable-gpu', '--renderer-process-limit=1'];
 
-let shared: Promise<Browser> | undefined;
-
-/** Headless Chromium: one for all test files of the process. Each test has windows of its own. */
-export function openBrowser(): Promise<Browser> {
-  if (shared) return shared;
-  shared = launchBrowser();
-  root.teardown(async () => (await shared)?.close());
-  return shared;
-}
-
+/** Headless Chromium. A test takes the one of {@link openBrowser} in shared-browser.ts. */
 export async function launchBrowser(): Promise<Browser> {
   return chromium.launch({ headless: true, ...(await binary()) });
 }

@@ -3,7 +3,8 @@ import t from 'tap';
 import { placeOf, startCell, startProxy, through } from '../support/cells.js';
 import { withHaproxy } from '../support/haproxy.js';
 import { adminEmail, adminPassword } from '../support/service.js';
-import { openBrowser, openPage, settled, signIn } from './browser.js';
+import { openPage, settled, signIn } from './browser.js';
+import { openBrowser } from './shared-browser.js';
 
 t.test(
   'admins of accounts in two cells sign in at one address, and each sees what is theirs',

@@ -2,8 +2,9 @@ import mqtt from 'mqtt';
 import type { Browser } from 'playwright-core';
 import t from 'tap';
 import { type Service, startService } from '../support/service.js';
-import { openAs, openBrowser, openPage, signIn } from './browser.js';
+import { openAs, openPage, signIn } from './browser.js';
 import { makeDevices, makeOrganizations } from './many.js';
+import { openBrowser } from './shared-browser.js';
 
 let service: Service;
 let browser: Browser;

@@ -5,7 +5,8 @@ import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
 import { type Service, startService } from '../support/service.js';
-import { openAs, openBrowser, openPage } from './browser.js';
+import { openAs, openPage } from './browser.js';
+import { openBrowser } from './shared-browser.js';
 
 const mail = new Mailbox();
 let service: Service;

@@ -5,7 +5,8 @@ import t from 'tap';
 import { startReceiver } from '../bridges/receiver.js';
 import { publish, rollout } from '../downlink/fleet.js';
 import { type Service, startService } from '../support/service.js';
-import { openAs, openBrowser, openPage, settled, signIn } from './browser.js';
+import { openAs, openPage, settled, signIn } from './browser.js';
+import { openBrowser } from './shared-browser.js';
 
 let service: Service;
 let browser: Browser;

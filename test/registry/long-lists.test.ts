@@ -81,8 +81,8 @@ const list = async (path: string, more: string, as?: string) => {
 t.test('devices are found that are many, and far from the beginning of the order', async (t) => {
   const newer = ids.devices.slice(most / 2);
   t.strictSame(await list('devices', 'serialNumber=öL-'), { count: newer.length, ids: newer.slice(0, 10) });
-  const far = await list('devices', `serialNumber=öl-&page=${newer.length / 5}&pageSize=5`);
-  t.strictSame(far, { count: newer.length, ids: newer.slice(-5) });
+  const end = await list('devices', `serialNumber=öl-&page=${newer.length / 5}&pageSize=5`);
+  t.strictSame(end, { count: newer.length, ids: newer.slice(-5) });
   const long = await list('devices', 'serialNumber=öl-&pageSize=1000&page=2&sortOrder=desc');
   t.strictSame(long, { count: newer.length, ids: newer.toReversed().slice(1000, 2000) });
   const last = await list('devices', `page=${Math.ceil((most + 1) / 10)}`);
