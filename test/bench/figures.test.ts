@@ -1,4 +1,6 @@
 /** How the bench judges, and what it writes of it. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.js';
 import { sharesOf } from '../../bench/profile.js';
@@ -98,3 +100,10 @@ t.test(
     ]);
   },
 );
+
+t.test('the bench runs without tap, which would end it after 30 seconds', async (t) => {
+  const program = new URL('../../bench/main.js', import.meta.url).pathname;
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, [program, '--help']);
+  t.match(stderr, 'npm run bench');
+  t.equal(stdout, '');
+});
