@@ -1,5 +1,7 @@
 /** Rollouts as their makers and devices see them: stages, deadlines, failure limits, replacing, revocation, signed URLs. */
+import { exec } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { promisify } from 'node:util';
 import t from 'tap';
 import { Progress } from '../../src/downlink/rollouts/progress.js';
 import { nextMessage, type Service, startService } from '../support/service.js';
@@ -258,20 +260,43 @@ t.test('forged, altered and foreign URLs are refused', async (t) => {
   const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
   await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
   const [{ url }] = (await offerTo(service, device)).files;
+  const offer = new URL(url).searchParams.get('offer') ?? '';
+  const end = offer.lastIndexOf('.');
+  const [claim, signature] = [offer.slice(0, end), offer.slice(end + 1)];
   const altered = (change: (url: URL) => void) => {
     const changed = new URL(url);
     change(changed);
     return fetch(changed).then(({ status }) => status);
   };
   t.equal(await altered(() => {}), 200);
-  t.equal(await altered((one) => one.searchParams.set('signature', 'x'.repeat(43))), 403);
-  t.equal(await altered((one) => one.searchParams.delete('signature')), 403);
+  for (const other of [`${claim}.${'x'.repeat(43)}`, claim, `${claim}.`, signature, `.${signature}`, '.', ''])
+    t.equal(await altered((one) => one.searchParams.set('offer', other)), 403, other);
   t.equal(await altered((one) => (one.pathname = one.pathname.replace(/[^/]*$/, secret.files[0]?.sha256 ?? ''))), 403);
   t.equal(await altered((one) => (one.pathname = one.pathname.replace(/[^/]*$/, '..%2f..%2fregistry.db'))), 403);
-  const offer = new URL(url).searchParams.get('offer') ?? '';
   t.equal(await altered((one) => one.searchParams.set('offer', offer.replace(device.id, other.id))), 403);
-  t.equal(await altered((one) => one.searchParams.set('offer', `${offer}0`)), 403, 'a later deadline');
+  t.equal(await altered((one) => one.searchParams.set('offer', `${claim}0.${signature}`)), 403, 'a later deadline');
 });
+
+t.test(
+  'the URL of an offer goes through a shell unquoted; one of an earlier release works until its deadline',
+  async (t) => {
+    const template = await service.template();
+    const [device] = (await devices(service, template.id, 1)) as [Device];
+    const bytes = randomBytes(1000);
+    const firmware = await publish(service, template.id, '2', { 'app.bin': bytes });
+    const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+    await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+    const [{ url }] = (await offerTo(service, device)).files;
+    const { stdout } = await promisify(exec)(`curl -s ${url}`, { encoding: 'buffer' });
+    t.equal(sha256(stdout), sha256(bytes));
+    const earlier = new URL(url);
+    const [claim = '', signature = ''] = (earlier.searchParams.get('offer') ?? '').split(/\.(?=[^.]*$)/);
+    earlier.search = `${new URLSearchParams({ offer: claim, signature })}`;
+    t.equal((await fetch(earlier)).status, 200);
+    earlier.searchParams.set('signature', 'x'.repeat(43));
+    t.equal((await fetch(earlier)).status, 403);
+  },
+);
 
 t.test('what a rollout may not be is refused', async (t) => {
   const [template, another] = [await service.template(), await service.template()];

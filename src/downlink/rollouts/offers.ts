@@ -143,8 +143,8 @@ export class Offers {
     const { deviceId, rolloutId, offer, deadline } = delivery;
     const generation = this.#services.registry.credential(deviceId)?.generation ?? 0;
     const claim = [deviceId, rolloutId, offer, generation, deadline].join('.');
-    const query = new URLSearchParams({ offer: claim, signature: this.#sign(sha256, claim) });
-    return `${base}/api/v1/firmware/files/${sha256}?${query}`;
+    // One parameter: devices pass the URL to a shell, where `&` would end it.
+    return `${base}/api/v1/firmware/files/${sha256}?offer=${claim}.${this.#sign(sha256, claim)}`;
   }
 
   /** Standard base64 has characters that URLs would escape. */
@@ -153,10 +153,14 @@ export class Offers {
   }
 
   /**
-   * The delivery behind a signed URL of the content. @throws PlatformError 403/21 for one that is forged or has expired,
-   * 410 when the offer was cancelled, superseded or revoked.
+   * The delivery behind a signed URL of the content. `separate` is the signature of a URL that an earlier release made;
+   * now it is the end of `signed`. @throws PlatformError 403/21 for one that is forged or has expired, 410 when the offer
+   * was cancelled, superseded or revoked.
    */
-  async verify(sha256: string, claim: string, signature: string): Promise<Delivery> {
+  async verify(sha256: string, signed: string, separate: string | undefined): Promise<Delivery> {
+    const end = signed.lastIndexOf('.');
+    const claim = separate === undefined ? signed.slice(0, Math.max(end, 0)) : signed;
+    const signature = separate ?? signed.slice(end + 1);
     const { registry, clock, access } = this.#services;
     const [given, right] = [Buffer.from(signature), Buffer.from(this.#sign(sha256, claim))];
     const isGenuine = given.length === right.length && timingSafeEqual(given, right);

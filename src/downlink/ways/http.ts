@@ -34,8 +34,10 @@ const reported = Type.Object(
   { description: 'It is on disk.' },
 );
 const fileQuery = Type.Object({
-  offer: Type.Optional(Type.String({ maxLength: 256, description: 'Of a signed URL.' })),
-  signature: Type.Optional(Type.String({ maxLength: 128 })),
+  offer: Type.Optional(Type.String({ maxLength: 256, description: 'Of a signed URL: the offer and its signature.' })),
+  signature: Type.Optional(
+    Type.String({ maxLength: 128, description: 'Of a signed URL that a release before this form made.' }),
+  ),
 });
 
 /** In a scope of its own: devices prove themselves with their secret or certificate. */
@@ -151,7 +153,7 @@ async function deliveryFor(
   proven: WeakMap<FastifyRequest, ProvenCaller>,
 ): Promise<Delivery> {
   const { params, query, caller } = request;
-  if (isSigned(query)) return firmwareEngine.offers.verify(params.sha256, query.offer ?? '', query.signature ?? '');
+  if (isSigned(query)) return firmwareEngine.offers.verify(params.sha256, query.offer ?? '', query.signature);
   if (!caller) throw new PlatformError('tokenMissing');
   const device = provenCaller(caller, proven.get(request));
   const offer = device.kind === 'device' ? await firmwareEngine.offers.of(device.id) : undefined;
