@@ -1,5 +1,6 @@
 /** Topic filters: whether one is well formed, what it matches, and whether it can match anything in a caller's reach. */
-import type { Access, Caller } from '../src/access.js';
+import { type Access, type Caller, mayHearChannel } from '../src/access.js';
+import { serviceChannel, serviceChannelNames } from '../src/topics.js';
 
 /** U+0000, or the replacement character that the parser puts for bad UTF-8; both end a connection [MQTT-1.5.3]. */
 export function hasForbiddenCharacter(text: string): boolean {
@@ -34,7 +35,7 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   const [device, ...channel] = rest;
   if (device === '#') return true;
   if (device === undefined || channel.length === 0) return false;
-  if (device === '+' && caller.kind !== 'device') return couldBeChannel(channel);
+  if (device === '+' && caller.kind !== 'device') return couldBeChannel(caller, channel);
   const placement = access.reachableDevice(caller, device === '+' ? caller.id : device);
   if (!placement) return false;
   for (const name of access.channelNamesOf(placement.deviceTemplateId))
@@ -51,9 +52,12 @@ function afterPrefix(filter: string[], prefix: string[]): string[] | 'everything
   return filter.slice(prefix.length);
 }
 
-/** A channel of a template has one level, the service channels at most two. */
-function couldBeChannel(levels: string[]): boolean {
-  return levels.length <= 2 || levels[2] === '#';
+/** Whether these levels can match the name of a channel that the caller may hear on some device. */
+function couldBeChannel(caller: Caller, levels: string[]): boolean {
+  const [first = ''] = levels;
+  // Channels of a template have names of one level, and never that of a service channel.
+  if (!serviceChannel(first) && matchesLevels(levels, [first])) return true;
+  return serviceChannelNames.some((name) => mayHearChannel(caller, name) && matchesLevels(levels, name.split('/')));
 }
 
 function matchesLevels(filter: string[], topic: string[]): boolean {

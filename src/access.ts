@@ -189,6 +189,11 @@ const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
     ]),
 );
 
+/** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users, only a listed one. */
+export function mayHearChannel(caller: Pick<Caller, 'kind'>, name: string): boolean {
+  return caller.kind === 'device' || isAccountWide(caller) || !unlistedChannels.has(name);
+}
+
 /** A live channel template, and whether it is a service channel. */
 export interface Channel extends ChannelRow {
   service: boolean;
@@ -295,6 +300,7 @@ export class Access {
 
   /** Whether a message on this channel of the device may be delivered to the caller. */
   mayHear(caller: Caller, deviceId: string, channelName: string): boolean {
+    if (!mayHearChannel(caller, channelName)) return false;
     return this.#channelFor(caller, 'subscribe', deviceId, channelName) !== undefined;
   }
 

@@ -5,7 +5,10 @@ interface ServiceChannel {
   publishers: ReadonlyArray<'device' | 'endUser' | 'admin' | 'backEnd'>;
   /** The broker's handler of a message before its acknowledgement; undefined if no client publishes here. */
   handler?: 'log' | 'fields' | 'report';
-  /** Whether every device template has it among its channels. The others are for firmware and commands. */
+  /**
+   * Whether every device template has it among its channels. The others are for firmware and commands: only the device
+   * itself and callers of the whole account hear them (`mayHearChannel` in access.ts).
+   */
   listed: boolean;
   /** Whether the service sends work to devices on it. */
   isDownlink?: true;

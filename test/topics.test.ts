@@ -25,9 +25,7 @@ t.test(
   },
 );
 
-t.test('docs/mqtt.md has a row for each listed service channel, and other pages explain the others', async (t) => {
-  const pages = ['docs/mqtt.md', 'docs/firmware.md'].map((file) => readFileSync(file, 'utf8')).join('\n');
-  for (const channel of serviceChannelNames)
-    if (serviceChannels[channel].listed) t.ok(pages.includes(`\n| \`${channel}\` | `), `${channel} has a row`);
-    else t.ok(pages.includes(`${channel}\``), `${channel} is explained`);
+t.test('docs/mqtt.md has a row for each service channel', async (t) => {
+  const page = readFileSync('docs/mqtt.md', 'utf8');
+  for (const channel of serviceChannelNames) t.ok(page.includes(`\n| \`${channel}\` | `), `${channel} has a row`);
 });

@@ -214,42 +214,6 @@ t.test('it comes at QoS 1, waits a day when nothing else is said, and 30 days at
   t.equal(await packet, 1);
 });
 
-t.test(
-  'people who may read a device hear its commands and replies; only the service and the device speak there',
-  async (t) => {
-    const home = await service.organization();
-    const { token } = await service.endUser(home.id);
-    const stranger = await service.endUser((await service.organization()).id);
-    const [device] = (await devices(service, (await service.template()).id, 1, { organizationId: home.id })) as [
-      Device,
-    ];
-    const channels = ['_firmware', '_firmware/status', '_commands', '_commands/replies'];
-    const filters = channels.map((channel) => service.topic(device.id, channel));
-    const subscribed = async (jwt: string) => {
-      const client = await service.connect({ jwt });
-      const granted: Array<{ qos: number }> = await client.subscribeAsync(filters, { qos: 1 }).catch(() => []);
-      return { client, count: granted.filter(({ qos }) => qos === 1).length };
-    };
-    t.equal((await subscribed(stranger.token)).count, 0);
-    const listener = await subscribed(token);
-    t.equal(listener.count, 4);
-    const heard: string[] = [];
-    listener.client.on('message', (topic) => heard.push(topic.slice(service.topic(device.id, '').length)));
-    const client = await listen(service, device);
-    await subscribe(service, client, device);
-    const { id } = await send(service, device, { name: 'x' });
-    await until(service, device, id, 'sent');
-    await answer(service, client, device, { id, status: 'succeeded' });
-    for (const topic of filters)
-      for (const who of [listener.client, client])
-        if (who !== client || !/status|replies/.test(topic)) await who.publishAsync(topic, '{}', { qos: 1 });
-    t.same(
-      heard.filter((channel) => channel !== '_rejected'),
-      ['_commands', '_commands/replies'],
-    );
-  },
-);
-
 t.test('a back-end that is deleted leaves no command behind', async (t) => {
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const application = await service.create('/applications', 'application', { name: 'Backend', kind: 'backEnd' });
