@@ -23,6 +23,7 @@ import * as kept from './0022-kept.js';
 import * as presence from './0023-presence.js';
 import * as deviceIndexes from './0024-device-indexes.js';
 import * as listCounts from './0025-list-counts.js';
+import * as commandBytes from './0026-command-bytes.js';
 import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -60,6 +61,7 @@ export const registryMigrations: readonly Migration[] = [
   presence,
   deviceIndexes,
   listCounts,
+  commandBytes,
 ];
 
 /**

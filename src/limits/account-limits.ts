@@ -123,6 +123,19 @@ export const accountLimits = [
     counted: true,
   }),
   row({
+    name: 'commandBytes',
+    variable: 'SLIPWAY_COMMAND_BYTES_PER_ACCOUNT',
+    default: 268_435_456,
+    min: 1,
+    max: maxBytes,
+    off: true,
+    unit: 'bytes',
+    per: 'account',
+    about:
+      'all commands on disk, about, with their payloads, results and late replies; beyond it the oldest that have ended are removed, then one more is answered 429',
+    counted: true,
+  }),
+  row({
     name: 'jobs',
     variable: 'SLIPWAY_JOBS_PER_ACCOUNT',
     default: 100_000,

@@ -8,6 +8,7 @@ export type Kept =
   | 'auditRecords'
   | 'verifications'
   | 'refusals'
+  | 'commandBytes'
   | 'jobs'
   | 'jobRows'
   | 'jobRowBytes'

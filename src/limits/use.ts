@@ -68,6 +68,7 @@ export function limitUse({ registry, messages, broker }: Services): LimitUse {
     async commands(accountId) {
       return openCommands(db, accountId);
     },
+    commandBytes: (accountId) => keptOf(db, accountId, 'commandBytes'),
     jobs: (accountId) => keptOf(db, accountId, 'jobs'),
     jobRows: (accountId) => keptOf(db, accountId, 'jobRows'),
     jobRowBytes: (accountId) => keptOf(db, accountId, 'jobRowBytes'),

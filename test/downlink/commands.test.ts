@@ -238,6 +238,52 @@ t.test('a device has so many open commands and no more, and bad ones are refused
   t.match(await service.http('GET', `${path}/none`), { status: 404 });
 });
 
+t.test(
+  'bytes of commands: the oldest that have ended go first, and those that have not ended keep their place',
+  async (t) => {
+    const service = await startService(t, { env: { SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: '200000' } });
+    const other = await service.account();
+    const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+    const path = `/api/v1/devices/${device.id}/commands`;
+    const used = async (token = service.admin) => {
+      const { usage } = await service.ok('GET', '/api/v1/usage', { token });
+      return usage.limits.find(({ name }) => name === 'commandBytes')?.used ?? -1;
+    };
+    const payload = 'x'.repeat(50_000);
+    const ended: string[] = [];
+    for (let n = 0; n < 6; n += 1) {
+      const { id } = await send(service, device, { name: `${n}`, payload });
+      await service.ok('DELETE', `${path}/${id}`);
+      ended.push(id);
+      t.ok((await used()) <= 200_000);
+    }
+    const left = async () => (await service.ok('GET', `${path}?pageSize=20`)).commands.results.map(({ id }) => id);
+    t.same(await left(), ended.slice(3).reverse(), 'the three that ended last are left');
+    t.match(await service.http('GET', `${path}/${ended[0]}`), { status: 404 });
+
+    const open: string[] = [];
+    for (let n = 0; n < 3; n += 1) open.push((await send(service, device, { name: 'open', payload })).id);
+    t.same(await left(), [...open].reverse());
+    const refused = { status: 429, body: { error: { code: -199, message: /SLIPWAY_COMMAND_BYTES_PER_ACCOUNT/ } } };
+    t.match(await service.http('POST', path, { body: { name: 'more', payload } }), refused);
+    t.equal(await used(), 3 * (500 + 4 + 50_002));
+    t.equal(await used(other.admin), 0, 'others have their own');
+
+    const client = await listen(service, device);
+    const got = nextMessage(client, (topic) => topic.endsWith('/_commands'));
+    await subscribe(service, client, device);
+    t.equal(JSON.parse((await got).text).id, open[0]);
+    await client.subscribeAsync(service.topic(device.id, '_rejected'), { qos: 1 });
+    const why = nextMessage(client, (topic) => topic.endsWith('/_rejected'));
+    await answer(service, client, device, { id: open[0], status: 'accepted', result: payload });
+    t.match(JSON.parse((await why).text), { error: { message: /SLIPWAY_COMMAND_BYTES_PER_ACCOUNT/ } });
+    t.equal((await read(service, device, open[0] ?? '')).state, 'sent', 'a result that does not end it has no room');
+    await answer(service, client, device, { id: open[0], status: 'succeeded', result: 'short' });
+    t.match(await read(service, device, open[0] ?? ''), { state: 'succeeded', result: 'short' });
+    t.equal((await send(service, device, { name: 'more', payload })).state, 'queued', 'what has ended gives way');
+  },
+);
+
 t.test('who may not speak there is refused: replies of others, commands by anybody', async (t) => {
   const [device, other] = (await devices(service, (await service.template()).id, 2)) as [Device, Device];
   const { id } = await send(service, device, { name: 'x' });

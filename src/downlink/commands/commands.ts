@@ -18,6 +18,7 @@ import type { Moves } from '../../moves.js';
 import { Watchers } from '../watchers.js';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.js';
 import type { Reply } from './replies.js';
+import { bytesOf, demandFewer, makeRoom, removeOldest } from './room.js';
 
 const day = 24 * 60 * 60_000;
 const maxWait = 30 * day;
@@ -25,8 +26,6 @@ const maxWait = 30 * day;
 const atOnce = 100;
 /** Milliseconds between two looks for what is due. */
 const lookEvery = 1000;
-/** Seconds after which it is worth trying again where too many are open. */
-const retryAfter = 5;
 
 type Services = {
   registry: Registry;
@@ -90,8 +89,9 @@ export class Commands {
     const expires = readExpiry(body.expiresAt, clock.now());
     const open = tx.selectFrom('commands').select((eb) => eb.fn.countAll<number>().as('count'));
     const { count } = await open.where('deviceId', '=', deviceId).where(isOpenCommand).executeTakeFirstOrThrow();
-    demandRoom('SLIPWAY_COMMANDS_PER_DEVICE', config.limits.deviceCommands, Number(count));
-    demandRoom('SLIPWAY_COMMANDS_PER_ACCOUNT', config.limits.commands, await openCommands(tx, accountId));
+    demandFewer('SLIPWAY_COMMANDS_PER_DEVICE', config.limits.deviceCommands, Number(count));
+    demandFewer('SLIPWAY_COMMANDS_PER_ACCOUNT', config.limits.commands, await openCommands(tx, accountId));
+    await makeRoom(tx, config.limits, accountId, bytesOf(body.name, payload));
     const row = {
       id: newId(accountId),
       accountId,
@@ -210,10 +210,10 @@ export class Commands {
 
   /**
    * Takes what a device answers. A late answer is noted, and the state stays. @throws PlatformError 404/100 for a command that
-   * is not the device's.
+   * is not the device's, 429/-199 for a result for which there is no room.
    */
   async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
-    const { registry, clock } = this.#services;
+    const { registry, clock, config } = this.#services;
     const ended = await registry.transaction(async (tx) => {
       const rows = tx.selectFrom('commands').selectAll().where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
@@ -225,15 +225,18 @@ export class Commands {
       if (!isOpen(command)) {
         if (isSame) return false;
         await change.set({ lateReply: JSON.stringify({ status, result: result ?? null, time: now }) }).execute();
+        await removeOldest(tx, config.limits.commandBytes, device.accountId);
         return false;
       }
       if (status === 'accepted') {
         if (command.state === 'accepted') return false;
         const due = clock.now() + command.timeoutSeconds * 1000;
+        await makeRoom(tx, config.limits, device.accountId, Buffer.byteLength(said ?? ''));
         await change.set({ state: 'accepted', accepted: now, result: said, due }).execute();
         return false;
       }
       await change.set({ state: status, finished: now, result: said }).execute();
+      await removeOldest(tx, config.limits.commandBytes, device.accountId);
       return true;
     });
     this.watchers.tell([id]);
@@ -327,10 +330,4 @@ function readExpiry(given: string | undefined, now: number): number {
   if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date');
   if (expires <= now || expires > now + maxWait) throw invalid('expiresAt', 'must be within the next 30 days');
   return expires;
-}
-
-function demandRoom(variable: string, limit: number, open: number): void {
-  if (open < limit) return;
-  const message = `${variable}: too many commands have not ended.`;
-  throw new PlatformError('tooMany', { message, allowance: { limit, remaining: 0, reset: retryAfter } });
 }
