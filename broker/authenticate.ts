@@ -19,9 +19,16 @@ const maxUsernameLength = 256;
 const jwtUsername = 'Auth:JWT';
 
 /** CONNACK return codes [MQTT-3.2.2.3]. */
-export const connack = { identifierRejected: 2, unavailable: 3, badCredentials: 4, notAuthorized: 5 } as const;
+export const connack = {
+  unacceptableLevel: 1,
+  identifierRejected: 2,
+  unavailable: 3,
+  badCredentials: 4,
+  notAuthorized: 5,
+} as const;
 type ReturnCode = (typeof connack)[keyof typeof connack];
 const reasons: Record<ReturnCode, RefusalReason> = {
+  1: 'level',
   2: 'identifier_rejected',
   3: 'unavailable',
   4: 'bad_credentials',

@@ -208,6 +208,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   });
   const listeners: Listeners = new Listeners({
     ...{ services, limits, peers, receiver, pace },
+    levelRefused: (conn, connect) => guarded('levelRefused', () => connects.levelRefused(conn, connect)),
     handle: (conn, request) => {
       const client = aedes.handle(conn, request) as BrokerClient;
       deliveries.attach(client);

@@ -35,8 +35,14 @@ export function variableOf(limit: LimitName): string {
   return `SLIPWAY_MQTT_${limit.toUpperCase()}`;
 }
 
-/** Why a CONNECT was refused, as CONNACK says it. */
-export const refusalReasons = ['identifier_rejected', 'unavailable', 'bad_credentials', 'not_authorized'] as const;
+/** Why a CONNECT was refused, as CONNACK says it; `level` is a protocol level that the broker does not speak. */
+export const refusalReasons = [
+  'level',
+  'identifier_rejected',
+  'unavailable',
+  'bad_credentials',
+  'not_authorized',
+] as const;
 export type RefusalReason = (typeof refusalReasons)[number];
 
 /** Why a PUBLISH was refused. */

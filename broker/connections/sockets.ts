@@ -6,7 +6,7 @@ import { peerAddress, type Trust } from '../../src/network/addresses.js';
 import type { BrokerClient } from '../aedes-types.js';
 import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
 import type { Pace } from '../packets/pace.js';
-import type { Dialect } from '../packets/read.js';
+import type { Dialect, UnsupportedConnect } from '../packets/read.js';
 import type { Limits } from './limits.js';
 import { takeProxyHeader } from './proxy-protocol.js';
 import { PublishRate } from './publish-rate.js';
@@ -33,6 +33,8 @@ export interface SocketParts {
   /** Is given its packets after CONNECT, at the pace of all. */
   receiver: Receiver;
   pace: Pace;
+  /** Is told of a CONNECT that was answered with CONNACK 1. */
+  levelRefused(conn: Duplex, connect: UnsupportedConnect): void;
 }
 
 interface Waiting {
@@ -110,8 +112,10 @@ export class Sockets {
       points: unlessOff(pointRatePerClient),
     };
     const rate = new PublishRate(rates, clock);
-    const inbound = new Inbound(conn, this.#packetLimits, rate, this.#parts.receiver, this.#parts.pace, (limit) => {
-      this.#parts.limits.hit(limit, this.#parts.limits.about(conn));
+    const { limits, receiver, pace } = this.#parts;
+    const inbound = new Inbound(conn, this.#packetLimits, rate, receiver, pace, {
+      slowed: (limit) => limits.hit(limit, limits.about(conn)),
+      levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
     });
     this.#inbounds.set(conn, inbound);
     this.track(conn);

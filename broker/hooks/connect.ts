@@ -1,5 +1,7 @@
 import { EventEmitter } from 'node:events';
+import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
+import { Attempts, networkOf } from '../../src/limits/attempts.js';
 import type { BrokerClient, LiveClient } from '../aedes-types.js';
 import { ConnectRefused, connack } from '../authenticate.js';
 import { connectedDevice, type DeviceAddress } from '../authorize.js';
@@ -7,12 +9,16 @@ import { refusePublish } from '../connections/counters.js';
 import { OverLimit } from '../connections/limits.js';
 import { refreshFilters } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
-import { Malformed } from '../packets/read.js';
+import { Malformed, type UnsupportedConnect } from '../packets/read.js';
 import type { HookParts } from './parts.js';
 import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.js';
 
 /** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
 const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });
+
+const minute = 60_000;
+/** Characters of a client id that nobody has checked. */
+const maxLoggedId = 128;
 
 type Answered<T> = (error: Error | null, answer: T) => void;
 
@@ -28,9 +34,30 @@ interface EndedAway {
 export class ConnectHooks {
   readonly #parts: HookParts;
   #endedAway: EndedAway[] = [];
+  /** Networks whose refused protocol levels are in the log. */
+  readonly #levelsLogged: Attempts;
 
   constructor(parts: HookParts) {
     this.#parts = parts;
+    this.#levelsLogged = new Attempts(parts.services.clock, 1, minute);
+  }
+
+  /** Aedes sees nothing of a CONNECT of an unsupported level. */
+  levelRefused(conn: Duplex, { unsupportedLevel, username, clientId }: UnsupportedConnect): void {
+    const { limits, notes, services } = this.#parts;
+    const about = limits.about(conn);
+    // Few texts: each one takes a line of those that strangers may fill.
+    const spoken = unsupportedLevel === 5 ? 'MQTT 5' : 'this protocol level';
+    const refusal = new ConnectRefused(connack.unacceptableLevel, `${spoken} is not supported; use MQTT 3.1.1`);
+    void limits.refused(refusal, about);
+    // Once a minute for each network: strangers would fill the log.
+    const network = networkOf(about.address ?? '');
+    const isFirst = this.#levelsLogged.left(network).remaining > 0;
+    if (isFirst) this.#levelsLogged.take(network);
+    const said = { protocolLevel: unsupportedLevel, clientId: clientId.slice(0, maxLoggedId), ...about };
+    services.log[isFirst ? 'info' : 'debug'](said, `CONNECT refused: ${refusal.message}`);
+    const name = username || clientId;
+    if (name) notes.noteConnect(name, { address: about.address, clientId }, refusal);
   }
 
   preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {

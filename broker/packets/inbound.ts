@@ -5,7 +5,15 @@ import { OverLimit } from '../connections/limits.js';
 import type { PublishRate, Rates } from '../connections/publish-rate.js';
 import { type Frame, Frames } from './frames.js';
 import type { Pace, Work } from './pace.js';
-import { checkConnect, type Dialect, Malformed, type Packet, PacketParser, types } from './read.js';
+import {
+  checkConnect,
+  type Dialect,
+  Malformed,
+  type Packet,
+  PacketParser,
+  types,
+  type UnsupportedConnect,
+} from './read.js';
 import { unacceptableLevel } from './write.js';
 
 /** Bytes; Infinity for no limit. */
@@ -27,6 +35,14 @@ export interface Receiver {
   isBeingStored(client: BrokerClient, messageId: number): boolean;
   /** Whether nothing of this client is handled, because its account is on its way to another server. */
   isHeld(client: BrokerClient): boolean;
+}
+
+/** Told what becomes of a connection. */
+export interface InboundEvents {
+  /** The client begins to be slowed. */
+  slowed(limit: LimitName): void;
+  /** The CONNECT has been answered with CONNACK 1. */
+  levelRefused(connect: UnsupportedConnect): void;
 }
 
 /** Messages of one client on their way at once, and their bytes. One alone may be longer. */
@@ -81,23 +97,23 @@ export class Inbound implements Work {
   readonly #rate: PublishRate;
   readonly #receiver: Receiver;
   readonly #pace: Pace;
-  readonly #onSlowed: (limit: LimitName) => void;
+  readonly #events: InboundEvents;
 
-  /** Puts itself in front of `conn.read`, before Aedes gets the connection. `onSlowed` hears when a client begins to be slowed. */
+  /** Puts itself in front of `conn.read`, before Aedes gets the connection. */
   constructor(
     conn: Duplex,
     limits: PacketLimits,
     rate: PublishRate,
     receiver: Receiver,
     pace: Pace,
-    onSlowed: (limit: LimitName) => void,
+    events: InboundEvents,
   ) {
     this.#conn = conn;
     this.#limits = limits;
     this.#rate = rate;
     this.#receiver = receiver;
     this.#pace = pace;
-    this.#onSlowed = onSlowed;
+    this.#events = events;
     this.#read = conn.read.bind(conn);
     conn.read = (size?: number) => this.#forAedes(size);
     conn.on('readable', () => {
@@ -139,14 +155,15 @@ export class Inbound implements Work {
       try {
         const frame = this.#frames.next((first, length) => this.#checkConnect(first, length));
         if (!frame) continue;
-        const dialect = checkConnect(frame.body);
-        if (dialect === 'unacceptable') {
+        const checked = checkConnect(frame.body);
+        if ('unsupportedLevel' in checked) {
           this.#state = 'ended';
           this.#conn.end(unacceptableLevel, () => this.#conn.destroy());
+          this.#events.levelRefused(checked);
           return null;
         }
-        this.#dialect = dialect;
-        this.#parser = new PacketParser(dialect);
+        this.#dialect = checked;
+        this.#parser = new PacketParser(checked);
         this.#state = 'held';
         return connectBytes(frame);
       } catch (error) {
@@ -368,7 +385,7 @@ export class Inbound implements Work {
       conn.destroy(new OverLimit(rateLimits[over]));
       return;
     }
-    if (begins) this.#onSlowed(rateLimits[over]);
+    if (begins) this.#events.slowed(rateLimits[over]);
     this.#isSlowed = true;
     const goOn = setTimeout(() => {
       conn.off('close', forget);

@@ -48,24 +48,35 @@ export interface Dialect {
   isBridge: boolean;
 }
 
+/** A CONNECT of a protocol level that the broker does not speak. Its names are empty if they cannot be read. */
+export interface UnsupportedConnect {
+  unsupportedLevel: number;
+  clientId: string;
+  username: string;
+}
+
 const bridgeBit = 0x80;
 const levels: Record<string, 3 | 4> = { MQTT: 4, MQIsdp: 3 };
+/** From this level on a CONNECT has properties. */
+const levelWithProperties = 5;
 
 /**
- * Checks the body of a CONNECT. `unacceptable` for a protocol level that the broker does not speak [MQTT-3.1.2-2].
+ * Checks the body of a CONNECT. The answer to an unsupported level is CONNACK 1 [MQTT-3.1.2-2].
  * @throws Malformed
  */
-export function checkConnect(body: Buffer): Dialect | 'unacceptable' {
+export function checkConnect(body: Buffer): Dialect | UnsupportedConnect {
   const fields = new Fields(body);
   const level = levels[fields.text('protocol name')];
   if (level === undefined) throw new Malformed('unknown protocol name');
   const given = fields.byte();
-  if ((given & ~bridgeBit) !== level) return 'unacceptable';
+  if ((given & ~bridgeBit) !== level) return { unsupportedLevel: given, ...namesIn(fields, given) };
   const flags = fields.byte();
   const hasWill = (flags & 0x04) !== 0;
   const willQos = (flags >> 3) & 3;
   if (flags & 0x01) throw new Malformed('reserved CONNECT flag');
   if (willQos === 3 || (!hasWill && flags & 0x38)) throw new Malformed('will flags');
+  // [MQTT-3.1.2-22]
+  if ((flags & 0xc0) === 0x40) throw new Malformed('a password without a username');
   fields.number();
   fields.text('client id');
   if (hasWill) {
@@ -78,14 +89,33 @@ export function checkConnect(body: Buffer): Dialect | 'unacceptable' {
   return { level, isBridge: (given & bridgeBit) !== 0 };
 }
 
-const nothing = Buffer.alloc(0);
+/** Never throws: no more is known of such a packet than that somebody sent it. */
+function namesIn(fields: Fields, level: number): Pick<UnsupportedConnect, 'clientId' | 'username'> {
+  const hasProperties = (level & ~bridgeBit) >= levelWithProperties;
+  const names = { clientId: '', username: '' };
+  try {
+    const flags = fields.byte();
+    fields.number();
+    if (hasProperties) fields.properties();
+    names.clientId = fields.text('client id');
+    if (flags & 0x04) {
+      if (hasProperties) fields.properties();
+      fields.bytes();
+      fields.bytes();
+    }
+    if (flags & 0x80) names.username = fields.text('username');
+  } catch {
+    // What has been read so far is enough.
+  }
+  return names;
+}
 
 /** Reads the packets of one connection after its CONNECT. */
 export class PacketParser {
   readonly #level: 3 | 4;
   readonly #isBridge: boolean;
   /** A device publishes on few topics: the last one is not checked and decoded again. */
-  #topicBytes: Buffer = nothing;
+  #topicBytes: Buffer | undefined;
   #topic = '';
 
   constructor({ level, isBridge }: Dialect) {
@@ -136,7 +166,8 @@ export class PacketParser {
     const end = 2 + length;
     const at = qos > 0 ? end + 2 : end;
     if (at > body.length) throw new Malformed('the packet is too short');
-    if (length !== this.#topicBytes.length || body.compare(this.#topicBytes, 0, length, 2, end) !== 0) {
+    const known = this.#topicBytes;
+    if (length !== known?.length || body.compare(known, 0, length, 2, end) !== 0) {
       this.#topic = publishTopic(body.subarray(2, end));
       this.#topicBytes = Buffer.from(body.subarray(2, end));
     }
@@ -239,6 +270,17 @@ class Fields {
     const text = bytes.toString();
     if (!isUtf8(bytes) || text.includes('\0')) throw new Malformed(`malformed ${name}`);
     return text;
+  }
+
+  /** Skips the properties of MQTT 5: their length takes one to four bytes. */
+  properties(): void {
+    let length = 0;
+    for (let place = 0; place < 4; place += 1) {
+      const byte = this.byte();
+      length += (byte & 127) << (7 * place);
+      if (byte < 128) break;
+    }
+    this.#take(length);
   }
 
   end(): void {

@@ -7,6 +7,7 @@ import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, u
 import { certificate } from './certificate.js';
 import { connected, disconnected, subscribed } from './conversation.js';
 import { fixture, fixtureIn, rawConnected } from './fixture.js';
+import { metric } from './metrics.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 
 /** The next packets in short: command, packet id, and of a message its payload and QoS. */
@@ -171,6 +172,61 @@ t.test('a protocol level that is not spoken is answered with CONNACK 1', unknown
   }
 });
 
+t.test(
+  'a refused protocol level is in the log, the metrics and the refusals of its device',
+  unknownLevels,
+  async (t) => {
+    const logLines: string[] = [];
+    const f = await fixture(t, {}, { logLines });
+    const reason = 'slipway_mqtt_refused_connects_total{reason="level"}';
+    const will = { topic: 'a', payload: Buffer.from('x'), qos: 0, retain: false, properties: { willDelayInterval: 9 } };
+    const mqtt5 = {
+      protocolVersion: 5,
+      properties: { sessionExpiryInterval: 60, userProperties: { a: 'b'.repeat(200) } },
+    };
+    const cut = connectBytes({ clientId: 'a', username: f.device.id, level: 5 }).subarray(0, 20);
+    cut[1] = 18;
+    for (const packet of [
+      connectPacket({ ...mqtt5, username: f.device.id, password: Buffer.from('x'), will }),
+      connectPacket({ ...mqtt5, clientId: f.device.id }),
+      connectBytes({ clientId: 'old', username: f.device.id, level: 2 }),
+      connectPacket({ ...mqtt5, username: 'nobody', password: Buffer.from('x') }),
+      cut,
+    ]) {
+      const client = await rawClient(t, f.service.server.mqttPort);
+      client.send(packet);
+      t.match(await client.next(), { cmd: 'connack', returnCode: 1 });
+      await client.closed;
+    }
+    t.equal(await metric(f, reason), 5);
+    const { refusals } = await f.service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
+    const refused = { action: 'connect', topic: null, code: 1, address: '127.0.0.1', principal: null };
+    t.match(
+      refusals.results,
+      [
+        { ...refused, clientId: 'old', reason: 'this protocol level is not supported; use MQTT 3.1.1' },
+        { ...refused, clientId: f.device.id, reason: 'MQTT 5 is not supported; use MQTT 3.1.1' },
+      ],
+      'one line for each address and reason, however often',
+    );
+    t.equal(refusals.results.length, 2);
+    const lines = logLines.map((line) => JSON.parse(line)).filter(({ msg }) => /^CONNECT refused/.test(msg));
+    const info = 30;
+    t.match(lines[0], { level: info, protocolLevel: 5, clientId: 'raw', address: '127.0.0.1' });
+    t.equal(lines.filter(({ level }) => level >= info).length, 1, 'once a minute for each network');
+  },
+);
+
+t.test('a first PUBLISH with an empty topic ends the connection', async (t) => {
+  const f = await fixtureIn(service);
+  for (const qos of [0, 2]) {
+    const client = await rawConnected(t, f);
+    client.send(publishBytes('', 'x', qos));
+    await client.closed;
+    await t.rejects(client.next());
+  }
+});
+
 t.test('a malformed packet gets nothing but a closed connection, and those before it are answered', async (t) => {
   const f = await fixtureIn(service);
   const [topic, notUtf8] = [f.topic('chat'), bytes('61c080')];
@@ -224,7 +280,8 @@ t.test('a malformed packet gets nothing but a closed connection, and those befor
   const will = { topic, payload: 'gone' };
   const surplus = Buffer.concat([connectBytes(login), Buffer.from('x')]);
   surplus[1] = (surplus[1] as number) + 1;
-  for (const connect of [connectBytes({ ...login, will, flags: 2 | 0x18 }), surplus]) {
+  const nameless = connectBytes({ clientId: f.device.id, password: f.secret });
+  for (const connect of [connectBytes({ ...login, will, flags: 2 | 0x18 }), nameless, surplus]) {
     const client = await rawClient(t, f.service.server.mqttPort);
     client.send(connect);
     await client.closed;
