@@ -3,7 +3,6 @@
  * Every step is checked; the process ends 0 only when all of them held. `npm run demo`.
  * With `--keep` it fills an account with a fleet instead, and serves it until Ctrl-C.
  */
-import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +11,7 @@ import mqtt, { type MqttClient } from 'mqtt';
 import type { List, Login, Made } from './answers.js';
 import { makePassword } from './fleet.js';
 import { keep } from './keep.js';
-import { startServer } from './server.js';
+import { type Running, startServer, whileRunning } from './server.js';
 
 const deviceCount = 20;
 const firmware = '2.4.1';
@@ -40,7 +39,6 @@ interface Page {
 const started = performance.now();
 const summary: string[] = [];
 const clients: MqttClient[] = [];
-const directory = mkdtempSync(join(tmpdir(), 'slipway-demo-'));
 
 /** One step: its name while it runs, what it found and how long it took when it is done. */
 async function step<T>(name: string, work: () => Promise<[T, string]>): Promise<T> {
@@ -77,31 +75,22 @@ function received(
   });
 }
 
-async function demo(): Promise<void> {
+async function demo(directory: string, signal: AbortSignal): Promise<void> {
   const password = makePassword();
-  const { server, url, port, accountId } = await step('Start the server on an empty directory', async () => {
-    const running = await startServer({
-      directory,
-      password,
-      env: { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' },
-    });
-    return [running, `${running.url}, MQTT on ${running.port}`];
+  const running = await step('Start the server on an empty directory', async (): Promise<[Running, string]> => {
+    const env = { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+    const server = await startServer({ directory, password, env, signal });
+    return [server, `${server.url}, MQTT on ${server.port}`];
   });
-  // A server that dies early must not leave the demo waiting.
-  const died = once(server, 'exit').then(([code]) => {
-    throw new Error(`the server ended with ${code}`);
-  });
-  died.catch(() => {});
   try {
-    await Promise.race([scenario({ url, port, accountId, password }), died]);
+    await whileRunning(running, scenario({ ...running, password }));
     await step('Stop the server with SIGTERM', async () => {
-      server.kill('SIGTERM');
-      const [code] = await once(server, 'exit');
+      const code = await running.stop();
       check(code === 0, `it ended with ${code}`);
       return [undefined, 'exit 0'];
     });
   } finally {
-    server.kill('SIGKILL');
+    await running.stop();
   }
 }
 
@@ -287,22 +276,42 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
   });
 }
 
-async function story(): Promise<void> {
+async function story(signal: AbortSignal): Promise<void> {
   process.stdout.write(`\nSlipway demo: ${deviceCount} devices, ${readings.length} readings each\n\n`);
-  await demo();
+  const directory = mkdtempSync(join(tmpdir(), 'slipway-demo-'));
+  try {
+    await demo(directory, signal);
+  } finally {
+    for (const client of clients) client.end(true);
+    rmSync(directory, { recursive: true, force: true });
+  }
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   process.stdout.write(
     `\nAll ${summary.length} steps checked in ${seconds} s:\n${summary.map((line) => `  - ${line}`).join('\n')}\n`,
   );
 }
 
-try {
-  if (process.argv.includes('--keep')) await keep();
-  else await story();
-} catch (error) {
-  process.stderr.write(`\nThe demo failed: ${(error as Error).message}\n`);
-  process.exitCode = 1;
-} finally {
-  for (const client of clients) client.end(true);
-  rmSync(directory, { recursive: true, force: true });
+/** Runs what the arguments ask for, and cleans up: the exit code. */
+async function main(args: string[]): Promise<number> {
+  if (args.some((arg) => arg !== '--keep')) {
+    process.stderr.write('Usage: npm run demo [-- --keep]\n');
+    return 2;
+  }
+  const stopped = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopped.abort());
+  const isKept = args.length > 0;
+  try {
+    await (isKept ? keep : story)(stopped.signal);
+    return 0;
+  } catch (error) {
+    if (!stopped.signal.aborted) {
+      process.stderr.write(`\nThe demo failed: ${(error as Error).message}\n`);
+      return 1;
+    }
+    process.stderr.write('\nThe demo was interrupted.\n');
+    return isKept ? 0 : 130;
+  }
 }
+
+// Clients and requests of a demo that has failed would keep the process.
+process.exit(await main(process.argv.slice(2)));

@@ -1,5 +1,6 @@
 /** A believable fleet for `npm run demo -- --keep`: organizations, people, products, devices, a day of data, jobs and a rollout. */
 import { createHash, randomBytes } from 'node:crypto';
+import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
 import type { List, Login, Made } from './answers.js';
 
@@ -60,6 +61,7 @@ const people = [
 const minute = 60_000;
 const hour = 60 * minute;
 const sampleEvery = 15 * minute;
+const samplesPerDay = (24 * hour) / sampleEvery;
 
 /** Random, and never four of a kind in a row, which the password policy refuses. */
 export function makePassword(): string {
@@ -94,6 +96,24 @@ async function each<T>(items: readonly T[], width: number, work: (item: T, at: n
     for (const [at, item] of left) await work(item, at);
   };
   await Promise.all(Array.from({ length: width }, run));
+}
+
+/** Points per second that the server takes from one caller; 0 is no limit. */
+async function pointRate(call: Call): Promise<number> {
+  const { usage } = await call<{ usage: { limits: Array<{ name: string; limit: number }> } }>('GET', '/v1/usage');
+  return usage.limits.find(({ name }) => name === 'mqttPointRate')?.limit ?? 0;
+}
+
+/** Waits until points may be sent that come to three quarters of `perSecond`; lost time is not made up for. */
+function pacePoints(perSecond: number): (points: number) => Promise<void> {
+  let next = 0;
+  return async (points) => {
+    if (perSecond === 0) return;
+    const now = performance.now();
+    const turn = Math.max(now, next);
+    next = turn + (points * 1000) / (0.75 * perSecond);
+    await setTimeout(turn - now);
+  };
 }
 
 type Call = <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<T>;
@@ -140,8 +160,10 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
 
   const devices = await makeDevices(call, options, organizations);
   say(`${deviceCount} devices by a provisioning job`);
+  const turn = pacePoints(await pointRate(call));
   await each(devices, 4, async ({ topics, product }, at) => {
     const series = products.find(({ name }) => name === product)?.series ?? [];
+    await turn(series.length * samplesPerDay);
     await call('POST', `/v4/data/${topics}`, dayOf(series, at), { 'content-type': 'text/csv' });
   });
   say('a day of data of each');
@@ -183,7 +205,7 @@ function readingsOf(series: readonly string[], device: number, time: number): st
 
 function dayOf(series: readonly string[], device: number): string {
   const now = Math.floor(Date.now() / sampleEvery) * sampleEvery;
-  const times = Array.from({ length: (24 * hour) / sampleEvery }, (_, n) => now - n * sampleEvery);
+  const times = Array.from({ length: samplesPerDay }, (_, n) => now - n * sampleEvery);
   return times.map((time) => readingsOf(series, device, time)).join('');
 }
 
@@ -265,7 +287,7 @@ async function ended(call: Call, id: string): Promise<void> {
     const { job } = await call<{ job: { state: string; action: string } }>('GET', `/v1/provisioning/jobs/${id}`);
     if (job.state === 'succeeded') return;
     if (job.state !== 'pending' && job.state !== 'running') throw new Error(`job ${job.action} ${job.state}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await setTimeout(100);
   }
 }
 
@@ -307,6 +329,8 @@ async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]) {
   await each(devices, 8, async (device, at) => {
     const server = { protocol: 'mqtt', host: '127.0.0.1', port: mqttPort } as const;
     const client = await mqtt.connectAsync({ ...server, username: device.id, password: device.secret });
+    // It comes when the server has ended; the client tries again until it is closed.
+    client.on('error', () => {});
     const root = device.topics.slice(0, device.topics.lastIndexOf('/'));
     client.on('message', (topic, payload) => {
       const said = JSON.parse(payload.toString());

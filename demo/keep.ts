@@ -1,43 +1,58 @@
 /** `npm run demo -- --keep`: an account with a believable fleet, to look at in the console. It stays in `demo-data`. */
-import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fillFleet, makePassword } from './fleet.js';
-import { startServer } from './server.js';
+import { type Running, startServer, whileRunning } from './server.js';
 
 const emailAddress = 'admin@demo.example';
 /** Milliseconds between two readings of a device. */
 const publishEvery = 10_000;
 
-/** Fills a new data directory, and serves it until Ctrl-C. */
-export async function keep(): Promise<void> {
+/** Fills a new data directory, and serves it until `signal`. A directory that could not be filled is removed. */
+export async function keep(signal: AbortSignal): Promise<void> {
   const directory = process.cwd();
   const data = join(directory, 'demo-data');
-  if (existsSync(data))
-    throw new Error(`${data} exists. Start it with SLIPWAY_DATA_DIR=demo-data npm start, or remove it to start again.`);
-  const password = makePassword();
-  const running = await startServer({ directory, password, env: { SLIPWAY_DATA_DIR: data } });
-  const { server, url, port: mqttPort, accountId } = running;
-  const stop = () => server.kill('SIGTERM');
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
-  const ended = once(server, 'exit');
+  makeDirectory(data);
+  let isFilled = false;
+  let running: Running | undefined;
   try {
-    const login = { url, mqttPort, accountId, emailAddress, password };
-    const fleet = await fillFleet({
-      ...login,
+    const password = makePassword();
+    running = await startServer({ directory, password, env: { SLIPWAY_DATA_DIR: data }, signal });
+    const { url, port: mqttPort, accountId } = running;
+    const filling = fillFleet({
+      ...{ url, mqttPort, accountId, emailAddress, password },
       deviceCount: 500,
       onlineCount: 120,
       say: (line) => process.stdout.write(`  ✓ ${line}\n`),
     });
+    const fleet = await whileRunning(running, filling);
+    isFilled = true;
+    signal.addEventListener('abort', fleet.close, { once: true });
     process.stdout.write(
       `\nOpen ${url}/console/\n  email address  ${emailAddress}\n  password       ${password}\n\nCtrl-C ends it.\n`,
     );
     const timer = setInterval(() => fleet.publish().catch(() => {}), publishEvery);
-    await ended;
+    const code = await running.ended;
     clearInterval(timer);
     fleet.close();
+    if (code !== 0) throw new Error(`the server ended with ${code}`);
   } finally {
-    server.kill('SIGKILL');
+    await running?.stop();
+    if (!isFilled) removeDirectory(data);
+  }
+}
+
+function removeDirectory(path: string): void {
+  rmSync(path, { recursive: true, force: true });
+  process.stderr.write(`\n${path} was not filled, and has been removed.\n`);
+}
+
+/** Creates it for its owner alone, as the server demands. @throws Error if it exists: it belongs to somebody. */
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw new Error(`${path} exists. Start it with SLIPWAY_DATA_DIR=demo-data npm start, or remove it to start again.`);
   }
 }

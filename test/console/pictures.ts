@@ -80,7 +80,7 @@ async function findIds(page: Page, accountId: string): Promise<Record<string, st
 const directory = mkdtempSync(join(tmpdir(), 'slipway-pictures-'));
 const password = makePassword();
 const env = { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
-const { server, url, port: mqttPort, accountId } = await startServer({ directory, password, env });
+const { url, port: mqttPort, accountId, stop } = await startServer({ directory, password, env });
 const browser = await launchBrowser();
 try {
   const login = { url, mqttPort, accountId, emailAddress, password };
@@ -112,6 +112,6 @@ try {
   fleet.close();
 } finally {
   await browser.close();
-  server.kill('SIGTERM');
+  await stop();
   rmSync(directory, { recursive: true, force: true });
 }

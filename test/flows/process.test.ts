@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, mainFile, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
+import { cliFile, mainFile, type Running, runToEnd, startProcess } from '../support/process.js';
 import { type Anything, adminEmail, adminPassword } from '../support/service.js';
 import { until } from '../support/until.js';
 
@@ -234,20 +234,4 @@ t.test('SIGTERM: a request under way is answered, connections are closed, exit 0
   t.ok(Number(process.hrtime.bigint() - started) < 5e9);
   await closed;
   idle.destroy();
-});
-
-t.test('npm run demo ends 0 and its last lines say what was done', async (t) => {
-  const demo = spawn('env', [...plainNode, fileURLToPath(new URL('../../demo/demo.js', import.meta.url))], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let output = '';
-  demo.stdout.on('data', (chunk) => {
-    output += chunk;
-  });
-  const [code] = await once(demo, 'close');
-  t.equal(code, 0);
-  t.match(
-    output.trim().split('\n').slice(-13).join('\n'),
-    /All 12 steps checked in [\d.]+ s:\n {2}- Start[\s\S]*SIGTERM: exit 0/,
-  );
 });
