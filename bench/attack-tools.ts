@@ -19,6 +19,8 @@ export interface Attack {
   shows: string;
   /** Settings of the service without which the attack would not meet the rule. */
   env?: Record<string, string>;
+  /** Whether the victim logs in every second meanwhile: each login takes a hash, so it is not part of every attack. */
+  victimLogsIn?: true;
   /** Goes on for ever; `begun` says that all is in place and harm is being done. */
   run(means: Means, begun: () => void): Promise<unknown>;
 }

@@ -142,6 +142,7 @@ export const httpAttacks: Record<string, Attack> = {
   },
   logins: {
     shows: `wrong logins from ${addresses} addresses, 400 at once`,
+    victimLogsIn: true,
     run: (means, begun) => {
       begun();
       const { accountId, admin } = means;

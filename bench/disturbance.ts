@@ -8,11 +8,13 @@ import { attack, attacks } from './attacker.js';
 import { at, type Row } from './figures.js';
 import { prepareRivals, type Rivals } from './rivals.js';
 import type { Bench } from './sizes.js';
-import { lost, type Seen, startWatching } from './watcher.js';
+import { loginUse, lost, type Seen, startWatching } from './watcher.js';
 
 /** Milliseconds, p99, of every use of the victim; megabytes of the process. */
 const figure = 100;
 const memoryFigure = 400;
+/** How many times as long as alone a login may take. */
+const timesAlone = 5;
 /** Milliseconds of warming up, and of looking on before the attack and while it goes on, in parts of `Size.duration`. */
 const parts = { warm: 0.3, alone: 0.6, attacked: 1.2 };
 
@@ -22,13 +24,14 @@ export async function measureDisturbance({ size, directory, serve, only }: Bench
   const rows: Row[] = [];
   const names = Object.keys(attacks).filter((name) => only.length === 0 || only.includes(name));
   for (const name of names) {
-    const { shows, env } = attacks[name] ?? { shows: '' };
+    const { shows, env, victimLogsIn } = attacks[name] ?? { shows: '' };
     console.log(`\n${name}: ${shows}`);
     const copy = mkdtempSync(join(tmpdir(), 'slipway-bench-disturbance-'));
     try {
       cpSync(seeded, copy, { recursive: true });
       const service = await serve(copy, env);
-      rows.push(...rowsOf(shows, await measure(name, rivals, service, size.duration)));
+      const login = victimLogsIn && rivals.victim.admin;
+      rows.push(...rowsOf(shows, await measure(name, rivals, service, size.duration, login)));
     } catch (error) {
       // The other attacks are measured all the same.
       console.error(error);
@@ -57,6 +60,7 @@ async function measure(
   { victim, attacker }: Rivals,
   service: Awaited<ReturnType<Bench['serve']>>,
   duration: number,
+  admin: Rivals['victim']['admin'] | undefined,
 ): Promise<Measured> {
   const ports = { httpPort: Number(new URL(service.url).port), mqttPort: service.mqttPort };
   const [mine, theirs] = [
@@ -65,7 +69,8 @@ async function measure(
   ];
   const plain = (devices: Rivals['victim']['devices']) => devices.map(({ id, secret, root }) => ({ id, secret, root }));
   const { accountId } = victim;
-  const watcher = startWatching({ ...ports, accountId, token: mine.token, devices: plain(victim.devices) });
+  const login = admin && { emailAddress: admin.email, password: admin.password };
+  const watcher = startWatching({ ...ports, accountId, token: mine.token, devices: plain(victim.devices), login });
   await sleep(duration * parts.warm);
   await watcher.take();
   await sleep(duration * parts.alone);
@@ -105,8 +110,18 @@ async function measure(
 /** The use of the victim that suffered most, with the same use alone; and the memory. */
 function rowsOf(shows: string, { alone, attacked, peak }: Measured): Row[] {
   const p99 = (seen: Seen, kind: string) => at(seen[kind] ?? [], 0.99);
-  const [slowest = ''] = Object.keys(attacked).sort((a, b) => p99(attacked, b) - p99(attacked, a));
+  const kinds = Object.keys(attacked).filter((kind) => kind !== loginUse);
+  const [slowest = ''] = kinds.sort((a, b) => p99(attacked, b) - p99(attacked, a));
+  const loginAlone = p99(alone, loginUse);
+  const login: Row = {
+    what: `${loginUse}, p99, during ${shows}`,
+    ours: p99(attacked, loginUse),
+    unit: 'ms',
+    peer: { name: 'alone', value: loginAlone },
+    figure: { below: Math.max(figure, timesAlone * loginAlone) },
+  };
   return [
+    ...(loginUse in attacked ? [login] : []),
     {
       what: `${slowest} of another account, p99, during ${shows}`,
       ours: p99(attacked, slowest),

@@ -14,7 +14,12 @@ export interface Watched {
   accountId: string;
   token: string;
   devices: ReadonlyArray<{ id: string; secret: string; root: string }>;
+  /** With it, the admin logs in every second. */
+  login?: { emailAddress: string; password: string } | undefined;
 }
+
+/** The use that takes a hash, and so about 40 ms alone. */
+export const loginUse = 'login of an owner';
 
 /** Milliseconds that each use took, by its name. What was refused or is not answered counts as `lost`. */
 export type Seen = Record<string, number[]>;
@@ -72,7 +77,7 @@ class Times {
   }
 }
 
-async function watch({ httpPort, mqttPort, accountId, token, devices }: Watched): Promise<void> {
+async function watch({ httpPort, mqttPort, accountId, token, devices, login }: Watched): Promise<void> {
   const times = new Times();
   const agent = new Agent({ keepAlive: true });
   const ask = (kind: string, method: string, path: string, body?: object) => {
@@ -109,6 +114,7 @@ async function watch({ httpPort, mqttPort, accountId, token, devices }: Watched)
     () => talk.store(n),
     () => n % 5 === 0 && ask('POST a device', 'POST', '/devices', { accountId, serialNumber: `HONEST-${n}` }),
     () => n % 5 === 2 && connect(),
+    () => login && n % 50 === 25 && ask(loginUse, 'POST', '/auth/login-user', { ...login, accountId }),
   ];
   const from = performance.now();
   let done = 0;

@@ -243,8 +243,8 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
-    if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
-    return this.#tryLimited(entityId, address, () => this.#proveSecret(entityId, secret));
+    const prove = () => this.#proveSecret(entityId, secret, address);
+    return this.#services.isProvenSecret(entityId, secret) ? prove() : this.#tryLimited(entityId, address, prove);
   }
 
   /**
@@ -290,9 +290,11 @@ export class Authenticator {
     };
   }
 
-  async #proveSecret(entityId: string, secret: string): Promise<ProvenIdentity> {
+  async #proveSecret(entityId: string, secret: string, address = ''): Promise<ProvenIdentity> {
     const proof: SecretCheck =
-      entityId.length > maxUsernameLength ? { result: 'wrong' } : await this.#services.verifySecret(entityId, secret);
+      entityId.length > maxUsernameLength
+        ? { result: 'wrong' }
+        : await this.#services.verifySecret(entityId, secret, address);
     if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
     const { caller, generation } = proof;

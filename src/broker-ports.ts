@@ -320,7 +320,7 @@ export interface BrokerServices {
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
   certificates: CertificateChecks;
-  verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
+  verifySecret(entityId: string, secret: string, address: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
   /** Whether the secret of this generation still lets the entity in; it may be the previous one. */

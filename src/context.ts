@@ -285,7 +285,7 @@ function brokerServices(
       return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
     },
     isOpenSession: (id) => sessions.isOpen(id),
-    verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
+    verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),
     secretConnected: (entityId, generation) => base.overlaps.connected(entityId, generation),

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Caller } from '../../src/access.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
-import { type Allowance, Attempts, networkOf } from '../../src/limits/attempts.js';
+import { type Allowance, Attempts, type Tried } from '../../src/limits/attempts.js';
+import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.js';
 import type { Counters, LimitName, RefusalReason } from './counters.js';
 
 const minute = 60_000;
@@ -35,8 +36,8 @@ interface Place {
   /** Of the connection, in the log. */
   id: string;
   address: string | undefined;
-  /** The key under which it is counted. */
-  network: string | undefined;
+  /** The address under which it is counted. */
+  counted: string | undefined;
 }
 
 /** The log fields of a connection; requests over HTTP have their own. */
@@ -59,7 +60,7 @@ export class Limits {
   readonly #log: BrokerServices['log'];
   readonly #counters: Counters;
   #open = 0;
-  readonly #perNetwork = new Map<string, number>();
+  readonly #perNetwork: OpenPerNetwork;
   readonly #places = new WeakMap<Duplex, Place>();
   /** When the next turn of a network would be, if it had no second's worth in hand; milliseconds of `performance`. */
   readonly #turns = boundedCache<string, number>(networksKept);
@@ -75,6 +76,7 @@ export class Limits {
     this.#settings = config.mqtt;
     this.#log = log;
     this.#counters = counters;
+    this.#perNetwork = new OpenPerNetwork(config.mqtt.maxConnectionsPerAddress);
     this.#failures = new Attempts(clock, config.mqtt.failedConnectsPerAddress, minute);
     this.#guesses = new Attempts(clock, config.mqtt.failedConnectsPerPrincipal, minute);
   }
@@ -110,7 +112,7 @@ export class Limits {
       this.hit('max_connections', { connectionId: id });
       return false;
     }
-    const place = { id, address: undefined, network: undefined };
+    const place = { id, address: undefined, counted: undefined };
     this.#places.set(socket, place);
     this.#open += 1;
     socket.on('close', () => {
@@ -124,24 +126,20 @@ export class Limits {
   locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: LimitName) => void): void {
     const place = this.#places.get(socket);
     if (!place || socket.destroyed) return;
-    const network = networkOf(address ?? '');
-    if (place.network === network) {
-      place.address = address;
+    const counted = address ?? '';
+    if (place.counted === counted) {
       go();
       return;
     }
     this.#leave(place);
     place.address = address;
-    const { maxConnectionsPerAddress } = this.#settings;
-    const others = this.#perNetwork.get(network) ?? 0;
-    if (maxConnectionsPerAddress > 0 && others >= maxConnectionsPerAddress) {
+    if (!this.#perNetwork.enter(counted)) {
       this.hit('max_connections_per_address', this.about(socket));
       refuse('max_connections_per_address');
       return;
     }
-    this.#perNetwork.set(network, others + 1);
-    place.network = network;
-    this.#takeTurn(socket, network, go, refuse);
+    place.counted = counted;
+    this.#takeTurn(socket, networkOf(counted), go, refuse);
   }
 
   /** Somebody at this address has sent far more in a TLS handshake than any device has to: each costs everybody time. */
@@ -173,12 +171,9 @@ export class Limits {
   }
 
   #leave(place: Place): void {
-    const { network } = place;
-    if (network === undefined) return;
-    place.network = undefined;
-    const left = (this.#perNetwork.get(network) ?? 1) - 1;
-    if (left === 0) this.#perNetwork.delete(network);
-    else this.#perNetwork.set(network, left);
+    if (place.counted === undefined) return;
+    this.#perNetwork.leave(place.counted);
+    place.counted = undefined;
   }
 
   #takeTurn(socket: Duplex, network: string, go: () => void, refuse: (limit: LimitName) => void): void {
@@ -226,9 +221,10 @@ export class Limits {
    */
   async mayGuess(principal: string, address: string | undefined): Promise<boolean> {
     if (this.#settings.failedConnectsPerPrincipal === 0) return true;
+    const tried = guessOf(principal, address);
     const key = guessKey(principal, address);
     for (;;) {
-      const { remaining } = this.#guesses.left(key);
+      const { remaining } = this.#guesses.left(tried);
       if (remaining === 0) return false;
       const guessing = this.#guessing.get(key) ?? { running: 0, waiting: [] };
       this.#guessing.set(key, guessing);
@@ -242,19 +238,20 @@ export class Limits {
 
   /** How many guesses are left, and when they start again. */
   guessesLeft(principal: string, address: string | undefined): Allowance {
-    return this.#guesses.left(guessKey(principal, address));
+    return this.#guesses.left(guessOf(principal, address));
   }
 
   /** Says how a try has ended. */
   guessed(principal: string, address: string | undefined, outcome: 'right' | 'wrong'): void {
+    const tried = guessOf(principal, address);
     const key = guessKey(principal, address);
     const guessing = this.#guessing.get(key);
     if (!guessing) return;
     guessing.running -= 1;
-    if (outcome === 'wrong' && this.#guesses.left(key).remaining > 0) this.#guesses.take(key);
+    if (outcome === 'wrong' && this.#guesses.left(tried).remaining > 0) this.#guesses.take(tried);
     if (guessing.running === 0) this.#guessing.delete(key);
     // A right one makes room for one more; with the last wrong one all hear that nothing is left.
-    const isLast = guessing.running === 0 || this.#guesses.left(key).remaining === 0;
+    const isLast = guessing.running === 0 || this.#guesses.left(tried).remaining === 0;
     for (const goOn of guessing.waiting.splice(0, isLast ? guessing.waiting.length : 1)) goOn();
   }
 
@@ -269,9 +266,9 @@ export class Limits {
     if (limit) this.hit(limit, about);
     const { failedConnectsPerAddress, connectTimeout } = this.#settings;
     if (reason !== 'bad_credentials' || failedConnectsPerAddress === 0) return;
-    const network = networkOf(about.address ?? '');
-    if (this.#failures.left(network).remaining > 0) {
-      this.#failures.take(network);
+    const from = { address: about.address ?? '' };
+    if (this.#failures.left(from).remaining > 0) {
+      this.#failures.take(from);
       return;
     }
     this.hit('failed_connects_per_address', about);
@@ -288,6 +285,11 @@ function newConnectionId(): string {
   return Buffer.from(randomUUID(), 'latin1').toString('latin1');
 }
 
-function guessKey(principal: string, address: string | undefined): string {
-  return `${networkOf(address ?? '')} ${principal}`;
+function guessOf(principal: string, address = ''): Tried {
+  return { address, subject: principal };
+}
+
+/** Tries under way count in the wide network: as many as may still be wrong in the narrow one. */
+function guessKey(principal: string, address = ''): string {
+  return `${networksOf(address).at(-1)?.key} ${principal}`;
 }

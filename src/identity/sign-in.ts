@@ -6,7 +6,7 @@ import type { Context } from '../context.js';
 import { headingFor, resetEmail, sendEmail } from '../emails/texts.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { Attempts, networkOf, sendAllowance } from '../limits/attempts.js';
+import { Attempts, sendAllowance } from '../limits/attempts.js';
 import { findIdentity, maxEmailLength } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
 
@@ -95,7 +95,7 @@ export function signInRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ body, address }, reply) => {
-      sendAllowance(reply, requests.take(networkOf(address)));
+      sendAllowance(reply, requests.take({ address }));
       // The answer does not wait: its time would tell whether there is such a person.
       if (sending.size < maxSending) {
         const email = sendReset(ctx, emails, body.accountId, body.emailAddress, address)

@@ -1,19 +1,31 @@
 /** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
 import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
-import ipaddr from 'ipaddr.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Clock } from '../clock.js';
 import { type Allowance, PlatformError } from '../errors.js';
+import { networksOf } from './networks.js';
 
 export type { Allowance } from '../errors.js';
 
 /** Keys that are remembered; past it the least recently used go. */
 const keysKept = 100_000;
 
+/**
+ * By what tries are counted: a text, or an address with what is tried from there. An address counts in each of its networks,
+ * of which a wide one may try more often.
+ */
+export type Tried = string | { address: string; subject?: string };
+
 interface Window {
   since: number;
   count: number;
+}
+
+/** A window, and the tries that it has room for. */
+interface Bound {
+  window: Window;
+  limit: number;
 }
 
 export class Attempts {
@@ -35,41 +47,48 @@ export class Attempts {
    * Counts a try before it is known to fail, so that many at once do not get past the limit; one that costs more than is
    * left is the last. @throws PlatformError 429 when there is none left.
    */
-  take(key: string, cost = 1): Allowance {
+  take(tried: Tried, cost = 1): Allowance {
     if (this.#limit === 0) return { limit: 0, remaining: 0, reset: 0 };
-    const window = this.#windowOf(key);
-    if (window.count >= this.#limit) {
+    const bounds = this.#boundsOf(tried);
+    const full = bounds.find(({ window, limit }) => window.count >= limit);
+    if (full) {
       const said = this.#message === undefined ? {} : { message: this.#message };
-      throw new PlatformError('tooMany', { ...said, allowance: this.#allowance(window) });
+      throw new PlatformError('tooMany', { ...said, allowance: this.#allowance(full) });
     }
-    window.count += cost;
-    return this.#allowance(window);
+    for (const { window } of bounds) window.count += cost;
+    return this.#tightest(bounds);
   }
 
   /** Adds to the cost of what was taken. */
-  charge(key: string, cost: number): void {
-    if (this.#limit > 0) this.#windowOf(key).count += cost;
+  charge(tried: Tried, cost: number): void {
+    if (this.#limit > 0) for (const { window } of this.#boundsOf(tried)) window.count += cost;
   }
 
   /** Takes a try back: it did not fail. */
-  giveBack(key: string): void {
-    const window = this.#windows.get(shortened(key));
-    if (window && window.count > 0) window.count -= 1;
+  giveBack(tried: Tried): void {
+    for (const { key } of keysOf(tried)) this.#takeOff(key, 1);
   }
 
-  /** Forgets what has been tried. */
-  clear(key: string): void {
-    this.#windows.delete(shortened(key));
+  /** Forgets what has been tried; of a wide network only what was tried in this narrow one. */
+  clear(tried: Tried): void {
+    const [narrow, ...wide] = keysOf(tried);
+    const window = narrow && this.#windows.get(narrow.key);
+    if (!window) return;
+    this.#windows.delete(narrow.key);
+    for (const { key } of wide) this.#takeOff(key, window.count);
   }
 
   /** The number of tries left, without counting one. */
-  left(key: string): Allowance {
-    return this.#allowance(this.#windowOf(key));
+  left(tried: Tried): Allowance {
+    return this.#tightest(this.#boundsOf(tried));
   }
 
-  #windowOf(given: string): Window {
+  #boundsOf(tried: Tried): Bound[] {
+    return keysOf(tried).map(({ key, times }) => ({ window: this.#windowOf(key), limit: this.#limit * times }));
+  }
+
+  #windowOf(key: string): Window {
     const now = this.#clock.now();
-    const key = shortened(given);
     const known = this.#windows.get(key);
     if (known && now - known.since < this.#length) return known;
     const window = { since: now, count: 0 };
@@ -77,10 +96,27 @@ export class Attempts {
     return window;
   }
 
-  #allowance({ since, count }: Window): Allowance {
-    const reset = Math.max(1, Math.ceil((since + this.#length - this.#clock.now()) / 1000));
-    return { limit: this.#limit, remaining: Math.max(0, this.#limit - count), reset };
+  #takeOff(key: string, count: number): void {
+    const window = this.#windows.get(key);
+    if (window) window.count = Math.max(0, window.count - count);
   }
+
+  #tightest(bounds: Bound[]): Allowance {
+    return bounds.map((bound) => this.#allowance(bound)).reduce((a, b) => (b.remaining < a.remaining ? b : a));
+  }
+
+  #allowance({ window: { since, count }, limit }: Bound): Allowance {
+    const reset = Math.max(1, Math.ceil((since + this.#length - this.#clock.now()) / 1000));
+    return { limit, remaining: Math.max(0, limit - count), reset };
+  }
+}
+
+function keysOf(tried: Tried): Array<{ key: string; times: number }> {
+  if (typeof tried === 'string') return [{ key: shortened(tried), times: 1 }];
+  const { address, subject } = tried;
+  const networks = networksOf(address);
+  if (subject === undefined) return networks;
+  return networks.map(({ key, times }) => ({ key: shortened(`${key} ${subject}`), times }));
 }
 
 /** Keys are kept, and callers choose what is in them: a long one is kept as its digest. */
@@ -92,12 +128,4 @@ function shortened(key: string): string {
 export function sendAllowance(reply: FastifyReply, { limit, remaining, reset }: Allowance): void {
   if (limit === 0) return;
   reply.headers({ 'ratelimit-limit': limit, 'ratelimit-remaining': remaining, 'ratelimit-reset': reset });
-}
-
-/** By what an address is counted: of IPv6 the network of 64 bits, all of which one customer of a provider has. */
-export function networkOf(address: string): string {
-  if (!ipaddr.IPv6.isValid(address)) return address;
-  const parsed = ipaddr.IPv6.parse(address);
-  if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString();
-  return parsed.parts.slice(0, 4).join(':');
 }

@@ -1,8 +1,9 @@
 /** The one queue in front of everything that accounts share: accounts take turns, then the callers within an account. */
 import type { Slices } from '../../db/sqlite/slices.js';
 import { PlatformError } from '../errors.js';
+import { networksOf } from './networks.js';
 
-/** A waiting caller. Callers of an account share its part; for strangers both ids are their address. */
+/** A waiting caller. Callers of an account share its part; for strangers both ids are networks of their address. */
 export interface Lane {
   accountId: string;
   callerId: string;
@@ -141,10 +142,15 @@ export interface Turn {
 
 export interface QueueOptions {
   quantum?: number;
+  /** Lanes that let all others go first, but for every fifth turn. */
+  isLast?: (accountId: string) => boolean;
   most?: { ofCaller: number; ofAccount: number };
   perAccount?: number;
   slices?: Slices;
 }
+
+/** Turns that others have before one of the lanes that go last. */
+const turnsOfOthers = 4;
 
 /** Runs work of which only a part may run at once; the rest waits in fair lanes. */
 export class FairQueue {
@@ -154,14 +160,21 @@ export class FairQueue {
   readonly #perAccount: number;
   readonly #ofAccount = new Map<string, number>();
   readonly #slices: Slices | undefined;
+  readonly #isLast: ((accountId: string) => boolean) | undefined;
+  /** Turns since the last one of the lanes that go last. */
+  #turnsOfOthers = 0;
   #running = 0;
 
   /**
    * At most `limit` pieces of work run at once, `perAccount` of one account. `most` may wait before more are refused.
    * `quantum` is the cost of an ordinary piece. `slices` is for work on the event loop: between two pieces others go first.
    */
-  constructor(limit: number, { quantum = 1, most = maxWaiting, perAccount = limit, slices }: QueueOptions = {}) {
+  constructor(
+    limit: number,
+    { quantum = 1, most = maxWaiting, perAccount = limit, slices, isLast }: QueueOptions = {},
+  ) {
     this.#limit = limit;
+    this.#isLast = isLast;
     this.#slices = slices;
     this.#perAccount = perAccount;
     this.#lanes = new FairLanes(quantum);
@@ -243,14 +256,33 @@ export class FairQueue {
     const left = (this.#ofAccount.get(accountId) ?? 0) - 1;
     if (left > 0) this.#ofAccount.set(accountId, left);
     else this.#ofAccount.delete(accountId);
+    this.#next()?.();
+  }
+
+  #next(): (() => void) | undefined {
+    const isLast = this.#isLast;
     const mayHave = this.#perAccount >= this.#limit ? undefined : (id: string) => this.#mayRun(id);
-    this.#lanes.shift(mayHave)?.();
+    if (!isLast) return this.#lanes.shift(mayHave);
+    const last = () => this.#lanes.shift((id) => isLast(id) && this.#mayRun(id));
+    const others = () => this.#lanes.shift((id) => !isLast(id) && this.#mayRun(id));
+    const waited = this.#turnsOfOthers >= turnsOfOthers ? last() : undefined;
+    const first = waited ? undefined : others();
+    this.#turnsOfOthers = first ? this.#turnsOfOthers + 1 : 0;
+    return waited ?? first ?? last();
   }
 }
 
-/** The lane of somebody whose account is not known yet. */
+const strangers = 'network ';
+
+/** The lane of somebody whose account is not known yet: in the wide network of its address, by the narrow one. */
 export function strangerLane(address: string): Lane {
-  return { accountId: `address ${address}`, callerId: address };
+  const networks = networksOf(address).map(({ key }) => key);
+  return { accountId: strangers + networks.at(-1), callerId: String(networks[0]) };
+}
+
+/** Whether the account of a lane stands for strangers. */
+export function areStrangers(accountId: string): boolean {
+  return accountId.startsWith(strangers);
 }
 
 /** The lane of an authenticated caller. */

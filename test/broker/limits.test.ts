@@ -32,6 +32,7 @@ t.test('connections', asProxy, async (t) => {
     SLIPWAY_MQTT_MAX_CONNECTIONS: '6',
     SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS: '3',
     SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '2',
+    SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '2',
   });
   const { broker } = f.service.server.ctx;
   const sockets = (count: number) => until(() => broker.gauges.sockets === count);
@@ -59,6 +60,29 @@ t.test('connections', asProxy, async (t) => {
     t.equal(await answer(await from(t, f, '2001:db8:0:1::1'), f), 0);
     t.equal(await hits(f, 'max_connections_per_address'), 2);
   });
+
+  await t.test(
+    'a network of 48 bits fails ten times as often as an address before its secrets are not tried',
+    async (t) => {
+      const attempt = async (address: string, more = {}) => answer(await from(t, f, address), f, more);
+      const { secrets } = f.service.server.ctx;
+      const verify = secrets.verify.bind(secrets);
+      let hashed = 0;
+      secrets.verify = (...given) => {
+        hashed += 1;
+        return verify(...given);
+      };
+      t.teardown(() => {
+        secrets.verify = verify;
+      });
+      for (let n = 0; n < 20; n += 1) t.equal(await attempt(`2001:db8:48:${n}::1`, wrong), 4);
+      t.equal(hashed, 40, 'two for each guess');
+      t.equal(await attempt('2001:db8:48:ffff::1', wrong), 4);
+      t.equal(hashed, 40, 'nothing is hashed for an address of this network any more');
+      t.equal(await attempt('2001:db8:49::1', wrong), 4);
+      t.equal(hashed, 42, 'the next network');
+    },
+  );
 
   await sockets(0);
   await t.test('there are so many sockets in all, WebSockets among them', async (t) => {

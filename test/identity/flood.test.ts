@@ -1,12 +1,14 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
 import t from 'tap';
-import { FairLanes, FairQueue } from '../../src/limits/fair-queue.js';
+import { areStrangers, FairLanes, FairQueue, strangerLane } from '../../src/limits/fair-queue.js';
+import { temporaryDirectory } from '../support/directory.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
   service = await startService(t, { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' }, slowHashes: true });
 });
+const lane = (name: string) => ({ accountId: name, callerId: name });
 const login = (body: object, address = '192.0.2.1') =>
   service.http('POST', '/api/v1/auth/login-user', {
     token: null,
@@ -60,7 +62,65 @@ t.test('anyone who floods the hashes waits for them alone', async (t) => {
   t.ok(answered.indexOf('owner') < 45, `the owner came ${answered.indexOf('owner') + 1}th of ${answered.length}`);
 });
 
-const lane = (name: string) => ({ accountId: name, callerId: name });
+t.test(
+  'a login from where the owner has logged in before goes before 200 strangers, after a restart too',
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const settings = { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' }, directory };
+    const home = '2001:db8:77:1::5';
+    const loginAt = (at: Service, address: string, body: object) =>
+      at.http('POST', '/api/v1/auth/login-user', {
+        token: null,
+        headers: { 'x-forwarded-for': address },
+        body: { emailAddress: adminEmail, password: adminPassword, accountId: at.accountId, ...body },
+      });
+    const before = await startService(t, settings);
+    t.equal((await loginAt(before, home, {})).status, 200);
+    await before.close();
+
+    const restarted = await startService(t, { ...settings, slowHashes: true });
+    let answered = 0;
+    const flood = Array.from({ length: 200 }, async (_, n) => {
+      const { status } = await loginAt(restarted, `198.51.100.${n}`, { emailAddress: `guess${n}@example.com` });
+      answered += 1;
+      t.equal(status, 401);
+    });
+    await Promise.race(flood);
+    const waited = answered;
+    const owner = await loginAt(restarted, home.replace('::5', '::9'), {});
+    const served = answered - waited;
+    t.equal(owner.status, 200);
+    t.ok(served <= 12, `${served} strangers were served before the owner, of 200`);
+    await Promise.all(flood);
+  },
+);
+
+t.test('those who go last get every fifth turn', async (t) => {
+  const queue = new FairQueue(1, { isLast: areStrangers });
+  const leave = await queue.enter(lane('busy'), 1);
+  const order: string[] = [];
+  const run = (name: string, { accountId, callerId }: { accountId: string; callerId: string }) =>
+    queue.run({ accountId, callerId }, 1, async () => void order.push(name));
+  const strangers = ['2001:db8:1:1::1', '2001:db8:1:2::1', '192.0.2.1'];
+  const waiting = strangers.map((address) => run('stranger', strangerLane(address)));
+  for (let n = 0; n < 9; n += 1) waiting.push(run('owner', lane('a')));
+  leave();
+  await Promise.all(waiting);
+  const turns = order.map((name) => name.charAt(0)).join('');
+  t.equal(turns, 'oooosoooosos');
+});
+
+t.test('networks of 64 bits share the turn of their network of 48 bits', async (t) => {
+  const queue = new FairQueue(1);
+  const leave = await queue.enter(lane('busy'), 1);
+  const order: string[] = [];
+  const run = (name: string, address: string) => queue.run(strangerLane(address), 1, async () => void order.push(name));
+  const attack = Array.from({ length: 20 }, (_, n) => run('attacker', `2001:db8:bad:${n}::1`));
+  const honest = [run('honest', '192.0.2.1'), run('honest', '2001:db8:600d:1::1')];
+  leave();
+  await Promise.all([...attack, ...honest]);
+  t.ok(order.lastIndexOf('honest') <= 3, order.join(' '));
+});
 
 t.test('lanes take turns, and one that is too long is refused', async (t) => {
   const queue = new FairQueue(1);

@@ -94,6 +94,29 @@ t.test(
   },
 );
 
+t.test('a network of 48 bits may fail ten times as often as one of its networks of 64 bits', async (t) => {
+  const service = await boot(t, {
+    SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '4',
+    SLIPWAY_LOGIN_FAILURES_PER_IDENTITY: '2',
+  });
+  const guess = (n: number, address: string) => from(service, address, { emailAddress: `guess${n}@example.com` });
+  for (let n = 0; n < 40; n += 1) t.equal((await guess(n, `2001:db8:1:${n}::1`)).status, 401);
+  const refused = await guess(40, '2001:db8:1:ffff::1');
+  t.equal(refused.status, 429, 'from a network of 64 bits that has not failed yet');
+  t.equal(refused.headers.get('ratelimit-limit'), '40');
+  t.equal((await from(service, '2001:db8:2:ffff::1')).status, 200, 'the next network of 48 bits');
+  t.equal((await from(service, '192.0.2.9')).status, 200);
+
+  const statuses = [];
+  for (let n = 0; n < 21; n += 1) statuses.push((await from(service, `2001:db8:3:${n}::1`, wrong)).status);
+  t.strictSame(statuses, [...Array(20).fill(401), 429], 'of one identity too');
+  time.now += 15 * minute;
+  t.equal((await from(service, '2001:db8:3:1::1')).status, 200);
+  for (let n = 0; n < 19; n += 1) await from(service, `2001:db8:3:${n}::1`, wrong);
+  t.equal((await from(service, '2001:db8:3:0::1')).status, 200, 'a right password is not counted');
+  t.equal((await from(service, '2001:db8:3:99::1', wrong)).status, 401, 'and forgets what was wrong from its own');
+});
+
 t.test('guessing from many addresses slows strangers down, not those who were there before', async (t) => {
   t.equal((await from(service, '192.0.2.1')).status, 200);
   for (let n = 0; n < 50; n += 1) t.equal((await from(service, `198.51.100.${n}`, wrong)).status, 401);

@@ -4,8 +4,8 @@
  */
 import { AsyncResource } from 'node:async_hooks';
 import type { FastifyRequest } from 'fastify';
-import { networkOf } from '../../limits/attempts.js';
 import { FairLanes } from '../../limits/fair-queue.js';
+import { networkOf } from '../../limits/networks.js';
 import type { App } from '../app.js';
 
 /** Milliseconds of requests in one turn of the event loop. One request may take longer. */

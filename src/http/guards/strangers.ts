@@ -2,7 +2,7 @@
 import { type Server, Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
-import { networkOf } from '../../limits/attempts.js';
+import { OpenPerNetwork } from '../../limits/networks.js';
 import { peerAddress, type Trust, trustsNobody } from '../../network/addresses.js';
 import type { App } from '../app.js';
 
@@ -36,55 +36,33 @@ export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply
   });
 }
 
-/** How many of something each address has now. */
-class Counts {
-  readonly #counts = new Map<string, number>();
-
-  constructor(readonly limit: number) {}
-
-  /** Counts one more; false, and nothing counted, when there are as many as may be. */
-  enter(key: string): boolean {
-    const count = this.#counts.get(key) ?? 0;
-    if (this.limit > 0 && count >= this.limit) return false;
-    this.#counts.set(key, count + 1);
-    return true;
-  }
-
-  leave(key: string): void {
-    const count = (this.#counts.get(key) ?? 1) - 1;
-    if (count > 0) this.#counts.set(key, count);
-    else this.#counts.delete(key);
-  }
-}
-
 /**
  * At most `limit` connections of an address (0: any number); more are closed when they are accepted. A connection that
  * becomes a WebSocket counts as MQTT from then on. A trusted proxy has any number of connections: behind it the requests
  * under way are counted, by the address that it names, and more are answered 429.
  */
 export function limitConnections(app: App, limit: number, trusts: Trust): void {
-  const connections = new Counts(limit);
+  const connections = new OpenPerNetwork(limit);
   /** By the port it comes from: under TLS an upgrade is told of another socket than the one that was accepted. */
   const open = new Map<string, string>();
   const counted = new WeakSet<Socket>();
   const leave = (place: string) => {
-    const network = open.get(place);
-    if (network === undefined || !open.delete(place)) return;
-    connections.leave(network);
+    const address = open.get(place);
+    if (address === undefined || !open.delete(place)) return;
+    connections.leave(address);
   };
   (app.server as Server).prependListener('connection', (socket) => {
     const address = peerAddress(socket);
     if (address === undefined || trusts(address)) return;
     // After a request for a protocol that is not spoken here, the connection is read as if it were new.
     if (counted.has(socket)) return;
-    const network = networkOf(address);
-    if (!connections.enter(network)) {
+    if (!connections.enter(address)) {
       socket.destroy();
       return;
     }
     const place = `${socket.remoteAddress} ${socket.remotePort}`;
     counted.add(socket);
-    open.set(place, network);
+    open.set(place, address);
     socket.once('close', () => leave(place));
   });
   app.server.on('upgrade', ({ socket, headers }) => {
@@ -92,16 +70,16 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
   });
 
   if (trusts === trustsNobody) return;
-  const underWay = new Counts(limit);
+  const underWay = new OpenPerNetwork(limit);
   app.addHook('onRequest', (request, reply, done) => {
     const peer = peerAddress(request.raw.socket);
     if (peer === undefined || !trusts(peer) || request.address === peer) return done();
-    const network = networkOf(request.address);
-    if (!underWay.enter(network)) {
+    const { address } = request;
+    if (!underWay.enter(address)) {
       const message = 'SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: too many requests of one address at the same time.';
       return done(new PlatformError('tooMany', { message, allowance: { limit, remaining: 0, reset: 1 } }));
     }
-    reply.raw.once('close', () => underWay.leave(network));
+    reply.raw.once('close', () => underWay.leave(address));
     done();
   });
 }

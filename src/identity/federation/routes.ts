@@ -14,7 +14,7 @@ import type { Context } from '../../context.js';
 import { find } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { Attempts, networkOf, sendAllowance } from '../../limits/attempts.js';
+import { Attempts, sendAllowance } from '../../limits/attempts.js';
 import { checkPassword, endVoided, readIdentity } from '../grants.js';
 import { findIdentity } from '../identities.js';
 import { makeSecret, makeToken } from '../secrets/secrets.js';
@@ -84,7 +84,7 @@ export function federationRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       keepToOurselves(reply);
-      sendAllowance(reply, begun.take(networkOf(request.address)));
+      sendAllowance(reply, begun.take({ address: request.address }));
       const { providerId, redirectUri, renewalType } = request.query;
       const provider = await find(ctx.registry.query, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
@@ -143,7 +143,7 @@ export function federationRoutes(app: App, ctx: Context): void {
         callback.search = new URL(request.url, callback).search;
         const proof = await (await openId()).exchange(unchanged, callback, login);
         const answer = await admit(ctx, unchanged, proof, login, request, reply);
-        begun.giveBack(networkOf(request.address));
+        begun.giveBack({ address: request.address });
         return answer;
       });
     },

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.js';
-import { FairQueue, type Lane } from '../../limits/fair-queue.js';
+import { areStrangers, FairQueue, type Lane } from '../../limits/fair-queue.js';
 import { makeSecret } from './secrets.js';
 
 /** What one hash takes: KiB of memory, and passes over it. */
@@ -23,6 +23,9 @@ const commonPasswordCount = 10_000;
 
 const base64 = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '');
 
+/** More would take every thread of the pool, and the broker's own checks wait in the same pool. */
+const hashesAtOnce = Math.max(1, Math.min(3, availableParallelism() - 1));
+
 /** The lane of the service itself and of its command line. */
 const ownLane: Lane = { accountId: '', callerId: '' };
 
@@ -32,8 +35,7 @@ interface Chosen {
 }
 
 export class Passwords {
-  // More at once would take every thread of the pool, and the broker's own checks wait in the same pool.
-  readonly #queue = new FairQueue(Math.max(1, Math.min(3, availableParallelism() - 1)));
+  readonly #queue = new FairQueue(hashesAtOnce, { perAccount: Math.max(1, hashesAtOnce - 1), isLast: areStrangers });
   #common: Promise<ReadonlySet<string>> | undefined;
   readonly #cost: HashCost;
   /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
@@ -80,7 +82,7 @@ export class Passwords {
 
   /**
    * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes take
-   * turns. @throws PlatformError 429 when the lane is full.
+   * turns, strangers after all others. @throws PlatformError 429 when the lane is full.
    */
   async verify(stored: string | null | undefined, password: string, lane: Lane): Promise<boolean> {
     const against = stored ?? this.#nobody;

@@ -5,6 +5,7 @@ import { boundedCache } from '../../../db/sqlite/cache.js';
 import { randomSome } from '../../formats/random.js';
 import { slotOf } from '../../ids.js';
 import { FairQueue, type Lane } from '../../limits/fair-queue.js';
+import { networkOf } from '../../limits/networks.js';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
@@ -52,18 +53,21 @@ export class Secrets {
 
   /**
    * Whether the secret is the one whose hash is stored for `owner`; a new hash makes older proofs void. Without a hash
-   * it takes the same time and is false. Accounts take turns, then owners.
+   * it takes the same time and is false. Accounts take turns, then the networks of `address`: a flood of wrong secrets waits
+   * for itself.
    */
   async verify(
     owner: string,
     stored: string | undefined,
     secret: string,
-    accountId = nobodysAccount,
+    { accountId = nobodysAccount, address }: { accountId?: string | undefined; address: string },
   ): Promise<boolean> {
     if (secret.length > 256) return false;
     if (this.isProven(owner, stored, secret)) return true;
     const against = stored ?? (await this.#nobody);
-    const matches = await this.#queue.run({ accountId, callerId: owner }, 1, () => verify(against, secret));
+    const matches = await this.#queue.run({ accountId, callerId: networkOf(address) }, 1, () =>
+      verify(against, secret),
+    );
     if (stored === undefined || !matches) return false;
     this.#proven.set(owner, this.#mark(stored, secret));
     return true;

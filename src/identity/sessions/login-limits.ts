@@ -5,7 +5,9 @@
 import type { Registry } from '../../../db/registry/index.js';
 import type { Clock } from '../../clock.js';
 import type { Allowance } from '../../errors.js';
-import { Attempts, networkOf } from '../../limits/attempts.js';
+import { Attempts } from '../../limits/attempts.js';
+import { type Lane, strangerLane } from '../../limits/fair-queue.js';
+import { networkOf } from '../../limits/networks.js';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
@@ -49,10 +51,9 @@ export class LoginLimits {
    * @throws PlatformError 429 with the seconds to wait.
    */
   async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
-    const here = `${subject}\0${networkOf(address)}`;
     // A try that the identity's limit refuses does not count for the address, which others may share.
-    const byIdentity = this.#perIdentity.take(here);
-    const byAddress = this.#takeAddress(here, networkOf(address));
+    const byIdentity = this.#perIdentity.take({ address, subject });
+    const byAddress = this.#takeAddress(address, subject);
     const { limit, remaining } = this.#fromAnywhere.left(subject);
     if (limit > 0 && remaining === 0) {
       if (!(await this.#isKnown(userId, address))) this.#strangers.take(subject);
@@ -61,11 +62,11 @@ export class LoginLimits {
     return isTighter ? byAddress : byIdentity;
   }
 
-  #takeAddress(here: string, network: string): Allowance {
+  #takeAddress(address: string, subject: string): Allowance {
     try {
-      return this.#perAddress.take(network);
+      return this.#perAddress.take({ address });
     } catch (error) {
-      this.#perIdentity.giveBack(here);
+      this.#perIdentity.giveBack({ address, subject });
       throw error;
     }
   }
@@ -82,8 +83,8 @@ export class LoginLimits {
 
   /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
   succeeded({ subject, address }: LoginTry): void {
-    this.#perAddress.giveBack(networkOf(address));
-    this.#perIdentity.clear(`${subject}\0${networkOf(address)}`);
+    this.#perAddress.giveBack({ address });
+    this.#perIdentity.clear({ address, subject });
     this.#fromAnywhere.giveBack(subject);
     this.#shortCodes.clear(subject);
   }
@@ -93,11 +94,20 @@ export class LoginLimits {
     try {
       return await look();
     } catch (error) {
-      this.#perAddress.giveBack(networkOf(address));
-      this.#perIdentity.giveBack(`${subject}\0${networkOf(address)}`);
+      this.#perAddress.giveBack({ address });
+      this.#perIdentity.giveBack({ address, subject });
       this.#fromAnywhere.giveBack(subject);
       throw error;
     }
+  }
+
+  /**
+   * Where the try waits for its hash: with its account if this identity has logged in from the address before, and with
+   * strangers otherwise, who go last.
+   */
+  async laneOf(accountId: string, { userId, address }: LoginTry): Promise<Lane> {
+    const isKnown = await this.#isKnown(userId, address);
+    return isKnown ? { accountId, callerId: networkOf(address) } : strangerLane(address);
   }
 
   async #isKnown(userId: string | undefined, address: string): Promise<boolean> {

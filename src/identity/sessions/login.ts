@@ -8,8 +8,7 @@ import type { Context } from '../../context.js';
 import { PlatformError } from '../../errors.js';
 import { emailKey } from '../../formats/email-key.js';
 import type { App } from '../../http/app.js';
-import { networkOf, sendAllowance } from '../../limits/attempts.js';
-import { strangerLane } from '../../limits/fair-queue.js';
+import { sendAllowance } from '../../limits/attempts.js';
 import { findApplication } from '../applications.js';
 import { findIdentity, maxEmailLength } from '../identities.js';
 import { confirmedMethods } from '../mfa/factors.js';
@@ -84,9 +83,10 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
   const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.take(attempt));
-  const proven = await ctx.loginLimits.unlessItFails(attempt, () =>
-    ctx.passwords.verify(identity?.passwordHash, password, strangerLane(networkOf(address))),
-  );
+  const proven = await ctx.loginLimits.unlessItFails(attempt, async () => {
+    const lane = await ctx.loginLimits.laneOf(accountId, attempt);
+    return ctx.passwords.verify(identity?.passwordHash, password, lane);
+  });
   const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
   if (!identity || !caller) {
     await noteFailure(ctx, accountId, identity?.id, address);

@@ -8,7 +8,7 @@ import { type Caller, isApplication } from '../../access.js';
 import { type Clock, timestamp } from '../../clock.js';
 import { PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
-import { networkOf } from '../../limits/attempts.js';
+import { networkOf } from '../../limits/networks.js';
 import { makeSecret } from '../secrets/secrets.js';
 import type { Claims, Tokens } from './tokens.js';
 

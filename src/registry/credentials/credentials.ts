@@ -247,10 +247,15 @@ export function showCredential(
 type Checking = { registry: Registry; access: Access; secrets: Secrets; secretAnswers: SecretAnswers; clock: Clock };
 
 /** Checks a broker password. An unknown username takes as long as a wrong secret. */
-export async function checkSecret(ctx: Checking, entityId: string, secret: string): Promise<SecretCheck> {
+export async function checkSecret(
+  ctx: Checking,
+  entityId: string,
+  secret: string,
+  address: string,
+): Promise<SecretCheck> {
   const { registry, access, secretAnswers } = ctx;
   const credential = registry.credential(entityId);
-  const generation = await provenGeneration(ctx, entityId, secret);
+  const generation = await provenGeneration(ctx, entityId, secret, address);
   // The credential may have been made again while the hash was computed.
   if (!credential || generation === undefined || !isInForce(ctx, entityId, generation)) return { result: 'wrong' };
   // A kept answer has the newest secret, and waits for that one.
@@ -284,14 +289,14 @@ async function provenGeneration(
   { registry, secrets, clock }: Checking,
   entityId: string,
   secret: string,
+  address: string,
 ): Promise<number | undefined> {
   const credential = registry.credential(entityId);
+  const from = { accountId: credential?.accountId, address };
   const [newest, previous] = secretsInForce(credential, clock);
   if (previous && secrets.isProven(entityId, previous.hash, secret)) return previous.generation;
-  if (await secrets.verify(entityId, newest?.hash, secret, credential?.accountId)) return newest?.generation;
-  return (await secrets.verify(entityId, previous?.hash, secret, credential?.accountId))
-    ? previous?.generation
-    : undefined;
+  if (await secrets.verify(entityId, newest?.hash, secret, from)) return newest?.generation;
+  return (await secrets.verify(entityId, previous?.hash, secret, from)) ? previous?.generation : undefined;
 }
 
 function deviceCaller(access: Access, deviceId: string): Caller | undefined {
