@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
-import { Attempts, networkOf } from '../../src/limits/attempts.js';
+import { Attempts } from '../../src/limits/attempts.js';
 import type { BrokerClient, LiveClient } from '../aedes-types.js';
 import { ConnectRefused, connack } from '../authenticate.js';
 import { connectedDevice, type DeviceAddress } from '../authorize.js';
@@ -51,9 +51,9 @@ export class ConnectHooks {
     const refusal = new ConnectRefused(connack.unacceptableLevel, `${spoken} is not supported; use MQTT 3.1.1`);
     void limits.refused(refusal, about);
     // Once a minute for each network: strangers would fill the log.
-    const network = networkOf(about.address ?? '');
-    const isFirst = this.#levelsLogged.left(network).remaining > 0;
-    if (isFirst) this.#levelsLogged.take(network);
+    const from = { address: about.address ?? '' };
+    const isFirst = this.#levelsLogged.left(from).remaining > 0;
+    if (isFirst) this.#levelsLogged.take(from);
     const said = { protocolLevel: unsupportedLevel, clientId: clientId.slice(0, maxLoggedId), ...about };
     services.log[isFirst ? 'info' : 'debug'](said, `CONNECT refused: ${refusal.message}`);
     const name = username || clientId;

@@ -142,7 +142,7 @@ export interface Turn {
 
 export interface QueueOptions {
   quantum?: number;
-  /** Lanes that let all others go first, but for every fifth turn. */
+  /** Lanes that let all others go first, except for every fifth turn. */
   isLast?: (accountId: string) => boolean;
   most?: { ofCaller: number; ofAccount: number };
   perAccount?: number;

@@ -27,7 +27,7 @@ t.test('anyone who asks for secrets gets their own, also when what was asked lat
     t.equal(equipment.length, count);
     t.ok(equipment.every(({ code, codeHash }) => codeHash === hashOfCode(sealing, accountId, code)));
     const [{ secret, secretHash } = { secret: '', secretHash: '' }] = equipment;
-    t.ok(await secrets.verify(accountId, secretHash, secret));
+    t.ok(await secrets.verify(accountId, secretHash, secret, { accountId, address: '' }));
   }
   const all = answers.flat();
   for (const name of ['secret', 'code', 'secretHash', 'codeHash'] as const)
