@@ -15,10 +15,11 @@ import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import { listenWide } from './network/accepting.js';
+import { Handshakes } from './network/handshakes.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
-export { exceeded, FairLanes, FairQueue, type HiddenNumbers, keepNewest, type Lane, listenWide };
+export { exceeded, FairLanes, FairQueue, Handshakes, type HiddenNumbers, keepNewest, type Lane, listenWide };
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };

@@ -2,8 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import { createServer, type Server, type ServerOpts } from 'node:net';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { Handshakes } from './handshakes.js';
+import { type BrokerServices, Handshakes } from '../../src/broker-ports.js';
 import type { PeerCertificates } from './peer-certificates.js';
 import type { SocketParts, Sockets } from './sockets.js';
 import type { WebSockets } from './web-sockets.js';
@@ -94,26 +93,23 @@ export class TlsPort {
 
   /** Handles a finished or failed handshake. */
   #serveTls(server: TlsServer): void {
-    const handshakes = new Handshakes(server, (socket) => {
-      if (socket.bytesRead > maxHandshakeBytes) this.#parts.limits.shun(socket);
+    const { limits, services } = this.#parts;
+    const handshakes = new Handshakes(server, {
+      failed: (error, below) =>
+        services.log.debug({ err: error, ...(below && limits.about(below)) }, 'TLS handshake failed'),
+      closed: (socket) => {
+        if (socket.bytesRead > maxHandshakeBytes) limits.shun(socket);
+      },
     });
     server.on('secureConnection', (socket) => {
       const below = handshakes.take(socket);
-      if (below) this.#parts.limits.follow(socket, below);
+      if (below) limits.follow(socket, below);
       if (!this.#parts.peers.read(socket)) {
-        this.#parts.limits.shun(socket);
+        limits.shun(socket);
         socket.destroy();
         return;
       }
       this.#tellApart(socket, this.#parts.sockets.deadline(socket, below));
-    });
-    server.on('tlsClientError', (error, socket) => {
-      const below = handshakes.of(socket);
-      this.#parts.services.log.debug(
-        { err: error, ...(below && this.#parts.limits.about(below)) },
-        'TLS handshake failed',
-      );
-      socket.destroy();
     });
   }
 

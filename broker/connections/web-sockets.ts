@@ -1,11 +1,9 @@
 import type { Server as HttpServer, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type TLSSocket, Server as TlsServer } from 'node:tls';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import { forwardedAddress, peerAddress } from '../../src/network/addresses.js';
 import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
-import { Handshakes } from './handshakes.js';
 import { publishOverhead, type SocketParts, type Sockets } from './sockets.js';
 
 /** Many clients name no path of their own. */
@@ -63,14 +61,11 @@ export class WebSockets {
         this.#server.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
       });
     });
-    const handshakes = server instanceof TlsServer ? new Handshakes(server) : undefined;
-    server.on('secureConnection', (socket: TLSSocket) => handshakes?.take(socket));
     // An HTTP server waits for these sockets when it closes, and none of its own methods ends them.
     const close = server.close.bind(server);
     server.close = (done) => {
       closing = true;
       for (const socket of upgraded) socket.destroy();
-      handshakes?.end();
       return close(done);
     };
   }

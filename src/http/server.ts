@@ -1,6 +1,7 @@
 /** The HTTP server: what every request and every answer goes through. */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { Server as TlsServer } from 'node:tls';
 import cookie from '@fastify/cookie';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify';
@@ -10,6 +11,7 @@ import { knownAccount } from '../identity/sessions/authentication.js';
 import { onBehalfOf } from '../log.js';
 import { Traffic } from '../metrics/traffic.js';
 import { forwardedAddress, peerAddress, trustOf } from '../network/addresses.js';
+import { endHandshakesWith } from '../network/handshakes.js';
 import { asksForCertificates, secureOptions } from '../network/server-tls.js';
 import { noteFailure, noteRefusal, sendError } from './answers/errors.js';
 import type { App } from './app.js';
@@ -29,6 +31,8 @@ import { mountRoutes } from './routes.js';
 
 /** Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often. */
 const timing = { headersTimeout: 10_000, connectionsCheckingInterval: 1000 };
+/** Milliseconds. */
+const handshakeTimeout = 10_000;
 
 /** Builds the server with every route; the caller listens and closes. */
 export async function buildHttp(ctx: Context): Promise<App> {
@@ -61,9 +65,12 @@ export async function buildHttp(ctx: Context): Promise<App> {
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,
-    ...(config.tls ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing } } : { http: timing }),
+    ...(config.tls
+      ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing, handshakeTimeout } }
+      : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
+  if (app.server instanceof TlsServer) endHandshakesWith(app.server);
   limitPipelining(app.server);
   paceRequests(app, knownAccount(ctx));
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.

@@ -8,9 +8,18 @@ import { certificate } from '../broker/certificate.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;
+let secure: Service;
+/** What comes on connections that send nothing. They begin first: other tests take as long as they do. */
+let unsaid: Array<Promise<string>>;
 t.before(async () => {
   service = await startService(t);
+  secure = await startService(t, { env: certificate(t) });
+  const shaken = connectTls({ host: '127.0.0.1', port: portOf(secure) });
+  await once(shaken, 'secureConnect');
+  unsaid = [await open(t), await open(t, secure), shaken].map(rest);
 });
+
+const portOf = ({ server }: Service) => Number(new URL(server.url).port);
 
 async function open(t: Test, to = service): Promise<Socket> {
   const { hostname, port } = new URL(to.server.url);
@@ -100,13 +109,38 @@ t.test(
     });
     const silent = await open(t);
     silent.write('POST /api/v1/auth/login-user HTTP/1.1\r\nhost:');
-    all.push(rest(silent).then((text) => void t.match(text, /^HTTP\/1\.1 4/, 'a head that does not end')));
+    all.push(rest(silent).then((text) => void t.match(text, /^HTTP\/1\.1 408 /, 'a head that does not end')));
+    const again = await open(t);
+    again.write('GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nhost:');
+    const both = /^HTTP\/1\.1 200 .*HTTP\/1\.1 408 /s;
+    all.push(rest(again).then((text) => void t.match(text, both, 'a second head that does not end')));
     await Promise.all(all);
     const answer = once(patient, 'data');
     patient.write(body.slice(1));
     t.match(String((await answer)[0]), /^HTTP\/1\.1 200 /, 'anyone who has a valid token has more time');
   },
 );
+
+t.test('a connection that sends nothing is closed without an answer, with and without TLS', async (t) => {
+  t.same(await Promise.all(unsaid), ['', '', '']);
+});
+
+t.test('HTTP without TLS on a port with TLS is answered with a sentence', async (t) => {
+  const { mqtts } = secure.server.ctx.broker.addresses;
+  for (const port of [portOf(secure), mqtts]) {
+    const url = `http://127.0.0.1:${port}/mqtt`;
+    for (const request of [{}, { method: 'POST', body: 'x'.repeat(100_000) }]) {
+      const answer = await fetch(url, request);
+      t.equal(answer.status, 400);
+      t.match(await answer.text(), /^This port speaks TLS\. Use https:\/\/ .* mqtts:\/\/ for MQTT\.\n$/);
+    }
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write(Buffer.from([0x10, 0x0c, 0, 4, 0x4d, 0x51, 0x54, 0x54, 4, 2, 0, 60, 0, 0]));
+    t.equal(await rest(socket), '', 'MQTT without TLS gets nothing');
+  }
+  t.equal((await fetch(`${secure.server.url}/health/live`)).status, 200);
+});
 
 t.test('a connection that sends many requests ahead of their answers is closed; a few are answered', async (t) => {
   const request = 'GET /nowhere HTTP/1.1\r\nhost: x\r\n';

@@ -24,20 +24,28 @@ export function answerTooSlow(request: FastifyRequest, reply: FastifyReply): voi
   reply.raw.writeHead(408, headers).end(body, () => request.raw.socket.destroy());
 }
 
-/** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
+/** What is said of a request that cannot be served, by the code of the error; 400 for any other. */
+const answers: Record<string, { status: number; kind: 'tooLarge' | 'invalid'; message: string }> = {
+  HPE_HEADER_OVERFLOW: { status: 431, kind: 'tooLarge', message: 'The headers are too large.' },
+  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, kind: 'invalid', message: 'The request has not arrived in time.' },
+};
+const unreadable = { status: 400, kind: 'invalid', message: 'The request cannot be read.' } as const;
+
+/**
+ * Answers bytes that are no HTTP, too much of it or too slow, in the shape of every other error, and closes. A connection
+ * that has sent nothing has asked for nothing: it is closed without an answer.
+ */
 export function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+  if (error.code === 'ECONNRESET' || !socket.writable || socket.bytesRead === 0) {
     socket.destroy();
     return;
   }
-  const tooLarge = error.code === 'HPE_HEADER_OVERFLOW';
-  const { code, message } = new PlatformError(tooLarge ? 'tooLarge' : 'invalid', {
-    message: tooLarge ? 'The headers are too large.' : 'The request cannot be read.',
-  });
+  const { status, kind, message: sentence } = answers[error.code ?? ''] ?? unreadable;
+  const { code, message } = new PlatformError(kind, { message: sentence });
   const requestId = randomUUID();
   const body = JSON.stringify({ error: { code, message, details: [] }, requestId });
   const head = [
-    tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/json; charset=utf-8',
     `Content-Length: ${Buffer.byteLength(body)}`,
     `x-request-id: ${requestId}`,
