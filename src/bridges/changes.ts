@@ -5,6 +5,8 @@ import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { readChanges, readNew } from '../entity/columns.js';
+import { noteAnswer } from '../entity/kept-answers.js';
+import { etagOf } from '../entity/routes.js';
 import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.js';
 import { invalid } from '../errors.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
@@ -25,7 +27,7 @@ export async function createBridge(ctx: Context, caller: Caller, body: Static<ty
   const credentials = secret === undefined ? (body.credentials ?? {}) : { secret };
   checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
   const stamped = stamp(ctx.clock, caller);
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { row, bridge } = await writeAs(ctx, caller, undefined, async (tx) => {
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
     const live = await others.where('deleted', 'is', null).execute();
     if (live.length >= maxPerAccount) throw invalid('accountId', `has ${maxPerAccount} bridges, which is the maximum`);
@@ -36,10 +38,12 @@ export async function createBridge(ctx: Context, caller: Caller, body: Static<ty
       sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret ?? JSON.stringify(credentials)),
     });
     await recordChange(ctx, tx, caller, made, { change: 'created' });
-    return made;
+    const shown = { ...showBridge(ctx, made), ...(secret !== undefined && !body.secret && { secret }) };
+    await noteAnswer(tx, { bridge: shown }, { etag: etagOf(shown) });
+    return { row: made, bridge: shown };
   });
   ctx.bridges.changed(row);
-  return { ...showBridge(ctx, row), ...(secret !== undefined && !body.secret && { secret }) };
+  return bridge;
 }
 
 /** @throws PlatformError as change, and 400/106 as createBridge. */

@@ -146,7 +146,12 @@ export function bridgeRoutes(app: App, ctx: Context): void {
   app.post(
     '/bridges/:id/replay',
     {
-      config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['ignored'] },
+      config: {
+        creates: true,
+        right: ['update', 'bridge'],
+        errors: ['notFound', 'deleted', 'forbidden'],
+        sends: ['ignored'],
+      },
       schema: {
         tags,
         summary: 'Deliver the guaranteed messages of a period again',

@@ -44,9 +44,9 @@ export async function noteSecret(tx: Tx, deviceId: string, headers: KeptHeaders,
   await noteSealed(tx, headers, answer, { secretOf: deviceId });
 }
 
-/** As noteMade, for an answer that the caller could not read again, such as one with a secret. */
-export async function noteAnswer(tx: Tx, answer: object): Promise<void> {
-  await noteSealed(tx, {}, answer, {});
+/** As noteMade, or after it, for an answer that the caller could not read again, such as one with a secret. */
+export async function noteAnswer(tx: Tx, answer: object, headers: KeptHeaders = {}): Promise<void> {
+  await noteSealed(tx, headers, answer, {});
 }
 
 async function noteSealed(tx: Tx, headers: KeptHeaders, answer: object, of: Partial<Row<'idempotentAnswers'>>) {
@@ -57,9 +57,16 @@ async function noteSealed(tx: Tx, headers: KeptHeaders, answer: object, of: Part
 
 async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
   const keyed = running.getStore();
-  if (!keyed || keyed.made) return;
+  if (!keyed) return;
+  const isSealed = typeof what.answer === 'string';
+  if (keyed.made) {
+    if (isSealed && !keyed.isSealed)
+      await tx.updateTable('idempotentAnswers').set(what).where('keyHash', '=', keyed.keyHash).execute();
+    keyed.isSealed ||= isSealed;
+    return;
+  }
   keyed.made = true;
-  keyed.isSealed = typeof what.answer === 'string';
+  keyed.isSealed = isSealed;
   const { keyHash, requestHash, created, callerId, accountId } = keyed;
   const nothing = { entityId: null, secretOf: null, status: null, answer: null };
   await tx

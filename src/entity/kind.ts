@@ -179,7 +179,7 @@ function createRoute<T extends EntityTable>(
   app.post(
     path,
     {
-      config: config('create', create),
+      config: { ...config('create', create), creates: true },
       schema: { ...schema(create, `Create ${withArticle(what)}`), body: create.body },
       ...(create.bodyLimit !== undefined && { bodyLimit: create.bodyLimit }),
     },

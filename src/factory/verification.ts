@@ -65,6 +65,7 @@ export function verificationRoutes(app: App, ctx: Context): void {
     '/provisioning/verify',
     {
       config: {
+        creates: true,
         right: ['create', 'verification'],
         errors: ['notFound', 'deleted', 'forbidden', 'tooMany', 'stopping'],
         sends: ['ignored'],

@@ -15,47 +15,6 @@ import { keptOf } from '../limits/kept.js';
 import { exceeded } from '../limits/table.js';
 import type { App } from './app.js';
 
-/**
- * The POSTs that make something: only these take an Idempotency-Key, because what they answer is kept. Searches, logins and
- * changes that may be repeated without harm are not here. A new POST that makes something belongs into this list.
- */
-export const creatingPosts: ReadonlySet<string> = new Set([
-  '/api/v1/devices',
-  '/api/v1/end-users',
-  '/api/v1/organizations',
-  ...['devices', 'end-users', 'organizations', 'channels'].map((kind) => `/api/v1/${kind}/templates`),
-  ...['devices', 'end-users', 'organizations', 'devices/templates'].map((kind) => `/api/v1/${kind}/custom-fields`),
-  '/api/v1/account-users',
-  '/api/v1/auth/create-user',
-  '/api/v1/applications',
-  '/api/v1/identity-providers',
-  '/api/v1/users/:userId/mfa/totp',
-  '/api/v1/users/:userId/mfa/sms',
-  '/api/v1/users/:userId/mfa/totp/confirm',
-  '/api/v1/users/:userId/mfa/sms/confirm',
-  '/api/v1/access/mqtt-credentials',
-  '/api/v1/access/mqtt-certificates',
-  '/api/v1/access/certificate-authorities',
-  '/api/v1/association/create-association-code',
-  '/api/v1/association/start-association-with-code',
-  '/api/v1/devices/:id/replace',
-  '/api/v1/devices/:id/logs',
-  '/api/v1/provisioning/jobs',
-  '/api/v1/provisioning/jobs/:id/undo',
-  '/api/v1/provisioning/verify',
-  '/api/v1/devices/jobs',
-  '/api/v1/devices/jobs/:id/undo',
-  '/api/v1/bridges',
-  '/api/v1/bridges/:id/replay',
-  '/api/v1/firmware/packages',
-  '/api/v1/firmware/rollouts',
-  '/api/v1/devices/:id/firmware/install',
-  '/api/v1/devices/:id/commands',
-  '/api/v4/data/*',
-  '/api/v1/messaging/publish/*',
-  '/messaging/publish/*',
-]);
-
 /** Characters of an answer that is kept; a longer one is made again, or read back. */
 const maxAnswerLength = 65_536;
 
@@ -71,7 +30,7 @@ interface Started {
 
 type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Sealing };
 
-/** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
+/** Serves requests with the header `Idempotency-Key` to routes that have `creates`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Needed): void {
   const { registry, clock, access, config } = ctx;
   const { headerPrefix } = ctx.config;
@@ -84,7 +43,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
 
   app.addHook('preValidation', (request, reply, next) => {
     const key = request.headers['idempotency-key'];
-    if (request.method !== 'POST' || typeof key !== 'string' || !creates(request)) return next();
+    if (typeof key !== 'string' || !request.routeOptions.config.creates) return next();
     if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
     const keyed = keyOf(request, ctx.sealing.digest('Idempotency-Key', key), timestamp(clock));
     answerAgain(request, reply, keyed).then((answered) => {
@@ -178,7 +137,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
       remoteAddress: address,
     };
     const { made } = request.routeOptions.config;
-    const path = `${madeAt(request)}/${entityId}`;
+    const path = urlOfMade(request, entityId);
     const live = await app.inject({ method: 'GET', url: path, ...caller });
     if (live.statusCode === 200 && made)
       return { headers: live.headers, payload: live.payload, statusCode: made.status };
@@ -268,14 +227,17 @@ async function countKeys({ query }: Registry, callerId: string, now: number): Pr
   return Number(count);
 }
 
-function creates({ routeOptions }: FastifyRequest): boolean {
-  return creatingPosts.has(routeOptions.url ?? '');
-}
-
-/** Where what a request makes can be read, without its id. */
+/** The pattern of the URLs below which what a request makes is read. */
 function madeAt({ routeOptions }: FastifyRequest): string {
   const { made } = routeOptions.config;
   return made ? `/api/v1${made.at}` : (routeOptions.url ?? '');
+}
+
+/** The URL of what a request has made. */
+function urlOfMade(request: FastifyRequest, entityId: string | null): string {
+  const params = request.params as Record<string, string>;
+  const path = madeAt(request).replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(params[name] ?? ''));
+  return `${path}/${entityId}`;
 }
 
 /** `key` is made of the caller's with a key of the service: guessing it needs more than the database. */

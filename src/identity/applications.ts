@@ -19,7 +19,9 @@ import {
   shownProperties,
   without,
 } from '../entity/columns.js';
+import { noteAnswer } from '../entity/kept-answers.js';
 import { entityRoutes } from '../entity/kind.js';
+import { etagOf } from '../entity/routes.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -77,7 +79,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
  */
 async function createApplication(ctx: Context, caller: Caller, body: CreateBody) {
   const appToken = makeToken(caller.accountId);
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  return writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
     await ctx.audit.record(tx, {
       event: 'applicationCreated',
@@ -87,9 +89,10 @@ async function createApplication(ctx: Context, caller: Caller, body: CreateBody)
       target: { kind: 'application', id: made.id },
       details: { kind: made.kind },
     });
-    return made;
+    const application = { ...show(made), appToken };
+    await noteAnswer(tx, { application }, { etag: etagOf(application) });
+    return application;
   });
-  return { ...show(row), appToken };
 }
 
 /** Stores a new application whose appToken is known to the caller alone. @throws as createApplication. */

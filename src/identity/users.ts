@@ -56,6 +56,7 @@ export function registrationRoutes(app: App, ctx: Context): void {
     {
       config: {
         family,
+        creates: true,
         right: ['create', 'identity'],
         errors: ['notFound', 'notUnique', 'userExists', 'forbidden'],
         sends: ['ignored', 'limits'],

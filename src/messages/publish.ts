@@ -59,6 +59,8 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       // A payload over the limit of MQTT is refused with an explanation on `_rejected`; what is far over it, unread.
       bodyLimit: Math.max(ctx.config.httpBodyBytes, maxPayloadBytes),
       config: {
+        creates: true,
+        whenFull: true,
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'unknownReference', 'deleted', 'badCredentials', 'tooLarge', 'tooMany'],
         sends: ['ignored', 'revocation'],

@@ -141,7 +141,7 @@ export function retentionRoutes(app: App, ctx: Needed): void {
   app.put(
     '/retention',
     {
-      config: { right: ['update', 'account'], errors: ['forbidden'], sends: ['ignored'] },
+      config: { whenFull: true, right: ['update', 'account'], errors: ['forbidden'], sends: ['ignored'] },
       schema: { tags, summary: 'Change how long messages are kept', body, response: { 200: answer } },
     },
     async (request, reply) => {

@@ -41,7 +41,7 @@ export function commandRoutes(app: App, ctx: Context): void {
   app.post(
     path,
     {
-      config: { right: ['create', 'command'], errors: [...errors, 'tooMany'], sends: ['ignored'] },
+      config: { creates: true, right: ['create', 'command'], errors: [...errors, 'tooMany'], sends: ['ignored'] },
       schema: {
         tags,
         summary: 'Send a command to a device; it waits until the device is connected',

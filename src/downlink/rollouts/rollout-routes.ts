@@ -224,7 +224,7 @@ function deviceRoutes(app: App, ctx: Context): void {
   app.post(
     '/devices/:id/firmware/install',
     {
-      config: { right: ['update', 'firmwareState'], errors },
+      config: { creates: true, right: ['update', 'firmwareState'], errors },
       schema: {
         tags,
         summary: 'Start the update that is offered to a device, where its rollout has `consent: "user"`',

@@ -59,6 +59,11 @@ const bulkBody = Type.Object({
   ),
 });
 
+/** Whether a body deletes or moves devices, which makes room, and is no dry run, which leaves only its rows. */
+function changesDevices(body: unknown): boolean {
+  return !(body as Static<typeof bulkBody> | null)?.dryRun;
+}
+
 const undoes: Partial<Record<string, JobAction>> = { delete: 'undoDelete', move: 'undoMove' };
 
 export function bulkRoutes(app: App, ctx: Context): void {
@@ -67,6 +72,8 @@ export function bulkRoutes(app: App, ctx: Context): void {
     {
       bodyLimit,
       config: {
+        creates: true,
+        whenFull: changesDevices,
         made: { at: jobsPath, status: 202 },
         right: ['create', 'bulkChange'],
         errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
@@ -95,6 +102,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       `${path}/:id/undo`,
       {
         config: {
+          creates: true,
           made: { at: jobsPath, status: 202 },
           right: ['create', 'bulkChange'],
           errors: ['notFound', 'cannotUndo', 'forbidden', 'tooMany'],

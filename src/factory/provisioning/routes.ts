@@ -50,7 +50,12 @@ function mount(app: App, ctx: Context): void {
     jobsPath,
     {
       bodyLimit: maxBytes,
-      config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'] },
+      config: {
+        creates: true,
+        made: { at: jobsPath, status: 202 },
+        right: ['create', 'job'],
+        errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
+      },
       schema: {
         tags: ['Jobs'],
         summary: `Create up to ${maxRows} devices, each with a credential and an association code`,

@@ -1,24 +1,8 @@
 /** Below the disk reserve what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
+import type { FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
 import type { Keeping } from '../../messages/keeping.js';
 import type { App } from '../app.js';
-import { creatingPosts } from '../idempotency.js';
-
-/**
- * Of the POSTs that make something these are served all the same: a new secret ends the old one, and deleting many devices
- * makes room. What devices send is refused by the message store, which explains it to them.
- */
-const servedPosts: ReadonlySet<string> = new Set([
-  '/api/v1/access/mqtt-credentials',
-  '/api/v1/devices/:id/replace',
-  '/api/v1/devices/jobs',
-  '/api/v1/devices/:id/logs',
-  '/api/v4/data/*',
-  '/api/v1/messaging/publish/*',
-  '/messaging/publish/*',
-]);
-/** A shorter retention makes room. */
-const servedPuts = /\/retention$/;
 
 /** Refuses requests that make the registry grow while the disk is full. Mount behind idempotentPosts: repeats are answered. */
 export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'diskFull'> }): void {
@@ -29,20 +13,9 @@ export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'dis
   });
 }
 
-function grows({
-  method,
-  routeOptions,
-  body,
-}: {
-  method: string;
-  routeOptions: { url?: string | undefined };
-  body: unknown;
-}): boolean {
-  const { url = '' } = routeOptions;
-  if (method === 'PUT') return !servedPuts.test(url);
-  if (method !== 'POST') return false;
-  // A job that changes nothing leaves only its rows.
-  const isDryRun = typeof body === 'object' && body !== null && 'dryRun' in body && body.dryRun === true;
-  if (url === '/api/v1/devices/jobs' && isDryRun) return true;
-  return creatingPosts.has(url) && !servedPosts.has(url);
+/** A PUT and a POST that makes something do, unless their route says otherwise. */
+function grows({ method, routeOptions, body }: FastifyRequest): boolean {
+  const { creates, whenFull = false } = routeOptions.config;
+  if (method !== 'PUT' && !(method === 'POST' && creates)) return false;
+  return !(typeof whenFull === 'function' ? whenFull(body) : whenFull);
 }

@@ -17,7 +17,6 @@ import {
 } from '../../errors.js';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.js';
 import type { App } from '../app.js';
-import { creatingPosts } from '../idempotency.js';
 import { publish } from './components.js';
 import { describeOperation } from './operation-descriptions.js';
 import { operationId } from './operation-ids.js';
@@ -35,6 +34,10 @@ declare module 'fastify' {
     bodyLimit?: string;
     /** The bodies that the document shows, by media type, where the route takes bytes. */
     bodies?: Record<string, TSchema>;
+    /** Whether it makes something that a repeat must not make again: it takes an Idempotency-Key. */
+    creates?: true;
+    /** Whether it is served below the disk reserve, though it creates or is a PUT; by its body where that decides. */
+    whenFull?: true | ((body: unknown) => boolean);
     /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
     made?: { at: string; status: number };
     /** Headers of its answer besides those of every answer in its place. */
@@ -178,7 +181,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   const place = {
     method: String(route.method),
     knows: knowsOf(schema),
-    creates: creatingPosts.has(path) && route.method === 'POST',
+    creates: config.creates ?? false,
     schema,
   };
   // Only topics have slashes in them.

@@ -51,7 +51,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
   app.post(
     '/users/:userId/mfa/totp',
     {
-      config: { family, right: ['create', 'mfaMethod'], errors: ['notFound', 'notUnique', 'forbidden'] },
+      config: { family, creates: true, right: ['create', 'mfaMethod'], errors: ['notFound', 'notUnique', 'forbidden'] },
       schema: {
         tags,
         summary: 'Start to set up an authenticator app; it replaces an app that is not confirmed',
@@ -69,6 +69,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
     {
       config: {
         family,
+        creates: true,
         right: ['create', 'mfaMethod'],
         errors: ['notFound', 'notUnique', 'tooMany', 'forbidden'],
         sends: ['ignored', 'limits'],
@@ -121,6 +122,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
       {
         config: {
           family,
+          creates: true,
           right: ['update', 'mfaMethod'],
           errors: ['notFound', 'badCode', 'forbidden'],
           sends: ['ignored', 'revocation'],

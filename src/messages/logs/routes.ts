@@ -99,6 +99,8 @@ export function logRoutes(app: App, ctx: Context): void {
     '/devices/:id/logs',
     {
       config: {
+        creates: true,
+        whenFull: true,
         right: ['create', 'logEntry'],
         errors: ['notFound', 'deleted', 'forbidden', 'storeFull'],
         sends: ['ignored'],

@@ -33,6 +33,8 @@ export function seriesWriting(app: App, ctx: Context): void {
     {
       bodyLimit: maxPayloadBytes || ctx.config.httpBodyBytes,
       config: {
+        creates: true,
+        whenFull: true,
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],
         bodyLimit: payloadLimit(ctx),

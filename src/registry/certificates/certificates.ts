@@ -15,8 +15,9 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.js';
+import { noteAnswer } from '../../entity/kept-answers.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { entityVersion } from '../../entity/routes.js';
+import { entityVersion, etagOf } from '../../entity/routes.js';
 import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -71,7 +72,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
   const weakness = weaknessOf(certificate);
   if (weakness !== undefined) throw invalid('certificate', weakness);
   const stamped = stamp(clock, caller);
-  const { row, activated, version } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { row, activated, shown } = await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
@@ -95,11 +96,13 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
       details: { certificateId: row.id, fingerprint: row.fingerprint },
     });
     const activated = await activate(tx, caller, device.id, stamped.created);
-    return { row, activated, version: device.version + (activated ? 1 : 0) };
+    const shown = { ...show(row), entityVersion: formatVersion(device.version + (activated ? 1 : 0)) };
+    await noteAnswer(tx, { mqttCertificate: shown }, { etag: etagOf(shown) });
+    return { row, activated, shown };
   });
   const placement = activated ? access.placement(row.entityId) : undefined;
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
-  return { ...show(row), entityVersion: formatVersion(version) };
+  return shown;
 }
 
 /** @throws PlatformError as trash. */

@@ -44,7 +44,12 @@ export function associationRoutes(app: App, ctx: Context): void {
   app.post(
     '/association/create-association-code',
     {
-      config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
+      config: {
+        creates: true,
+        right: ['create', 'associationCode'],
+        errors: ['notFound', 'deleted', 'forbidden'],
+        sends: ['etag'],
+      },
       schema: {
         tags,
         summary: 'Create the association code of a device; the previous one ends',
@@ -64,6 +69,7 @@ export function associationRoutes(app: App, ctx: Context): void {
     '/association/start-association-with-code',
     {
       config: {
+        creates: true,
         right: ['create', 'association'],
         errors: ['notFound', 'unknownReference', 'association', 'tooMany', 'forbidden'],
         sends: ['etag', 'revocation'],

@@ -66,6 +66,8 @@ export function credentialRoutes(app: App, ctx: Needed): void {
     '/access/mqtt-credentials',
     {
       config: {
+        creates: true,
+        whenFull: true,
         right: ['create', 'mqttCredential'],
         errors: ['notFound', 'unknownReference', 'answerGone', 'forbidden'],
         sends: ['etag', 'ignored', 'revocation'],

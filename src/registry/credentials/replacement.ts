@@ -22,6 +22,8 @@ export function replacementRoutes(app: App, ctx: Context): void {
     '/devices/:id/replace',
     {
       config: {
+        creates: true,
+        whenFull: true,
         right: ['create', 'replacement'],
         errors: ['notFound', 'etagMissing', 'etagInvalid', 'deleted', 'staleVersion', 'answerGone', 'forbidden'],
         sends: ['etag', 'ignored', 'revocation'],
