@@ -2,10 +2,11 @@
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import type { Attack, Means } from './attack-tools.js';
+import { downlinkAttacks } from './attacks-downlink.js';
 import { httpAttacks } from './attacks-http.js';
 import { mqttAttacks } from './attacks-mqtt.js';
 
-export const attacks: Readonly<Record<string, Attack>> = { ...httpAttacks, ...mqttAttacks };
+export const attacks: Readonly<Record<string, Attack>> = { ...httpAttacks, ...mqttAttacks, ...downlinkAttacks };
 
 /** Begins an attack. @returns when it is under way; `stop` ends its thread and with it its connections. */
 export async function attack(name: string, means: Means): Promise<{ stop(): Promise<unknown> }> {

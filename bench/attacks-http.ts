@@ -193,7 +193,7 @@ export const httpAttacks: Record<string, Attack> = {
   downloads: {
     shows: '200 downloads of 8 MB of firmware at once',
     run: async (means, begun) => {
-      const url = await offerFirmware(means, 8 * mebibyte);
+      const { url } = await offerFirmware(means, 8 * mebibyte);
       begun();
       await again(200, () => ask(means, 'GET', url));
     },
@@ -201,7 +201,7 @@ export const httpAttacks: Record<string, Attack> = {
   'slow-downloads': {
     shows: '200 downloads of 8 MB that are not read, and 200 more devices that ask',
     run: async (means, begun) => {
-      const url = await offerFirmware(means, 8 * mebibyte);
+      const { url } = await offerFirmware(means, 8 * mebibyte);
       const deaf = Array.from({ length: 200 }, () => ask(means, 'GET', url, { deaf: true }));
       begun();
       await Promise.all([...deaf, again(16, (n) => ask(means, 'GET', url, { from: 3 + (n % 4) }))]);
@@ -240,8 +240,8 @@ interface Package {
   firmwarePackage: { id: string; version: string };
 }
 
-/** Publishes firmware and rolls it out. @returns where a device may download it. */
-async function offerFirmware(means: Means, size: number): Promise<string> {
+/** Publishes firmware and rolls it out. @returns where a device may download it, and the revision of its file. */
+export async function offerFirmware(means: Means, size: number): Promise<{ url: string; revision: string }> {
   const { accountId, deviceTemplateId, devices } = means;
   const bytes = randomBytes(size);
   const body = { accountId, deviceTemplateId, name: 'Firmware', firmwareVersion: '2.0.0' };
@@ -257,14 +257,15 @@ async function offerFirmware(means: Means, size: number): Promise<string> {
   const [device] = devices;
   if (!device) throw new Error('no device');
   for (;;) {
-    const offer = await demand<{ files?: Array<{ url: string }> }>(means, 'GET', '/firmware/offer', {
+    const offer = await demand<{ files?: Array<{ url: string; revision: string }> }>(means, 'GET', '/firmware/offer', {
       as: device,
     }).catch(() => undefined);
-    const url = offer?.files?.[0]?.url;
-    if (url !== undefined) {
+    const file = offer?.files?.[0];
+    if (file) {
+      const { url, revision } = file;
       const { pathname, search } = new URL(url);
       if (!pathname.includes(createHash('sha256').update(bytes).digest('hex'))) throw new Error(`another file: ${url}`);
-      return pathname + search;
+      return { url: pathname + search, revision };
     }
     await sleep(50);
   }

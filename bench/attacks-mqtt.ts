@@ -197,6 +197,12 @@ function publishMany(topic: string, payload: string | Buffer, qos: 0 | 1): Buffe
   );
 }
 
+/** Sends the same packets of a device again and again, as fast as they are read. Never ends. */
+export function pourPackets(means: Means, place: number, packets: ReadonlyArray<Buffer | object>): Promise<void> {
+  const bytes = packets.map((one) => (Buffer.isBuffer(one) ? one : mqttPacket.generate(one as Packet)));
+  return pour(means, place, Buffer.concat(bytes));
+}
+
 async function pour(means: Means, place: number, bytes: Buffer): Promise<void> {
   const { socket } = await logIn(means, place, 'flood');
   socket.removeAllListeners('data').resume();
