@@ -73,6 +73,8 @@ export interface LiveClient {
   kicked: boolean;
   /** Whether its first message has been noted; the one thing of it that a PUBLISH looks at. */
   hasPublished: boolean;
+  /** Its messages on their way to the registry. */
+  reporting: number;
   /** Topic filters in force, those of a restored session included. */
   readonly filters: Set<string>;
   /** Lowest and highest QoS among the filters; deliveries are capped to it. */

@@ -3,6 +3,7 @@ import { controlTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
 import { faultOf } from './connections/safe-error.js';
+import type { Reports } from './ingest/reports.js';
 import { silence } from './service-channels.js';
 
 type Needed = Pick<BrokerServices, 'config' | 'control' | 'log'>;
@@ -11,10 +12,12 @@ type Needed = Pick<BrokerServices, 'config' | 'control' | 'log'>;
 export class ControlTopics {
   readonly #services: Needed;
   readonly #aedes: Pick<BrokerCore, 'closed' | 'publish'>;
+  readonly #reports: Reports;
 
-  constructor(services: Needed, aedes: Pick<BrokerCore, 'closed' | 'publish'>) {
+  constructor(services: Needed, aedes: Pick<BrokerCore, 'closed' | 'publish'>, reports: Reports) {
     this.#services = services;
     this.#aedes = aedes;
+    this.#reports = reports;
   }
 
   /**
@@ -28,8 +31,9 @@ export class ControlTopics {
     let rejection: Rejection | undefined;
     const turn = live.turns.take(() => done(rejection));
     const { connectionId } = live;
-    Promise.resolve()
-      .then(() => this.#services.control.take(device, payload))
+    const lane = { accountId: device.accountId, callerId: device.deviceId };
+    this.#reports
+      .take({ live, lane }, () => this.#services.control.take(device, payload))
       .then((answer) => {
         rejection = answer;
       })

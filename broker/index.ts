@@ -27,6 +27,7 @@ import { Marks } from './http/marks.js';
 import { PostedLogs } from './http/posted-logs.js';
 import { Streams } from './http/streams.js';
 import { Ingest } from './ingest/ingest.js';
+import { Reports } from './ingest/reports.js';
 import { AccountMoves } from './moving.js';
 import { Deliveries } from './packets/deliveries.js';
 import { FanOut } from './packets/fan-out.js';
@@ -178,11 +179,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
-  const control = new ControlTopics(services, aedes);
+  const reports = new Reports(services);
+  const control = new ControlTopics(services, aedes, reports);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
   const ingest = new Ingest({
-    ...{ services, channels, persistence, refusals, marks, counters },
+    ...{ services, channels, persistence, refusals, marks, counters, reports },
     onPoints: (client, points) => listeners.charge(client.conn, points),
   });
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
@@ -201,6 +203,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
     log,
     isAway: (accountId) => services.moves.isAway(accountId),
+    reports,
     hooks: {
       publish: (client, packet, done) =>
         guarded('publish', () => publishes.publish(client, packet, done), done, client),

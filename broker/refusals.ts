@@ -156,7 +156,7 @@ export class Refusals {
       await this.#store(batch);
     } catch (error) {
       const { log, onBehalfOf } = this.#services;
-      onBehalfOf(undefined, () => log.error({ err: error, rows }, 'refusals could not be written'));
+      onBehalfOf({}, () => log.error({ err: error, rows }, 'refusals could not be written'));
     }
     this.#writing = undefined;
     if (this.#waiting.size > 0) this.#schedule();

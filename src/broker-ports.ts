@@ -10,16 +10,27 @@ import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
 import type { HiddenNumbers } from './formats/hidden-numbers.js';
-import { FairLanes, FairQueue, type Lane } from './limits/fair-queue.js';
+import { FairLanes, FairQueue, type Lane, laneOfAddress } from './limits/fair-queue.js';
 import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
-import type { causeNow, onBehalfOf } from './log.js';
+import type { Cause, causeNow, onBehalfOf } from './log.js';
 import { listenWide } from './network/accepting.js';
 import { Handshakes } from './network/handshakes.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
-export { exceeded, FairLanes, FairQueue, Handshakes, type HiddenNumbers, keepNewest, type Lane, listenWide };
+export {
+  type Cause,
+  exceeded,
+  FairLanes,
+  FairQueue,
+  Handshakes,
+  type HiddenNumbers,
+  keepNewest,
+  type Lane,
+  laneOfAddress,
+  listenWide,
+};
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };
@@ -345,7 +356,7 @@ export interface BrokerServices {
   };
   /** A log entry of a payload on `_log`; any payload makes one. */
   readLogEntry(payload: Buffer, now: number): LogInput;
-  /** Logs on behalf of a connection, and names the current one. */
+  /** Logs and writes on behalf of a connection, and names the current cause. */
   onBehalfOf: typeof onBehalfOf;
   causeNow: typeof causeNow;
   /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */

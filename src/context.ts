@@ -42,7 +42,8 @@ import { LoginLimits } from './identity/sessions/login-limits.js';
 import { Sessions } from './identity/sessions/sessions.js';
 import { Tokens } from './identity/sessions/tokens.js';
 import { FairQueue } from './limits/fair-queue.js';
-import { causeNow, onBehalfOf, openLog } from './log.js';
+import { Merged } from './limits/merged.js';
+import { causeNow, laneNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
 import { readLogEntry } from './messages/payload/log-entry.js';
 import { PayloadReader } from './messages/payload/reader.js';
@@ -53,7 +54,7 @@ import { watchChanges } from './process/changes.js';
 import { ClientCertificates } from './registry/certificates/client-certificates.js';
 import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.js';
 import { Overlaps } from './registry/credentials/overlaps.js';
-import { readState, setState } from './registry/devices/state.js';
+import { type FieldsWaiting, readState, setState } from './registry/devices/state.js';
 import { LongReads } from './threads/long-reads.js';
 
 /** Rows of an ordinary piece of a list, and pieces that may wait. */
@@ -145,7 +146,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     clearArrivals(config.dataDir, moves);
     const positions = await openPositions(config, log);
     closers.push(() => positions.close());
-    const registry = await Registry.open(config.dataDir, fence.mark);
+    const registry = await Registry.open(config.dataDir, fence.mark, laneNow);
     closers.push(() => registry.close());
     const longReads = new LongReads(join(config.dataDir, 'registry.db'));
     closers.push(() => longReads.close());
@@ -273,6 +274,7 @@ function brokerServices(
   ctx: () => Context,
 ): BrokerServices {
   const { registry, sessions } = base;
+  const waiting: FieldsWaiting = new Merged();
   return {
     ...base,
     numbers: base.sealing.numbers,
@@ -294,7 +296,7 @@ function brokerServices(
     onBehalfOf,
     causeNow,
     readLogEntry,
-    setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
+    setFields: (caller, deviceId, payload) => setState({ ...ctx(), waiting }, caller, deviceId, payload),
     deviceState: (deviceId) => readState(base, deviceId),
   };
 }

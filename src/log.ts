@@ -1,24 +1,38 @@
-/** The log: each line says on whose behalf it was written. */
+/** On whose behalf something is done: each log line says it, and writes of the registry take turns by it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import type { Lane } from '../db/sqlite/fair-lanes.js';
 
 /** The cause of a log line: a request, an MQTT connection, or a job. */
 export type Cause = { requestId: string } | { connectionId: string } | { jobId: string };
 
-const causes = new AsyncLocalStorage<Cause | undefined>();
+/** Without a cause a line says nothing of it. Without a lane it is the service itself that writes. */
+export interface Behalf {
+  cause?: Cause | undefined;
+  /** A function where it is known later, or changes. */
+  lane?: Lane | (() => Lane) | undefined;
+}
+
+const behalves = new AsyncLocalStorage<Behalf>();
 
 /** A log that says of each line what has caused it, when that is known; `destination` is standard output without one. */
 export function openLog(level: string, destination?: DestinationStream): Logger {
-  const options = { level, mixin: () => ({ ...causes.getStore() }) };
+  const options = { level, mixin: () => ({ ...causeNow() }) };
   return destination ? pino(options, destination) : pino(options);
 }
 
-/** Runs `work`; what it logs, and what it waits for logs, is on behalf of `cause`, or of nobody. */
-export function onBehalfOf<R>(cause: Cause | undefined, work: () => R): R {
-  return causes.run(cause, work);
+/** Runs `work`; what it logs and writes, and what it waits for logs and writes, is on this behalf; `{}` is the service itself. */
+export function onBehalfOf<R>(behalf: Behalf, work: () => R): R {
+  return behalves.run(behalf, work);
 }
 
 /** On whose behalf something is done now: for what is called back from elsewhere, where that is not known any more. */
 export function causeNow(): Cause | undefined {
-  return causes.getStore();
+  return behalves.getStore()?.cause;
+}
+
+/** In whose lane something is written now; undefined for the service itself. */
+export function laneNow(): Lane | undefined {
+  const lane = behalves.getStore()?.lane;
+  return typeof lane === 'function' ? lane() : lane;
 }

@@ -175,6 +175,7 @@ export function newLiveClient(
     ended: false,
     kicked: false,
     hasPublished: false,
+    reporting: 0,
     filters: new Set(),
     lowestQos: 2,
     highestQos: 0,

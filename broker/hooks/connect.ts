@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
+import { laneOfAddress } from '../../src/broker-ports.js';
 import { Attempts } from '../../src/limits/attempts.js';
 import type { BrokerClient, LiveClient } from '../aedes-types.js';
 import { ConnectRefused, connack } from '../authenticate.js';
@@ -86,9 +87,12 @@ export class ConnectHooks {
     const { authenticator, limits, services } = this.#parts;
     const about = limits.about(client.conn);
     const { connectionId = '' } = about;
+    const lane = laneOfAddress(limits.addressOf(client.conn) ?? '');
     let refusal: ConnectRefused | undefined;
     try {
-      await services.onBehalfOf({ connectionId }, () => authenticator.authenticate(client, username, password));
+      await services.onBehalfOf({ cause: { connectionId }, lane }, () =>
+        authenticator.authenticate(client, username, password),
+      );
     } catch (error) {
       if (!(error instanceof ConnectRefused))
         services.log.error({ err: error, ...about }, 'a CONNECT could not be checked');
@@ -145,9 +149,10 @@ export class ConnectHooks {
   #endPrevious({ identity, connectionId }: LiveClient): void {
     if (identity?.generation === undefined) return;
     const { services, sessions, authenticator } = this.#parts;
-    const { principal, generation } = identity;
+    const { principal, generation, caller } = identity;
+    const lane = { accountId: caller.accountId, callerId: caller.id };
     services
-      .secretConnected(principal, generation)
+      .onBehalfOf({ lane }, () => services.secretConnected(principal, generation))
       .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
       .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
   }

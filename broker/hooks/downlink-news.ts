@@ -8,10 +8,10 @@ import { matches } from '../topics.js';
 
 /** Passes on what connections of devices do. Nothing that a receiver throws ends a connection. */
 export class DownlinkNews {
-  readonly #services: Pick<BrokerServices, 'downlink' | 'log'>;
+  readonly #services: Pick<BrokerServices, 'downlink' | 'log' | 'onBehalfOf'>;
   readonly #sessions: Pick<Sessions, 'of'>;
 
-  constructor(services: Pick<BrokerServices, 'downlink' | 'log'>, sessions: Pick<Sessions, 'of'>) {
+  constructor(services: Pick<BrokerServices, 'downlink' | 'log' | 'onBehalfOf'>, sessions: Pick<Sessions, 'of'>) {
     this.#services = services;
     this.#sessions = sessions;
   }
@@ -24,13 +24,13 @@ export class DownlinkNews {
     for (const channel of downlinkChannels) {
       const isNamed = filters.includes(ownChannels + channel);
       if (isNamed || filters.some((filter) => matches(filter, ownChannels + channel)))
-        this.#tell((downlink) => downlink.listening(device, channel, isNamed));
+        this.#tell(device, (downlink) => downlink.listening(device, channel, isNamed));
     }
   }
 
   /** A connection of a device has ended. If it was the last one, tells that the device is gone. */
   ended(device: DeviceAddress): void {
-    if (!this.#isConnected(device)) this.#tell((downlink) => downlink.disconnected(device));
+    if (!this.#isConnected(device)) this.#tell(device, (downlink) => downlink.disconnected(device));
   }
 
   #isConnected({ deviceId }: DeviceAddress): boolean {
@@ -38,9 +38,10 @@ export class DownlinkNews {
     return false;
   }
 
-  #tell(tell: (downlink: BrokerServices['downlink']) => void): void {
+  #tell({ accountId, deviceId }: DeviceAddress, tell: (downlink: BrokerServices['downlink']) => void): void {
+    const { downlink, onBehalfOf } = this.#services;
     try {
-      tell(this.#services.downlink);
+      onBehalfOf({ lane: { accountId, callerId: deviceId } }, () => tell(downlink));
     } catch (error) {
       this.#services.log.error({ err: error }, 'the work for a device could not be looked at');
     }

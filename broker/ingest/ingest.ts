@@ -13,6 +13,7 @@ import { Admission } from './admission.js';
 import { afterBoth, type Done, once } from './callbacks.js';
 import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.js';
 import { notReadable, notRetained, Rejections, storedInPart } from './rejections.js';
+import type { Reports } from './reports.js';
 import { ServiceHandlers } from './service-handlers.js';
 
 type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
@@ -34,6 +35,7 @@ export interface IngestParts {
   refusals: Refusals;
   marks: Marks;
   counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
+  reports: Reports;
   /** Told of the points that a client has sent in one message, but the first. */
   onPoints: (client: BrokerClient, points: number) => void;
 }
@@ -61,13 +63,13 @@ export class Ingest {
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
-  constructor({ services, channels, persistence, refusals, marks, counters, onPoints }: IngestParts) {
+  constructor({ services, channels, persistence, refusals, marks, counters, reports, onPoints }: IngestParts) {
     this.#onPoints = onPoints;
     this.#services = services;
     this.#persistence = persistence;
     this.#rejections = new Rejections(services, channels, refusals);
     this.#handlers = new ServiceHandlers({
-      ...{ services, channels, marks, rejections: this.#rejections },
+      ...{ services, channels, marks, reports, rejections: this.#rejections },
       keeping: {
         keep: (message, done) => this.#keep(message, done),
         keepForSessions: (message, done) => this.#keepForSessions(message, done),
@@ -234,6 +236,11 @@ export class Ingest {
     const { packet, read, client } = message;
     const points = read && 'points' in read ? read.points.length : 0;
     if (client && points > 1) this.#onPoints(client, points - 1);
+    // What waits for the registry takes no room of the store meanwhile.
+    if (isFieldsOrReport(handlerOf(message.route))) {
+      this.#store(message, 0, settled);
+      return true;
+    }
     const cost = Math.max(1, points) + packet.payload.length / bytesOfPoint;
     if (this.#admission.enter(cost)) {
       this.#store(message, cost, settled);

@@ -1,6 +1,6 @@
 /** A message on its way to the store, and what its channel says about it. */
 import type { Caller } from '../../src/access.js';
-import type { Lane, PointsRead, Rejection } from '../../src/broker-ports.js';
+import type { Cause, Lane, PointsRead, Rejection } from '../../src/broker-ports.js';
 import { handledChannels, serviceChannel } from '../../src/topics.js';
 import type { BrokerClient, Incoming } from '../aedes-types.js';
 import type { Route } from '../authorize.js';
@@ -15,7 +15,7 @@ export interface Message {
   /** Where it is told what became of the message, besides `_rejected`. */
   outcome?: Outcome;
   /** On whose behalf it is stored, when that is no connection. */
-  cause?: object | undefined;
+  cause?: Cause | undefined;
   /** Explanations that leave when it is its turn; undefined when there is none to wait for. */
   explanations?: Array<() => void> | undefined;
   /** Whether its payload, or a part of it, was not taken. */

@@ -7,6 +7,7 @@ import type { ServiceChannels } from '../service-channels.js';
 import type { Done } from './callbacks.js';
 import type { Handler, Message } from './message.js';
 import { notReadable, type Rejections } from './rejections.js';
+import type { Reports } from './reports.js';
 
 /** How a handler passes on a message when it has done its own part. */
 export interface Keeping {
@@ -23,6 +24,7 @@ export interface HandlerParts {
   services: BrokerServices;
   channels: ServiceChannels;
   rejections: Rejections;
+  reports: Reports;
   marks: Marks;
   keeping: Keeping;
 }
@@ -61,12 +63,16 @@ export class ServiceHandlers {
     );
   }
 
+  #report<R>({ route, caller, client, cause }: Message, handle: () => Promise<R>): Promise<R> {
+    const lane = { accountId: route.accountId, callerId: caller?.id ?? route.deviceId };
+    return this.#parts.reports.take({ live: client?.live, lane, cause }, handle);
+  }
+
   /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
   #takeReport(message: Message, done: Done): void {
     const { services, rejections, keeping } = this.#parts;
     const { packet, route } = message;
-    services.downlink
-      .take(route, route.channel.name, packet.payload)
+    this.#report(message, () => services.downlink.take(route, route.channel.name, packet.payload))
       .then((rejection) => {
         if (rejection) rejections.reject(message, rejection);
         keeping.keep(message, done);
@@ -76,7 +82,7 @@ export class ServiceHandlers {
 
   #setFields(message: Message, done: Done): void {
     const { services, channels, rejections, keeping } = this.#parts;
-    const { packet, route, caller, client } = message;
+    const { packet, route, caller } = message;
     if (!caller) {
       done(new Error('no caller'));
       return;
@@ -86,9 +92,7 @@ export class ServiceHandlers {
       done(full);
       return;
     }
-    const { connectionId } = client?.live ?? {};
-    const set = () => services.setFields(caller, route.deviceId, packet.payload);
-    (connectionId === undefined ? set() : services.onBehalfOf({ connectionId }, set))
+    this.#report(message, () => services.setFields(caller, route.deviceId, packet.payload))
       .then((rejection) => {
         if (!rejection) {
           keeping.keep(message, done);

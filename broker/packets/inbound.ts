@@ -35,6 +35,8 @@ export interface Receiver {
   isBeingStored(client: BrokerClient, messageId: number): boolean;
   /** Whether nothing of this client is handled, because its account is on its way to another server. */
   isHeld(client: BrokerClient): boolean;
+  /** Whether the next packet waits until one of those under way is done. */
+  isFull(client: BrokerClient): boolean;
 }
 
 /** Told what becomes of a connection. */
@@ -201,7 +203,7 @@ export class Inbound implements Work {
     this.#isHanding = true;
     let handed = 0;
     const pace = this.#pace;
-    while (this.#mayHandOn(client) && !this.#receiver.isHeld(client)) {
+    while (this.#mayHandOn(client) && !this.#receiver.isHeld(client) && !this.#receiver.isFull(client)) {
       if (pace.isOver) {
         this.#waitForTurn(client);
         break;

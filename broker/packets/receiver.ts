@@ -3,6 +3,7 @@ import { OverLimit } from '../connections/limits.js';
 import { expect } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
 import type { PublishHooks } from '../hooks/publish.js';
+import type { Reports } from '../ingest/reports.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import { type Answer, Malformed, type Packet } from './read.js';
 import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.js';
@@ -18,6 +19,7 @@ export interface ReceiverParts {
   log: { error(details: object, message: string): void };
   /** Whether an account is on its way to another server. */
   isAway(accountId: string): boolean;
+  reports: Pick<Reports, 'isFull'>;
 }
 
 /** QoS 2 messages that may wait for their PUBREL on one connection. */
@@ -40,6 +42,10 @@ export class PacketReceiver {
 
   isHeld({ live }: BrokerClient): boolean {
     return live?.identity !== undefined && this.#parts.isAway(live.identity.caller.accountId);
+  }
+
+  isFull({ live }: BrokerClient): boolean {
+    return live !== undefined && this.#parts.reports.isFull(live);
   }
 
   receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {

@@ -6,6 +6,7 @@ import { Fence } from '../files/lock.js';
 import { bringUpToDate } from '../files/schema.js';
 import { boundedCache } from '../sqlite/cache.js';
 import { SqliteDialect, transact } from '../sqlite/dialect.js';
+import type { Lane } from '../sqlite/fair-lanes.js';
 import { openSqlite, openWriter } from '../sqlite/open.js';
 import { WriterThread } from '../sqlite/writer-thread.js';
 import type { EntityTable, Row, Tables } from './records.js';
@@ -75,6 +76,8 @@ export interface Expiring {
   first: string | null;
 }
 
+type LaneNow = () => Lane | undefined;
+
 /** How many credentials are kept in memory. */
 const credentialsKept = 10_000;
 
@@ -94,10 +97,11 @@ export class Registry {
   readonly #fence: Fence | undefined;
 
   private constructor(
-    { writer, reader, fence }: { writer: Sqlite.Database; reader: Sqlite.Database; fence: Fence | undefined },
+    files: { writer: Sqlite.Database; reader: Sqlite.Database; fence: Fence | undefined; laneNow: LaneNow | undefined },
     writerThread: WriterThread,
   ) {
-    const { local, threaded, writer: turns } = SqliteDialect.withThread({ writer, reader, fence }, writerThread);
+    const { writer, reader, fence } = files;
+    const { local, threaded, writer: turns } = SqliteDialect.withThread(files, writerThread);
     this.#fence = fence;
     this.writer = turns;
     this.query = new Kysely<Tables>({ dialect: local });
@@ -110,14 +114,20 @@ export class Registry {
 
   /**
    * Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. Commits fail when the holder
-   * of the directory is no longer that of `mark`, or, without one, that of now.
+   * of the directory is no longer that of `mark`, or, without one, that of now. `laneNow` says on whose behalf something is
+   * written: accounts take turns.
    */
-  static async open(directory: string, mark?: string): Promise<Registry> {
+  static async open(directory: string, mark?: string, laneNow?: LaneNow): Promise<Registry> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'registry.db');
     await bringUpToDate(directory, 'registry.db');
     const fence = Fence.open(directory, mark);
-    const files = { writer: openWriter(path), reader: openSqlite(path, { readonly: true, cache: 'busy' }), fence };
+    const files = {
+      writer: openWriter(path),
+      reader: openSqlite(path, { readonly: true, cache: 'busy' }),
+      fence,
+      laneNow,
+    };
     return new Registry(files, new WriterThread(path, fence?.mark));
   }
 

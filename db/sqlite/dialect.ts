@@ -14,6 +14,7 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
+import type { Lane } from './fair-lanes.js';
 import { Writer } from './group-commit.js';
 import { StatementCache } from './statements.js';
 import type { ThreadTransaction, WriterThread } from './writer-thread.js';
@@ -211,17 +212,22 @@ export class SqliteDialect implements Dialect {
 
   /**
    * As `of`, and a second dialect whose transactions `threaded` executes, in turn with those of the first; it owns `threaded`. The
-   * writer of both is there to be watched.
+   * writer of both is there to be watched. `laneNow` says on whose behalf something is written.
    */
   static withThread(
-    files: { writer: Sqlite.Database; reader: Sqlite.Database; fence?: { check(): void } | undefined },
+    files: {
+      writer: Sqlite.Database;
+      reader: Sqlite.Database;
+      fence?: { check(): void } | undefined;
+      laneNow?: (() => Lane | undefined) | undefined;
+    },
     threaded: WriterThread,
   ): {
     local: SqliteDialect;
     threaded: SqliteDialect;
     writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
   } {
-    const writer = new Writer(new StatementCache(files.writer), files.fence);
+    const writer = new Writer(new StatementCache(files.writer), files.fence, files.laneNow);
     const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
     return { local, threaded: new SqliteDialect(new ThreadDriver(writer, threaded)), writer };
   }

@@ -1,10 +1,17 @@
 import { commitAsHolder } from '../files/lock.js';
+import { FairLanes, type Lane } from './fair-lanes.js';
 import { Latency } from './latency.js';
+import { Slices } from './slices.js';
 import type { StatementCache } from './statements.js';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
 const groupSize = 256;
 const groupAge = 10;
+/** Milliseconds of an ordinary transaction, and those that a lane may take in one turn. */
+const ordinary = 0.2;
+const quantum = 1;
+/** What is written on nobody's behalf. */
+const ofService: Lane = { accountId: '', callerId: '' };
 
 /** Waits for the commit that makes the transactions of one group durable. */
 class Group {
@@ -26,27 +33,36 @@ class Group {
 }
 
 /**
- * The one writer. Transactions take turns; those that come one after another share a commit (each in a savepoint of
- * its own), so that many small writes cost one fsync, and none returns before it is on disk.
+ * The one writer. Accounts take turns, then the callers of each, by the time that their transactions take; and after a few
+ * milliseconds of transactions the event loop goes round. Those that come one after another share a commit (each in a
+ * savepoint of its own), so that many small writes cost one fsync, and none returns before it is on disk.
  */
 export class Writer {
   /** How long COMMIT has taken, of long transactions as well. */
   readonly commits = new Latency();
   /** When something was committed last, in milliseconds of `performance`. */
   committedAt = Number.NEGATIVE_INFINITY;
-  readonly #waiting: Array<() => void> = [];
+  readonly #lanes = new FairLanes<() => void>(quantum);
+  readonly #slices = new Slices();
   #busy = false;
+  /** Whose turn it is, and since when. */
+  #holder = ofService;
+  #since = 0;
   #group: Group | undefined;
 
-  /** Before and after each commit `fence` says whether this process still holds the directory. */
+  /**
+   * Before and after each commit `fence` says whether this process still holds the directory. `laneNow` says on whose behalf
+   * a transaction begins; undefined for the service itself.
+   */
   constructor(
     readonly statements: StatementCache,
     readonly fence?: { check(): void },
+    readonly laneNow: () => Lane | undefined = () => undefined,
   ) {}
 
   /** Transactions that wait for their turn. */
   get waiting(): number {
-    return this.#waiting.length;
+    return this.#lanes.size;
   }
 
   /** A COMMIT that was begun at `from` (milliseconds of `performance`) has ended. */
@@ -56,8 +72,7 @@ export class Writer {
   }
 
   async begin(): Promise<void> {
-    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#busy = true;
+    await this.#turn();
     try {
       if (!this.#group) {
         this.#run('BEGIN IMMEDIATE');
@@ -98,8 +113,7 @@ export class Writer {
 
   /** Waits for a turn and gives it away to another connection: nothing of ours is open until the answer is called. */
   async lend(): Promise<() => void> {
-    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#busy = true;
+    await this.#turn();
     this.#commitGroup();
     return () => this.#next();
   }
@@ -127,16 +141,38 @@ export class Writer {
     if (!this.#busy) this.#commitGroup();
   }
 
+  /** Resolves when it is the turn of its lane. */
+  async #turn(): Promise<void> {
+    const lane = this.laneNow() ?? ofService;
+    if (this.#busy || this.#slices.isUsedUp)
+      await new Promise<void>((resolve) => {
+        this.#lanes.push(lane, ordinary, resolve);
+        if (!this.#busy) this.#passOn();
+      });
+    this.#busy = true;
+    this.#slices.begin();
+    this.#holder = lane;
+    this.#since = performance.now();
+  }
+
   #next(): void {
     const group = this.#group;
     if (group && (group.size >= groupSize || Date.now() - group.begun >= groupAge)) this.#commitGroup();
-    const waiting = this.#waiting.shift();
-    if (waiting) {
-      waiting();
+    this.#lanes.charge(this.#holder, Math.max(0, performance.now() - this.#since - ordinary));
+    if (this.#lanes.size > 0) {
+      this.#passOn();
       return;
     }
     this.#busy = false;
     if (group && !group.isWatched) this.#watch(group);
+  }
+
+  /** Gives the turn to the next that waits: at once, or when the event loop has gone round. */
+  #passOn(): void {
+    this.#busy = true;
+    const next = () => this.#lanes.shift()?.();
+    if (this.#slices.isUsedUp) setImmediate(next);
+    else next();
   }
 
   /**

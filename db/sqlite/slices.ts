@@ -31,6 +31,11 @@ export class Slices {
     });
   }
 
+  /** Whether the slice of this turn of the event loop is used up: for work that has turns of its own. */
+  get isUsedUp(): boolean {
+    return this.#since !== undefined && performance.now() - this.#since >= sliceTime;
+  }
+
   /** To be called after each step, which is to be short. Returns at once while the slice lasts. */
   async step(): Promise<void> {
     this.begin();

@@ -313,7 +313,7 @@ export class Bridges {
     bridge.lastDelivered = this.#ctx.clock.now();
     // Deliveries go on long after the request that has begun them.
     if (bridge.failing)
-      onBehalfOf(undefined, () => this.#ctx.log.info({ bridgeId: bridge.row.id }, 'a bridge delivers again'));
+      onBehalfOf({}, () => this.#ctx.log.info({ bridgeId: bridge.row.id }, 'a bridge delivers again'));
     bridge.failing = false;
   }
 
@@ -321,9 +321,7 @@ export class Bridges {
     this.counters.failed += 1;
     bridge.lastFailure = { time: this.#ctx.clock.now(), reason };
     if (!bridge.failing)
-      onBehalfOf(undefined, () =>
-        this.#ctx.log.warn({ bridgeId: bridge.row.id, reason }, 'a bridge could not deliver'),
-      );
+      onBehalfOf({}, () => this.#ctx.log.warn({ bridgeId: bridge.row.id, reason }, 'a bridge could not deliver'));
     bridge.failing = true;
   }
 }

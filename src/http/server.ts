@@ -19,7 +19,7 @@ import { schemaCompilers, strictBodies } from './bodies.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.js';
 import { holdMoving } from './guards/moving.js';
-import { paceRequests } from './guards/pacing.js';
+import { laneOfRequest, paceRequests } from './guards/pacing.js';
 import { limitPipelining } from './guards/pipelining.js';
 import { limitRequestTime } from './guards/request-time.js';
 import { enforceRights } from './guards/rights.js';
@@ -75,7 +75,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
   paceRequests(app, knownAccount(ctx));
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
-  app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
+  app.addHook('onRequest', (request, _, done) =>
+    onBehalfOf({ cause: { requestId: request.id }, lane: () => laneOfRequest(request) }, done),
+  );
   // Without TLS here, telling browsers to insist on it would lock them out.
   const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
   app.decorate('headerPrefix', config.headerPrefix);

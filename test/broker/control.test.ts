@@ -5,8 +5,10 @@ import t from 'tap';
 import type { BrokerCore } from '../../broker/aedes-types.js';
 import { newLiveClient } from '../../broker/connections/live-clients.js';
 import { ControlTopics } from '../../broker/control.js';
+import { Reports } from '../../broker/ingest/reports.js';
 import type { ControlService, Rejection } from '../../src/broker-ports.js';
 import { failure } from '../../src/errors.js';
+import { onBehalfOf } from '../../src/log.js';
 import { controlTopic } from '../../src/topics.js';
 import { connected, subscribed } from './conversation.js';
 import { fixture, rawConnected, sibling, stored } from './fixture.js';
@@ -80,7 +82,7 @@ t.test('the service answers control messages in order, and its errors never end 
     },
   };
   const services = { config: { controlRoot: 'c' }, control, log: pino({ level: 'silent' }) };
-  const topics = new ControlTopics(services as never, {} as BrokerCore);
+  const topics = new ControlTopics(services as never, {} as BrokerCore, new Reports({ onBehalfOf }));
   const live = newLiveClient({} as never, 'board', { address: undefined });
   const done = new EventEmitter();
   const order: unknown[] = [];

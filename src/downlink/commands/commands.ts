@@ -12,6 +12,7 @@ import type { Config } from '../../config.js';
 import { parseDate } from '../../entity/values.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
+import { Merged } from '../../limits/merged.js';
 import { openCommands } from '../../limits/use.js';
 import { onBehalfOf } from '../../log.js';
 import type { Moves } from '../../moves.js';
@@ -36,12 +37,22 @@ type Services = {
   moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
 };
 
+/** Something may be sent; the device hears `_commands`; its last connection has ended. */
+interface News {
+  send?: true;
+  listens?: true;
+  gone?: true;
+}
+
 export class Commands {
   readonly watchers = new Watchers();
   readonly #services: Services;
   readonly #broker: () => Pick<Broker, 'sendDown' | 'listens'>;
   /** Work on the commands of a device, one piece after the other. */
   readonly #turns = new Map<string, Promise<void>>();
+  /** What the next piece of work on the commands of a device is about. */
+  readonly #waiting = new Map<string, News>();
+  readonly #accepted = new Merged<Reply, void>();
   #timer: NodeJS.Timeout | undefined;
   #looking = Promise.resolve();
   #stopped = false;
@@ -127,28 +138,41 @@ export class Commands {
 
   /** To be told after the commit. */
   added(device: DeviceName): void {
-    this.#inTurn(device, () => this.#sendNext(device));
+    this.#goOn(device, { send: true });
   }
 
   /** The device hears `_commands`: what it has not answered goes again, with the next attempt. */
   listening(device: DeviceName): void {
-    this.#inTurn(device, async () => {
-      await this.#requeue(device);
-      await this.#sendNext(device);
-    });
+    this.#goOn(device, { listens: true, send: true });
   }
 
   /** Unanswered commands wait for the next connection of the device. */
   disconnected(device: DeviceName): void {
-    if (this.#stopped) return;
+    if (!this.#stopped) this.#goOn(device, { gone: true });
+  }
+
+  /** Works on the commands of a device. What waits already takes up what comes: a device may subscribe again and again. */
+  #goOn(device: DeviceName, news: News): void {
+    const { deviceId } = device;
+    const waiting = this.#waiting.get(deviceId);
+    if (waiting) {
+      Object.assign(waiting, news);
+      return;
+    }
+    this.#waiting.set(deviceId, news);
     this.#inTurn(device, async () => {
-      const open = this.#services.registry.query
-        .selectFrom('commands')
-        .select('id')
-        .where('deviceId', '=', device.deviceId);
-      if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return;
-      if (!this.#broker().listens(device, '_commands')) await this.#requeue(device);
+      this.#waiting.delete(deviceId);
+      if (news.listens || (news.gone && (await this.#hasLeftSome(device)))) await this.#requeue(device);
+      if (news.send) await this.#sendNext(device);
     });
+  }
+
+  /** Whether the device has gone and left commands unanswered. */
+  async #hasLeftSome(device: DeviceName): Promise<boolean> {
+    const { query } = this.#services.registry;
+    const open = query.selectFrom('commands').select('id').where('deviceId', '=', device.deviceId);
+    if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return false;
+    return !this.#broker().listens(device, '_commands');
   }
 
   async #requeue({ deviceId }: DeviceName): Promise<void> {
@@ -161,7 +185,7 @@ export class Commands {
   #inTurn(device: DeviceName, work: () => Promise<void>): void {
     const { log, moves } = this.#services;
     const before = this.#turns.get(device.deviceId) ?? Promise.resolve();
-    const after = onBehalfOf(undefined, () =>
+    const after = onBehalfOf({ lane: { accountId: device.accountId, callerId: device.deviceId } }, () =>
       moves
         .work(() => before.then(() => (moves.isAway(device.accountId) ? undefined : work())))
         .catch((error) => log.error({ err: error, deviceId: device.deviceId }, 'commands could not go on')),
@@ -212,9 +236,18 @@ export class Commands {
    * Takes what a device answers. A late answer is noted, and the state stays. @throws PlatformError 404/100 for a command that
    * is not the device's, 429/-199 for a result for which there is no room.
    */
-  async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
+  reply(device: DeviceName, reply: Reply): Promise<void> {
+    if (reply.status !== 'accepted') return this.#reply(device, reply);
+    const key = `${device.deviceId} ${reply.id}`;
+    return this.#accepted.take(key, reply, (said, begin) => this.#reply(device, said, begin));
+  }
+
+  async #reply(device: DeviceName, reply: Reply, begin = () => {}): Promise<void> {
     const { registry, clock, config } = this.#services;
+    const { id } = reply;
     const ended = await registry.transaction(async (tx) => {
+      begin();
+      const { status, result } = reply;
       const rows = tx.selectFrom('commands').selectAll().where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
       if (!command) throw new PlatformError('notFound', { message: 'The device has no such command.' });

@@ -9,12 +9,14 @@ import type { Registry } from '../../../db/registry/index.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { newId } from '../../ids.js';
+import { Merged } from '../../limits/merged.js';
 import { onBehalfOf } from '../../log.js';
 import type { Moves } from '../../moves.js';
 import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.js';
 import type { LongReads } from '../../threads/long-reads.js';
 import { Watchers } from '../watchers.js';
 import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
+import { type FileReport, takeFileReport } from './file-reports.js';
 import { type OfferServices, Offers } from './offers.js';
 import { type Delivery, isOpenDelivery, type Rollout } from './rollout.js';
 import { advance } from './stages.js';
@@ -46,6 +48,8 @@ export class FirmwareEngine {
   readonly #services: EngineServices;
   readonly #told: () => ChangeContext;
   readonly #listeners: Listener[] = [];
+  readonly #reports = new Merged<Report, Reported>();
+  readonly #fileReports = new Merged<FileReport, Reported>();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #again = false;
@@ -72,7 +76,6 @@ export class FirmwareEngine {
     this.#stopped = true;
     clearTimeout(this.#timer);
     await this.#looking;
-    await this.offers.close();
   }
 
   /** Something may be due now. */
@@ -83,7 +86,7 @@ export class FirmwareEngine {
       return;
     }
     clearTimeout(this.#timer);
-    this.#looking = onBehalfOf(undefined, () => this.#look()).finally(() => {
+    this.#looking = onBehalfOf({}, () => this.#look()).finally(() => {
       this.#looking = undefined;
       const again = this.#again;
       this.#again = false;
@@ -191,9 +194,32 @@ export class FirmwareEngine {
   }
 
   /** Takes what a device says; on disk when it resolves. @throws PlatformError as takeReport. */
-  async report(device: Caller, report: Report): Promise<Reported> {
+  report(device: Caller, report: Report): Promise<Reported> {
     const { registry, clock } = this.#services;
-    const reported = await registry.transaction((tx) => takeReport(tx, clock, device.id, report));
+    return this.#reports.take(device.id, report, async (said, begin) => {
+      const reported = await registry.transaction((tx) => {
+        begin();
+        return takeReport(tx, clock, device.id, said);
+      });
+      return this.#announce(device, reported);
+    });
+  }
+
+  /** As `report`, what it says of one file. @throws PlatformError as takeFileReport. */
+  reportFile(device: Caller, report: FileReport): Promise<Reported> {
+    const { registry, clock } = this.#services;
+    const key = `${device.id} ${report.revision} ${report.name}`;
+    return this.#fileReports.take(key, report, async (said, begin) => {
+      const reported = await registry.transaction((tx) => {
+        begin();
+        return takeFileReport(tx, clock, device.id, said);
+      });
+      return this.#announce(device, reported);
+    });
+  }
+
+  /** Announces what a report has changed, after its commit. */
+  async #announce(device: Caller, reported: Reported): Promise<Reported> {
     const { delivery, firmwareVersion, rollout, ended } = reported;
     if (reported.device) await deviceChanged(this.#told(), device, reported.device);
     if (ended) {

@@ -2,7 +2,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { networkInterfaces } from 'node:os';
 import type { Registry } from '../../../db/registry/index.js';
-import { isStoreBusy } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
 import { type Clock, timestamp } from '../../clock.js';
@@ -30,17 +29,10 @@ export interface OfferServices {
   access: Access;
 }
 
-/** Milliseconds that offers wait for others, to be noted together; and how many of them are. */
-const gatheringTime = 20;
-const notedAtOnce = 100;
-
 export class Offers {
   readonly #services: OfferServices;
   readonly #noted: (rolloutIds: Iterable<string>) => void;
-  #waiting: Array<{ delivery: Delivery; done(): void; failed(error: unknown): void }> = [];
-  #timer: NodeJS.Timeout | undefined;
   #base = '';
-  #noting: Promise<void> = Promise.resolve();
 
   /** `noted` is called with the rollouts that have made new offers. */
   constructor(services: OfferServices, noted: (rolloutIds: Iterable<string>) => void) {
@@ -83,44 +75,16 @@ export class Offers {
     return offer;
   }
 
-  #note(delivery: Delivery): Promise<void> {
-    return new Promise((done, failed) => {
-      this.#waiting.push({ delivery, done, failed });
-      this.#timer ??= setTimeout(() => {
-        this.#timer = undefined;
-        this.#noting = this.#noting.then(() => this.#write());
-      }, gatheringTime);
-    });
-  }
-
-  /** A reconnect storm is a transaction for each few hundred devices. Never rejects. */
-  async #write(): Promise<void> {
+  async #note({ rolloutId, deviceId }: Delivery): Promise<void> {
     const { registry, clock } = this.#services;
-    const all = this.#waiting;
-    this.#waiting = [];
-    for (let from = 0; from < all.length; from += notedAtOnce) {
-      const batch = all.slice(from, from + notedAtOnce);
-      try {
-        await registry.transaction((tx) =>
-          tx
-            .updateTable('firmwareDeliveries')
-            .set({ state: 'offered', updated: timestamp(clock) })
-            .where(
-              'deviceId',
-              'in',
-              batch.map(({ delivery }) => delivery.deviceId),
-            )
-            .where('rolloutId', 'in', [...new Set(batch.map(({ delivery }) => delivery.rolloutId))])
-            .where('state', '=', 'pending')
-            .execute(),
-        );
-        for (const { done } of batch) done();
-        this.#noted(new Set(batch.map(({ delivery }) => delivery.rolloutId)));
-      } catch (error) {
-        const reason = isStoreBusy(error) ? new PlatformError('stopping') : error;
-        for (const { failed } of batch) failed(reason);
-      }
-    }
+    await registry.query
+      .updateTable('firmwareDeliveries')
+      .set({ state: 'offered', updated: timestamp(clock) })
+      .where('rolloutId', '=', rolloutId)
+      .where('deviceId', '=', deviceId)
+      .where('state', '=', 'pending')
+      .execute();
+    this.#noted([rolloutId]);
   }
 
   /** The offer as JSON, over HTTP and on `_firmware`; its URLs begin with `base`. */
@@ -182,16 +146,6 @@ export class Offers {
 
   #isInForce(deviceId: string, generation: number): boolean {
     return isInForce(this.#services, deviceId, generation);
-  }
-
-  /** Resolves when every offer is noted. */
-  async close(): Promise<void> {
-    if (this.#timer) {
-      clearTimeout(this.#timer);
-      this.#timer = undefined;
-      this.#noting = this.#noting.then(() => this.#write());
-    }
-    await this.#noting;
   }
 }
 

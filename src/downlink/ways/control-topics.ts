@@ -3,15 +3,15 @@ import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import { Slices } from '../../../db/sqlite/slices.js';
-import type { Access } from '../../access.js';
+import type { Access, Caller } from '../../access.js';
 import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.js';
 import { failure, PlatformError } from '../../errors.js';
 import { type FirmwareFile, filesOf } from '../packages/files.js';
-import { currentDelivery, openDelivery, packageOf, type Report } from '../rollouts/deliveries.js';
+import { openDelivery, packageOf } from '../rollouts/deliveries.js';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
+import { phases } from '../rollouts/file-reports.js';
 import type { Offer } from '../rollouts/offers.js';
 import type { Progress } from '../rollouts/progress.js';
-import { isOpen } from '../rollouts/rollout.js';
 import { decodeCbor, encodeCbor } from './cbor.js';
 import type { Downloads } from './downloads.js';
 import { toldAtOnce } from './json.js';
@@ -20,7 +20,6 @@ import { toldAtOnce } from './json.js';
 const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;
 /** The content of FILE_CHUNK. */
 const chunkStatus = { good: 0, noSuchFile: 1, outOfRange: 2, notOffered: 3 } as const;
-const phases = { downloading: 2, downloaded: 3, processing: 4, finished: 5 } as const;
 const maxChunkLength = 1024;
 /** Files that FILE_INFO names at most. */
 const maxNamed = 64;
@@ -84,7 +83,8 @@ export class ControlMessages implements ControlService, Listener {
     const firmware = await packageOf(registry.query, delivery.rolloutId);
     const files = (await filesOf(registry.query, [firmware.id])).get(firmware.id) ?? [];
     if (files.every(({ name, revision }) => has.get(name) === revision)) {
-      await this.#report(device, { state: 'succeeded', firmwareVersion: firmware.firmwareVersion });
+      const { firmwareVersion } = firmware;
+      await firmwareEngine.report(callerOf(device), { state: 'succeeded', firmwareVersion });
       return undefined;
     }
     const offer = await firmwareEngine.offers.give(device.deviceId);
@@ -191,29 +191,9 @@ export class ControlMessages implements ControlService, Listener {
     if (!isWhole(phase) || phase < phases.downloading || phase > phases.finished) return junk('P must be 2 to 5');
     if (typeof code !== 'number' || !Number.isInteger(code) || code > 0 || code < -128)
       return junk('S must be 0 or an error');
-    const { registry } = this.#parts;
-    const delivery = await currentDelivery(registry.query, device.deviceId);
-    if (!delivery) return junk('nothing is offered');
-    const firmware = await packageOf(registry.query, delivery.rolloutId);
-    const files = (await filesOf(registry.query, [firmware.id])).get(firmware.id) ?? [];
-    if (!files.some((one) => one.name === name && one.revision === revision))
-      return junk('N and R name no offered file');
-    if (!isOpen(delivery)) return undefined;
-    if (code < 0) {
-      const message = `File ${name} failed in phase ${phase}.`;
-      await this.#report(device, { state: 'failed', firmwareVersion: firmware.firmwareVersion, code, message });
-      return undefined;
-    }
-    // A map: a file may be called as what every object has.
-    const come = new Map(Object.entries(JSON.parse(delivery.files ?? '{}') as Record<string, number>)).set(name, phase);
-    const state = stateOf(files.map((one) => come.get(one.name) ?? 0));
-    const told = JSON.stringify(Object.fromEntries(come));
-    await this.#report(device, { state, firmwareVersion: firmware.firmwareVersion, files: told });
+    const report = { name, revision, phase, ...(code < 0 && { code }) };
+    await this.#parts.firmwareEngine.reportFile(callerOf(device), report);
     return undefined;
-  }
-
-  async #report({ deviceId, accountId }: DeviceName, report: Report): Promise<void> {
-    await this.#parts.firmwareEngine.report({ kind: 'device', id: deviceId, accountId }, report);
   }
 
   /** The process ends. */
@@ -222,11 +202,8 @@ export class ControlMessages implements ControlService, Listener {
   }
 }
 
-/** The phase of an update, from the phases of its files. */
-function stateOf(come: readonly number[]): Report['state'] {
-  if (come.every((phase) => phase === phases.finished)) return 'succeeded';
-  if (come.some((phase) => phase < phases.downloaded)) return 'downloading';
-  return come.some((phase) => phase >= phases.processing) ? 'installing' : 'downloaded';
+function callerOf({ deviceId, accountId }: DeviceName): Caller {
+  return { kind: 'device', id: deviceId, accountId };
 }
 
 function isWhole(value: unknown): value is number {

@@ -165,7 +165,7 @@ export class Jobs {
     for (const { id, accountId, createdById } of open) {
       if (this.#stopped || this.#open.has(id) || this.#ctx.moves.isAway(accountId)) continue;
       const lane = { accountId, callerId: createdById };
-      const ended = onBehalfOf({ jobId: id }, () => this.#goThrough(id, lane)).finally(() => {
+      const ended = onBehalfOf({ cause: { jobId: id }, lane }, () => this.#goThrough(id, lane)).finally(() => {
         this.#open.delete(id);
         this.wake();
       });

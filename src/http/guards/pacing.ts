@@ -4,8 +4,7 @@
  */
 import { AsyncResource } from 'node:async_hooks';
 import type { FastifyRequest } from 'fastify';
-import { FairLanes } from '../../limits/fair-queue.js';
-import { networkOf } from '../../limits/networks.js';
+import { FairLanes, type Lane, laneOf, laneOfAddress } from '../../limits/fair-queue.js';
 import type { App } from '../app.js';
 
 /** Milliseconds of requests in one turn of the event loop. One request may take longer. */
@@ -16,8 +15,10 @@ const sliceTime = 4;
  */
 const perTurn = { min: 4, every: 4, minOfLong: 16, max: 32 };
 
-/** All requests without a known token share one turn, in which addresses take turns: they never outnumber the accounts. */
-const strangers = 'strangers';
+/** In whose lane a request writes: its caller's, or its address's while nobody is known. */
+export function laneOfRequest({ caller, address }: FastifyRequest): Lane {
+  return caller ? laneOf(caller) : laneOfAddress(address);
+}
 
 /** `accountOf` gives the account of a token that was verified before; it must neither wait nor verify. */
 export function paceRequests(app: App, accountOf: (request: FastifyRequest) => string | undefined): void {
@@ -59,7 +60,8 @@ export function paceRequests(app: App, accountOf: (request: FastifyRequest) => s
 
   app.addHook('onRequest', (request, _, done) => {
     if (waiting.size === 0 && hasTime()) return done();
-    const lane = { accountId: accountOf(request) ?? strangers, callerId: networkOf(request.address) };
+    const lane = laneOfAddress(request.address);
+    lane.accountId = accountOf(request) ?? lane.accountId;
     // A client that has gone needs no answer: its requests would keep others waiting.
     const begin = () => request.raw.socket.destroyed || done();
     waiting.push(lane, 1, AsyncResource.bind(begin));

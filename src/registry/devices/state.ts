@@ -2,6 +2,7 @@
 
 import { Ajv } from 'ajv';
 import type { Registry } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Broker, Rejection } from '../../broker-ports.js';
 import type { Clock } from '../../clock.js';
@@ -11,11 +12,15 @@ import { find } from '../../entity/verbs.js';
 import { failure, PlatformError } from '../../errors.js';
 import { isNestedDeeply } from '../../formats/json-size.js';
 import type { Revocations } from '../../http/revocations.js';
+import type { Merged } from '../../limits/merged.js';
 import { updateDevice } from './changes.js';
 import { type ShowContext, showDeviceState, stateShape } from './device.js';
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);
+
+/** Fields that wait to be written, by who sets them and device. */
+export type FieldsWaiting = Merged<Record<string, unknown>, Row<'devices'>>;
 
 type StateContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
 
@@ -33,13 +38,21 @@ export async function readState(
  * refused, or undefined. The caller has been found to be permitted. @throws only what is no fault of the payload.
  */
 export async function setState(
-  ctx: StateContext,
+  ctx: StateContext & { waiting: FieldsWaiting },
   caller: Caller,
   deviceId: string,
   payload: Buffer,
 ): Promise<Rejection | undefined> {
   try {
-    await updateDevice(ctx, caller, deviceId, 'latest', readStatePayload(payload, customNames(ctx, deviceId)));
+    const fields = readStatePayload(payload, customNames(ctx, deviceId));
+    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted, begin) => {
+      const transaction: Registry['transaction'] = (work) =>
+        ctx.registry.transaction((tx) => {
+          begin();
+          return work(tx);
+        });
+      return updateDevice({ ...ctx, registry: { transaction } }, caller, deviceId, 'latest', wanted);
+    });
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;

@@ -1,0 +1,52 @@
+/** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
+import type { BrokerServices, Cause, Lane } from '../../src/broker-ports.js';
+import type { LiveClient } from '../aedes-types.js';
+
+/** Messages under way: of a client; and of an account, beyond which each of its clients has one at a time. */
+const atOnce = { ofClient: 16, ofAccount: 1000 };
+
+/** The sender of a message. Over HTTP, and for a will that was left, there is no connection. */
+interface Sender {
+  live: LiveClient | undefined;
+  lane: Lane;
+  cause?: Cause | undefined;
+}
+
+/**
+ * The one way from a message to what writes the registry. Writes wait for the turn of their lane; meanwhile nothing more is
+ * read of a client that has its number under way.
+ */
+export class Reports {
+  readonly #services: Pick<BrokerServices, 'onBehalfOf'>;
+  readonly #ofAccount = new Map<string, number>();
+
+  constructor(services: Pick<BrokerServices, 'onBehalfOf'>) {
+    this.#services = services;
+  }
+
+  /** Whether a client has so many under way that its next packet must wait. */
+  isFull(live: LiveClient): boolean {
+    if (live.reporting === 0) return false;
+    const { accountId = '' } = live.identity?.caller ?? {};
+    return live.reporting >= atOnce.ofClient || (this.#ofAccount.get(accountId) ?? 0) >= atOnce.ofAccount;
+  }
+
+  /** Has a message handled. Rejects as `handle`, or with what it throws. */
+  async take<R>({ live, lane, cause }: Sender, handle: () => Promise<R>): Promise<R> {
+    const { accountId } = lane;
+    this.#ofAccount.set(accountId, (this.#ofAccount.get(accountId) ?? 0) + 1);
+    if (live) live.reporting += 1;
+    try {
+      const { connectionId } = live ?? {};
+      return await this.#services.onBehalfOf(
+        { cause: cause ?? (connectionId ? { connectionId } : undefined), lane },
+        handle,
+      );
+    } finally {
+      if (live) live.reporting -= 1;
+      const left = (this.#ofAccount.get(accountId) ?? 1) - 1;
+      if (left > 0) this.#ofAccount.set(accountId, left);
+      else this.#ofAccount.delete(accountId);
+    }
+  }
+}

@@ -1,0 +1,184 @@
+/** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
+import t from 'tap';
+import { board } from '../downlink/board.js';
+import { devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.js';
+import { type Service, startService } from '../support/service.js';
+import { until } from '../support/until.js';
+import { type Fixture, fixtureIn, neighbour, rawConnected, sibling } from './fixture.js';
+import { metric } from './metrics.js';
+import { publishPacket, type RawClient, subscribePacket } from './raw.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** Holds every write of the registry until the returned function is called. */
+async function holdWrites(): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await new Promise<void>((begun) => {
+    void service.server.ctx.registry.transaction(async () => {
+      begun();
+      await released;
+    });
+  });
+  return release;
+}
+
+/** Transactions that wait for the registry. */
+const waiting = () => service.server.ctx.registry.writer.waiting;
+
+/** Reads until `count` messages have been acknowledged; `ids` fills with their packet ids. */
+async function acknowledged(client: RawClient, count: number, ids: Array<number | undefined> = []) {
+  while (ids.length < count) {
+    const packet = await client.next();
+    if (packet.cmd === 'puback') ids.push(packet.messageId);
+  }
+  return ids;
+}
+
+const many = (count: number, topic: string, payloadOf: (n: number) => string) =>
+  Array.from({ length: count }, (_, n) => publishPacket(topic, payloadOf(n), { qos: 1, messageId: n + 1 }));
+
+/** A device with an update before it. */
+async function updating(): Promise<{ f: Fixture; rolloutId: string }> {
+  const f = await fixtureIn(service);
+  const firmware = await publish(service, f.device.deviceTemplateId, '2.0');
+  const { id: rolloutId } = await rollOut(service, firmware, { target: { deviceIds: [f.device.id] } });
+  await rolloutUntil(service, rolloutId, ({ counts }) => counts.pending === 1);
+  return { f, rolloutId };
+}
+
+const setName = (n: number | string) => JSON.stringify({ state: { serialNumber: `N ${n}` } });
+
+t.test('a flood of reports of one account does not make a write of another wait for all of it', async (t) => {
+  const f = await fixtureIn(service);
+  const victim = await neighbour(f);
+  const { topic } = victim;
+  const calm = await rawConnected(t, victim);
+  const count = 1000;
+  const acks: Array<Array<number | undefined>> = [];
+  const floods = await Promise.all(
+    [f, await sibling(f), await sibling(f), await sibling(f)].map(async (one) => {
+      const client = await rawConnected(t, one);
+      const { id } = (
+        await service.ok('POST', `/api/v1/devices/${one.device.id}/commands`, { body: { name: 'blink' } })
+      ).command;
+      const own: Array<number | undefined> = [];
+      acks.push(own);
+      const replies = many(count, one.topic('_commands/replies'), (n) =>
+        JSON.stringify({ id, status: 'succeeded', result: n }),
+      );
+      return { begin: () => client.send(...replies), all: acknowledged(client, count, own) };
+    }),
+  );
+  const done = () => acks.reduce((sum, own) => sum + own.length, 0);
+  for (const { begin } of floods) begin();
+  await until(() => done() > 0);
+  const before = done();
+  calm.send(publishPacket(topic('_set/fields'), setName('calm'), { qos: 1, messageId: 1 }));
+  await acknowledged(calm, 1);
+  const passed = done() - before;
+  t.ok(passed < 1000, `${passed} of ${count * floods.length} went before one of a neighbour`);
+  await Promise.all(floods.map(({ all }) => all));
+  for (const own of acks)
+    t.same(
+      own,
+      Array.from({ length: count }, (_, n) => n + 1),
+      'in the order of the client',
+    );
+});
+
+t.test('accounts take turns to write, and a device that reports in bulk is read no further meanwhile', async (t) => {
+  const f = await fixtureIn(service);
+  const victim = await neighbour(f);
+  const client = await rawConnected(t, f);
+  const calm = await rawConnected(t, victim);
+  const release = await holdWrites();
+  const before = waiting();
+  client.send(
+    ...many(500, f.topic('_commands/replies'), (n) => JSON.stringify({ id: 'x', status: 'succeeded', result: n })),
+  );
+  await until(() => waiting() - before >= 16);
+  client.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 501 }));
+  calm.send(publishPacket(victim.topic('_set/fields'), setName('fair'), { qos: 1, messageId: 1 }));
+  await until(() => waiting() - before >= 17);
+  // What is noted of connections is written meanwhile, too.
+  const writes = await metric({ service }, 'slipway_queue_depth{queue="registry_writer"}');
+  t.ok(writes && writes - before < 25, `${writes} wait, of 501`);
+  release();
+  t.same(await acknowledged(calm, 1), [1]);
+  t.equal((await acknowledged(client, 501)).at(-1), 501, 'all of it in the end, and in order');
+});
+
+t.test(
+  'the progress of an update is merged while it waits, and each report is acknowledged when it is on disk',
+  async (t) => {
+    const { f, rolloutId } = await updating();
+    const client = await rawConnected(t, f);
+    const release = await holdWrites();
+    const before = waiting();
+    const topic = f.topic('_firmware/status');
+    client.send(...many(10, topic, (n) => JSON.stringify({ state: 'downloading', bytes: 100 * (n + 1) })));
+    const refused = JSON.stringify({ state: 'downloading', bytes: 5, firmwareVersion: 'other' });
+    client.send(publishPacket(topic, refused, { qos: 1, messageId: 11 }));
+    client.send(publishPacket(topic, JSON.stringify({ state: 'downloaded' }), { qos: 1, messageId: 12 }));
+    await until(() => waiting() - before >= 2);
+    const writes = waiting() - before;
+    t.equal(writes, 2, 'one write for eleven, another for what says less than they do');
+    release();
+    await acknowledged(client, 12);
+    const path = `/api/v1/firmware/rollouts/${rolloutId}/devices`;
+    t.match((await service.ok('GET', path)).devices.results, [{ state: 'downloaded', bytes: 1000 }]);
+    await service.server.ctx.broker.refusalsStored(f.device.id);
+    const { refusals } = await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
+    t.equal(refusals.meta.count, 1, 'only the wrong one is refused, though it was merged with others');
+  },
+);
+
+t.test('fields that are set again while they wait are written once, unless the later value is refused', async (t) => {
+  const f = await fixtureIn(service);
+  const client = await rawConnected(t, f);
+  const path = `/api/v1/devices/${f.device.id}`;
+  const { version } = (await service.ok('GET', path)).device;
+  const release = await holdWrites();
+  const before = waiting();
+  client.send(...many(10, f.topic('_set/fields'), setName));
+  await until(() => waiting() - before >= 1);
+  release();
+  await acknowledged(client, 10);
+  const { device } = await service.ok('GET', path);
+  t.equal(device.serialNumber, 'N 9');
+  t.equal(Number.parseInt(device.version, 36), Number.parseInt(version, 36) + 1);
+});
+
+t.test('a device that subscribes to its commands again and again waits with one piece of work', async (t) => {
+  const f = await fixtureIn(service);
+  const client = await rawConnected(t, f);
+  const release = await holdWrites();
+  const before = waiting();
+  for (let n = 1; n <= 50; n += 1) client.send(subscribePacket(n, [f.topic('_commands'), 1]));
+  for (let acks = 0; acks < 50; ) if ((await client.next()).cmd === 'suback') acks += 1;
+  t.ok(waiting() - before < 6, `${waiting() - before} wait after 50`);
+  release();
+  const made = service.ok('POST', `/api/v1/devices/${f.device.id}/commands`, { body: { name: 'blink' } });
+  t.match(await client.next(), { cmd: 'publish', topic: f.topic('_commands') });
+  await made;
+});
+
+t.test('files of an update that are reported at once all count', async (t) => {
+  const template = await service.template();
+  const [device] = await devices(service, template.id, 1);
+  if (!device) throw new Error('no device');
+  const firmware = await publish(service, template.id, '2', { a: Buffer.from('a'), b: Buffer.from('b') });
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  const { send } = await board(service, device);
+  await Promise.all(
+    ['a', 'b'].flatMap((N) => [2, 3, 4, 5].map((P) => send({ msgtype: 4, msgver: 1, N, R: '2', P, S: 0 }))),
+  );
+  t.match(await rollout(service, id), { state: 'finished', counts: { succeeded: 1 } });
+});
