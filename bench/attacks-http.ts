@@ -26,6 +26,15 @@ export const httpAttacks: Record<string, Attack> = {
       return again(16, () => ask(means, 'GET', devicesPath(means)));
     },
   },
+  commands: {
+    shows: '1,000 commands of 64 KiB of nested JSON read with pageSize=1000, 4 at once',
+    run: async (means, begun) => {
+      const path = `/devices/${means.devices[0]?.id}/commands`;
+      await fillCommands(means, path, 1000);
+      begun();
+      return again(4, () => ask(means, 'GET', `${path}?pageSize=1000`));
+    },
+  },
   'unread-lists': {
     shows: `the same lists asked for on ${connectionsPerAddress} connections that are not read`,
     run: async (means, begun) => {
@@ -232,6 +241,20 @@ export const httpAttacks: Record<string, Attack> = {
     },
   },
 };
+
+/** Makes so many commands of the largest size; each is cancelled, so that the next ones find room. */
+async function fillCommands(means: Means, path: string, count: number): Promise<void> {
+  const body = `{"name":"blink","payload":[${'[],'.repeat(21_800)}[]]}`;
+  let left = count;
+  const fill = async () => {
+    while (left > 0) {
+      left -= 1;
+      const { command } = await demand<{ command: { id: string } }>(means, 'POST', path, { body });
+      await demand(means, 'DELETE', `${path}/${command.id}`);
+    }
+  };
+  await Promise.all(Array.from({ length: 16 }, fill));
+}
 
 interface Job {
   job: { id: string };

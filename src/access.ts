@@ -203,6 +203,8 @@ export interface Channel extends ChannelRow {
 type ReachedDevice = Pick<Row<'devices'>, 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById'>;
 
 /** How many device positions are kept in memory; more are read again when asked for. */
+/** Organizations on a path. Depth is at most 5; the bound keeps a damaged file from looping. */
+export const maxPath = 16;
 const placementsKept = 100_000;
 const identitiesKept = 50_000;
 
@@ -273,8 +275,7 @@ export class Access {
   pathOf(organizationId: string | null): string[] {
     const path: string[] = [];
     let id = organizationId;
-    // Depth is at most 5; the bound keeps a damaged file from looping.
-    while (id !== null && path.length < 16) {
+    while (id !== null && path.length < maxPath) {
       const node = this.#organizations.get(id);
       if (!node || node.deleted !== null) break;
       path.push(id);

@@ -7,20 +7,18 @@ import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Access, Caller, EntityKind } from '../access.js';
+import type { Caller, EntityKind } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import type { Config } from '../config.js';
-import type { OpenSessions } from '../entity/current-caller.js';
+import { pageOfTable } from '../entity/listing.js';
 import { metaShape, metaWith, nameIgnored, readDate } from '../entity/routes.js';
-import { readByKeys } from '../entity/row-slices.js';
-import { PlatformError } from '../errors.js';
-import { sendList } from '../http/answers/streamed-list.js';
+import { type SliceServices, showSlices } from '../entity/row-slices.js';
+import { sendList, streamed } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { newId } from '../ids.js';
-import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import { keepNewest, keptOf } from '../limits/kept.js';
 import type { Moves } from '../moves.js';
-import { type LongReads, maxRowsOnLoop, type Query } from '../threads/long-reads.js';
+import type { LongReads } from '../threads/long-reads.js';
 import { type AuditEvent, auditEvents } from './events.js';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
@@ -231,15 +229,7 @@ const answer = Type.Object(
   { description: 'One page of records, by default newest first.' },
 );
 
-type AuditReads = {
-  access: Access;
-  registry: Registry;
-  sessions: OpenSessions;
-  reads: FairQueue;
-  longReads: LongReads;
-};
-/** The cost of counting and finding the records of a page, in rows read. */
-const countingCost = 50;
+type AuditReads = SliceServices & { registry: Registry; longReads: LongReads };
 
 /** GET /audit: for admins of the account. */
 export function auditRoutes(app: App, ctx: AuditReads): void {
@@ -255,47 +245,38 @@ export function auditRoutes(app: App, ctx: AuditReads): void {
         tags: ['Audit'],
         summary: 'List security events',
         querystring: query,
-        response: { 200: answer },
+        response: { 200: streamed(answer) },
       },
     },
     async (request, reply) => {
       ctx.access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, query);
-      const { caller, query: asked } = request;
-      const kept = await keptOf(ctx.registry.query, caller.accountId, 'auditRecords');
-      const read = () => readAudit(ctx, caller, asked, kept);
-      // Not in the turn: others would wait for the thread too.
-      const isLong = kept > maxRowsOnLoop;
-      const { results, meta } = isLong ? await read() : await ctx.reads.run(laneOf(caller), countingCost, read);
+      const { rows, meta } = await readAudit(ctx, request.caller, request.query);
+      const results = showSlices(rows, () => show);
       return sendList(reply, 'auditRecords', { results, meta: metaWith(meta, ignored) });
     },
   );
 }
 
-async function readAudit(ctx: AuditReads, caller: Caller, asked: Static<typeof query>, kept: number) {
-  const { registry } = ctx;
-  const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
+async function readAudit(ctx: AuditReads, caller: Caller, asked: Static<typeof query>) {
+  const { query: db } = ctx.registry;
   const [from, to] = [readDate('from', asked.from), readDate('to', asked.to)];
-  let matching = registry.query.selectFrom('auditRecords').where('accountId', '=', asked.accountId);
+  let matching = db.selectFrom('auditRecords').where('accountId', '=', asked.accountId);
   for (const column of ['event', 'outcome', 'actorId', 'targetId', 'address'] as const) {
     const value = asked[column];
     if (value !== undefined) matching = matching.where(column, '=', value);
   }
   if (from !== undefined) matching = matching.where('time', '>=', new Date(from).toISOString());
   if (to !== undefined) matching = matching.where('time', '<', new Date(to).toISOString());
-  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, kept);
-  const [counted] = await find(matching.select((eb) => eb.fn.countAll<number>().as('count')));
-  const count = counted?.count ?? 0;
-  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
-  const ordered = matching.select('sequence').orderBy('time', sortOrder).orderBy('sequence', sortOrder);
-  const places = await find(ordered.limit(pageSize).offset((page - 1) * pageSize));
-  const keys = places.map(({ sequence }) => sequence);
-  const results = readByKeys(ctx, caller, keys, {
-    keyOf: ({ sequence }) => sequence,
-    read: (some) => registry.query.selectFrom('auditRecords').selectAll().where('sequence', 'in', some).execute(),
-    show,
+  return pageOfTable(ctx, caller, asked, {
+    matching,
+    looksAt: await keptOf(db, caller.accountId, 'auditRecords'),
+    key: 'sequence',
+    order: ['time', 'sequence'],
+    long: ['details'],
+    read: (_, some: number[]) => db.selectFrom('auditRecords').selectAll().where('sequence', 'in', some).execute(),
+    idOf: ({ sequence }) => sequence,
   });
-  return { results, meta: { count, page, pageSize, sortOrder } };
 }
 
 function show({ sequence: _, details, event, outcome, ...row }: Selectable<Row<'auditRecords'>>): Static<typeof shape> {

@@ -6,13 +6,12 @@ import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
+import type { RowPlace } from '../entity/row-slices.js';
 import type { Moves } from '../moves.js';
 import { nameMessage } from './target.js';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
 const stepSize = 2000;
-/** Dead letters that are read at once. */
-const deadAtOnce = 8;
 /** Milliseconds between two looks at what has been kept for long enough. */
 const tidyInterval = 60_000;
 /** Counting ends here. */
@@ -46,25 +45,20 @@ export class KeptMessages {
     return this.#ctx.messages.outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
   }
 
-  /** One page of what could not be delivered, newest first, a few at a time: each may have the largest payload. */
-  *deadLetters({ id, accountId }: { id: string; accountId: string }, page: number, pageSize: number) {
+  /** Where a page of what could not be delivered is, newest first. */
+  deadPlaces(id: string, limit: number, offset: number): RowPlace<number>[] {
+    return this.#ctx.messages.outbox.deadPlaces(id, limit, offset);
+  }
+
+  /** Some of what could not be delivered, in any order. */
+  deadLetters({ id, accountId }: { id: string; accountId: string }, sequences: number[]) {
     const { config, messages } = this.#ctx;
-    const { outbox } = messages;
-    let before = Number.MAX_SAFE_INTEGER;
-    let offset = (page - 1) * pageSize;
-    for (let left = pageSize; left > 0; left -= deadAtOnce, offset = 0) {
-      const wanted = Math.min(left, deadAtOnce);
-      const rows = outbox.dead(id, before, wanted, offset);
-      const last = rows.at(-1);
-      if (!last) return;
-      before = last.sequence;
-      yield rows.map((row) => ({
-        ...nameMessage(config.topicRoot, accountId, row),
-        reason: row.reason,
-        since: row.since,
-      }));
-      if (rows.length < wanted) return;
-    }
+    return messages.outbox.dead(id, sequences).map((row) => ({
+      ...nameMessage(config.topicRoot, accountId, row),
+      sequence: row.sequence,
+      reason: row.reason,
+      since: row.since,
+    }));
   }
 
   /**

@@ -1,20 +1,20 @@
 /** Bridges: where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { currentCaller } from '../entity/current-caller.js';
 import { entityRoutes } from '../entity/kind.js';
 import { demandPage } from '../entity/listing.js';
 import { idParams, listResponse, metaWith, nameIgnored, readDate } from '../entity/routes.js';
+import { readSlices, showSlices } from '../entity/row-slices.js';
 import { demandLive, findReached, writeAs } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
+import { invalid } from '../errors.js';
 import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { bridgeListing, bridgeShape, createBody, showBridge, updateBody, withSecret, withStatus } from './bridge.js';
 import { createBridge, deleteBridge, maxPerAccount, recordChange, updateBridge } from './changes.js';
+import type { KeptMessages } from './kept.js';
 import type { BridgeRow } from './opening.js';
 import { type Outcome, showMessage } from './target.js';
 
@@ -122,7 +122,8 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const row = demandLive(findReached(ctx, request.caller, 'bridges', request.params.id));
       const ignored = nameIgnored(request, reply, deadLetterQuery);
-      const { results, meta } = readDeadLetters(ctx, request.caller, row, request.query);
+      const { rows, meta } = readDeadLetters(ctx, request.caller, row, request.query);
+      const results = showSlices(rows, () => showDeadLetter);
       return sendList(reply, 'deadLetters', { results, meta: metaWith(meta, ignored) });
     },
   );
@@ -177,19 +178,24 @@ function readDeadLetters(
   row: BridgeRow,
   { page = 1, pageSize = 10 }: Static<typeof deadLetterQuery>,
 ) {
-  const count = ctx.bridges.kept.deadCount(row.id);
+  const { kept } = ctx.bridges;
+  const count = kept.deadCount(row.id);
   demandPage(page, pageSize, count);
-  const results = async function* () {
-    for (const slice of ctx.bridges.kept.deadLetters(row, page, pageSize)) {
-      const current = currentCaller(ctx, caller);
-      if (!current) throw new PlatformError('tokenInvalid');
-      ctx.access.demand(current, 'read', 'bridge');
-      for (const { reason, since, ...message } of slice)
-        yield { ...showMessage(message), reason, died: new Date(since).toISOString() };
-      await nextTurn();
-    }
-  };
-  return { results: results(), meta: { count, page, pageSize, sortOrder: 'desc' as const } };
+  const offset = (page - 1) * pageSize;
+  const rows = readSlices(ctx, caller, {
+    count: Math.min(pageSize, count - offset),
+    find: async () => kept.deadPlaces(row.id, pageSize, offset),
+    read: async (current, sequences: number[]) => {
+      demandLive(findReached(ctx, current, 'bridges', row.id));
+      return kept.deadLetters(row, sequences);
+    },
+    idOf: ({ sequence }) => sequence,
+  });
+  return { rows, meta: { count, page, pageSize, sortOrder: 'desc' as const } };
+}
+
+function showDeadLetter({ sequence: _, reason, since, ...message }: ReturnType<KeptMessages['deadLetters']>[number]) {
+  return { ...showMessage(message), reason, died: new Date(since).toISOString() };
 }
 
 /** How many messages are delivered again. @throws PlatformError 400/106 for an invalid time. */

@@ -2,9 +2,18 @@
  * How a list finds its count and its page in tables of a million rows: counts that are kept, an index of texts, and rows
  * looked at in the order of the page. docs/decisions/006-partial-match-and-kept-counts.md tells when each is used.
  */
-import { type CompiledQuery, type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import {
+  type CompiledQuery,
+  type Expression,
+  type Kysely,
+  type RawBuilder,
+  type SelectQueryBuilder,
+  type SqlBool,
+  sql,
+} from 'kysely';
 import { type Db, isStoreFull } from '../../db/registry/index.js';
 import { countAndKeep, countedAtOnce, keptCount, type Question } from '../../db/registry/list-counts.js';
+import { longColumns } from '../../db/registry/records/by-table.js';
 import type { Match } from '../../db/registry/records/columns.js';
 import { type EntityTable, wholeOf } from '../../db/registry/records.js';
 import { fold } from '../../db/sqlite/fold.js';
@@ -196,21 +205,16 @@ function allOf<T extends EntityTable>(db: Db, { caller, listing, state }: AskedL
     .where('deleted', state === 'live' ? 'is' : 'is not', null);
 }
 
-/** Tables whose rows have values of fields; rows of the others are within the limit of a body. */
-const withFields: ReadonlySet<EntityTable> = new Set<EntityTable>([
-  'devices',
-  'endUsers',
-  'organizations',
-  'deviceTemplates',
-  'endUserTemplates',
-  'organizationTemplates',
-]);
-const plainRowBytes = 8192;
-
-/** The columns of a RowPlace. The length is read without the text. */
+/** The columns of a RowPlace. */
 function placeOfRow(table: EntityTable) {
-  const bytes = withFields.has(table) ? sql<number>`octet_length("fields")` : sql<number>`${sql.lit(plainRowBytes)}`;
-  return [sql.ref<string>('id').as('id'), bytes.as('bytes')] as const;
+  return [sql.ref<string>('id').as('id'), bytesOf(longColumns(table)).as('bytes')] as const;
+}
+
+/** About how many bytes these columns of a row have: the length is read without the text. */
+export function bytesOf(columns: readonly string[]): RawBuilder<number> {
+  if (columns.length === 0) return sql<number>`0`;
+  const lengths = columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`);
+  return sql<number>`${sql.join(lengths, sql` + `)}`;
 }
 
 /**

@@ -2,18 +2,28 @@
 import { type SelectQueryBuilder, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
 import type { Match } from '../../db/registry/records/columns.js';
-import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
+import { type EntityTable, oneOf, type Row, wholeOf } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../limits/fair-queue.js';
-import type { Query } from '../threads/long-reads.js';
+import { type LongReads, maxRowsOnLoop, type Query } from '../threads/long-reads.js';
 import { fewRows, type Listing, type ListQuery, narrow, smallestSet } from './list-filters.js';
 
 export type { Listing, ListQuery } from './list-filters.js';
 
-import { countMatches, findRows, pageOf, rowsLookedThrough } from './list-plan.js';
-import { type ListServices, oneSlice, placesOfRow, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
+import { bytesOf, countMatches, findRows, pageOf, rowsLookedThrough } from './list-plan.js';
+import {
+  type ListServices,
+  oneSlice,
+  type PageOfRows,
+  placesOfRow,
+  type RowPlace,
+  type RowSlices,
+  readSlices,
+  type SliceServices,
+} from './row-slices.js';
 import { findUnstorable, unstorable } from './values.js';
+import { isReached, named, shared } from './verbs.js';
 
 export interface Meta {
   count: number;
@@ -25,7 +35,7 @@ export interface Meta {
 
 export interface Page<T extends EntityTable> {
   /** Read as they are taken. */
-  rows: AsyncIterable<RowSlice<T>> | undefined;
+  rows: RowSlices<Row<T>> | undefined;
   meta: Meta | undefined;
 }
 
@@ -110,12 +120,29 @@ export async function list<T extends EntityTable>(
     : wanted.whole
       ? oneSlice(caller, (await find()) as unknown as Row<T>[])
       : readSlices(services, caller, {
-          ...{ table: listing.table, state },
           count: Math.min(pageSize, count - wanted.offset),
           find: async () => (await find()) as RowPlace[],
+          read: (current, ids) => readRows(services, current, listing.table, state, ids),
+          idOf: ({ id }) => id,
         });
   const said = { count, page, pageSize, sortOrder: order, ...(listing.saysSort && { sortBy: sort }) };
   return { rows, meta: meta ? said : undefined };
+}
+
+async function readRows<T extends EntityTable>(
+  { registry, access }: Pick<ListServices, 'registry' | 'access'>,
+  caller: Caller,
+  table: T,
+  state: 'live' | 'trash',
+  ids: string[],
+): Promise<Row<T>[]> {
+  const found = await shared(registry.query)
+    .selectFrom(named(wholeOf(table)))
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('deleted', state === 'live' ? 'is' : 'is not', null)
+    .execute();
+  return (found as unknown as Row<T>[]).filter((row) => isReached(access, caller, table, row));
 }
 
 /** Everything that a list would show, from after the id `after`, in the order of ids: at most `limit` of them. */
@@ -135,26 +162,49 @@ export async function idsOf<T extends EntityTable>(
   return rows.map(({ id }) => id);
 }
 
+/** A page of a table that has no listing: how its rows are found, and read when their turn comes. */
+export interface TablePage<DB, TB extends keyof DB, K, R> extends Pick<PageOfRows<K, R>, 'read' | 'idOf'> {
+  matching: SelectQueryBuilder<DB, TB, object>;
+  /** How many rows match, where that is known. */
+  count?: number;
+  /** About how many rows are looked at to find those that match. */
+  looksAt: number;
+  key: string;
+  /** The columns that rows are ordered by; the last one is unique. */
+  order: readonly [string, ...string[]];
+  /** The columns that may have long texts. */
+  long: readonly string[];
+}
+
 /**
- * A page of the ids of a table that has no listing, and its `meta`; newest first unless the query asks otherwise. `find`
- * finds the rows of a query.
+ * A page of a table that has no listing, and its `meta`; newest first unless the query asks otherwise.
  * @throws PlatformError 416/109 for a page past the end.
  */
-export async function pageOfIds<DB, TB extends keyof DB>(
-  find: <R>(query: Query<R>) => Promise<R[]>,
-  matching: SelectQueryBuilder<DB, TB, object>,
-  sort: string,
-  { page = 1, pageSize = 10, sortOrder: order = 'desc' }: Pick<ListQuery, 'page' | 'pageSize' | 'sortOrder'>,
-): Promise<{ ids: string[]; meta: Meta }> {
-  const [counted] = await find<{ count: number }>(matching.select(sql<number>`count(*)`.as('count')));
-  const count = counted?.count ?? 0;
-  demandPage(page, pageSize, count);
-  const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
-  const rows = await find<{ id: string }>(pageOf(matching, wanted).select(sql.ref<string>('id').as('id')));
-  return {
-    ids: rows.map(({ id }) => id),
-    meta: { count, page, pageSize, sortOrder: order },
+export async function pageOfTable<DB, TB extends keyof DB, K, R>(
+  services: SliceServices & { longReads: LongReads },
+  caller: Caller,
+  { page = 1, pageSize = 10, sortOrder = 'desc' }: Pick<ListQuery, 'page' | 'pageSize' | 'sortOrder'>,
+  { matching, looksAt, key, order, long, read, idOf, ...known }: TablePage<DB, TB, K, R>,
+): Promise<{ rows: RowSlices<R>; meta: Meta }> {
+  const lane = laneOf(caller);
+  const find = <F>(query: Query<F>) => {
+    const found = () => services.longReads.find(lane, query, looksAt);
+    // Not in the turn: others would wait for the thread too.
+    return looksAt > maxRowsOnLoop ? found() : services.reads.run(lane, Math.max(1, looksAt / placesOfRow), found);
   };
+  const counts = matching.select(sql<number>`count(*)`.as('count'));
+  const count = known.count ?? (await find<{ count: number }>(counts))[0]?.count ?? 0;
+  demandPage(page, pageSize, count);
+  const [sort, ...ties] = order;
+  const wanted = { sort, ties, order: sortOrder, offset: (page - 1) * pageSize, limit: pageSize };
+  const places = pageOf(matching, wanted).select([sql.ref<K>(key).as('id'), bytesOf(long).as('bytes')]);
+  const rows = readSlices(services, caller, {
+    count: Math.min(pageSize, count - wanted.offset),
+    find: () => find<RowPlace<K>>(places),
+    read,
+    idOf,
+  });
+  return { rows, meta: { count, page, pageSize, sortOrder } };
 }
 
 /** @throws PlatformError 416/109 for a page (from 1) past the last; the first one of nothing is empty. */

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
 import { oneOf } from '../../db/registry/records.js';
 import { invalid, PlatformError } from '../errors.js';
+import { streamed } from '../http/answers/streamed-list.js';
 import { parseDate } from './values.js';
 import { parseVersion } from './verbs.js';
 
@@ -21,6 +22,9 @@ export const etagHeaders = Type.Object({
     Type.String({ description: 'The current version of the entity, quoted or bare. If-Match is a synonym.' }),
   ),
 });
+/** Names of one request that had no effect, of which it is told. */
+const maxNamed = 50;
+
 export const metaShape = Type.Object({
   count: Type.Integer({ description: 'Matching entities in all.' }),
   page: Type.Integer(),
@@ -28,7 +32,10 @@ export const metaShape = Type.Object({
   sortOrder: oneOf(['asc', 'desc']),
   sortBy: Type.Optional(Type.String()),
   ignored: Type.Optional(
-    Type.Array(Type.String(), { description: 'Unknown parameters of the request. They had no effect.' }),
+    Type.Array(Type.String(), {
+      maxItems: maxNamed,
+      description: 'Unknown parameters of the request. They had no effect.',
+    }),
   ),
 });
 
@@ -37,10 +44,11 @@ export function entityResponse(wrapper: string, shape: TSchema, description: str
   return { 200: Type.Object({ [wrapper]: shape }, { description }) };
 }
 
-/** The response of a list. */
+/** The response of a list. No handler can return it as a whole: `sendList` sends it. */
 export function listResponse(plural: string, shape: TSchema) {
   const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
-  return { 200: Type.Object({ [plural]: page }, { description: 'One page, and the total number.' }) };
+  const answer = Type.Object({ [plural]: page }, { description: 'One page, and the total number.' });
+  return { 200: streamed(answer) };
 }
 
 /** The version of a device, end-user or account user after its credentials have changed: its next PUT needs no GET. */
@@ -116,9 +124,6 @@ export function refuseUnknown(names: readonly string[], { properties }: TObject,
 export function metaWith<M extends object | undefined>(meta: M, ignored: readonly string[]): M {
   return meta && ignored.length > 0 ? { ...meta, ignored: ignored.map(shortened) } : meta;
 }
-
-/** Names of one request that had no effect, of which it is told. */
-const maxNamed = 50;
 
 function shortened(name: string): string {
   return name.slice(0, 100);

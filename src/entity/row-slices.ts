@@ -4,167 +4,132 @@
  */
 
 import type { Registry } from '../../db/registry/index.js';
-import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
+import type { Answer, Items, JsonText } from '../http/answers/streamed-list.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import type { LongReads } from '../threads/long-reads.js';
 import { currentCaller, type OpenSessions } from './current-caller.js';
-import { isReached, named, shared } from './verbs.js';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */
 const sliceBytes = 64 * 1024;
 const sliceRows = 50;
+/** Bytes whose reading takes as long as that of a row. */
+const bytesOfRow = 4096;
 /** Places of rows whose finding takes as long as reading and showing one. */
 export const placesOfRow = 20;
-/** Rows of a page that are read together by their keys: those of jobs may have 64 KiB each. */
-const rowsByKey = 20;
 
-export type ListServices = {
-  registry: Pick<Registry, 'query'>;
+export type SliceServices = {
   access: Access;
   sessions: OpenSessions;
   /** Reading and showing long pages takes turns here. */
   reads: FairQueue;
+};
+
+export type ListServices = SliceServices & {
+  registry: Pick<Registry, 'query'>;
   /** Finds rows where the event loop would be held. */
   longReads: LongReads;
   /** An account makes one of the counts that are kept at a time. */
   firstCounts: FairQueue;
-  /** Long answers that are being sent. */
-  longAnswers: FairQueue;
 };
 
-/** Where a row of a page is found, and how many bytes its field values have. */
-export interface RowPlace {
-  id: string;
+/** Where a row of a page is found, and about how many bytes it has. */
+export interface RowPlace<K = string> {
+  id: K;
   bytes: number;
 }
 
 /** Some rows of a page, in its order, and the caller as it was when they were read. */
-export interface RowSlice<T extends EntityTable> {
+export interface RowSlice<R> {
   caller: Caller;
-  rows: Row<T>[];
+  rows: R[];
   /** Does work on it when it is the caller's turn. */
-  inTurn<R>(work: () => Promise<R>): Promise<R>;
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** Which rows: `count` of them, whose places `find` finds when the answer begins. */
-export interface RowsWanted<T extends EntityTable> {
-  table: T;
-  state: 'live' | 'trash';
+export type RowSlices<R> = (answer: Answer) => AsyncIterable<RowSlice<R>>;
+
+/** The rows of a page: at most `count`, whose places `find` finds when the answer begins. */
+export interface PageOfRows<K, R> {
   count: number;
-  find(): Promise<RowPlace[]>;
+  find(): Promise<readonly RowPlace<K>[]>;
+  /** Some of the rows, in any order, as far as the caller may see them now; throws when it has lost all of them. */
+  read(caller: Caller, ids: K[]): Promise<R[]>;
+  idOf(row: R): K;
 }
 
 /**
- * The rows that are wanted, in the order of their places. Rows that have gone meanwhile, or out of the caller's reach, are
- * left out.
+ * The rows of a page, in the order of their places. Rows that have gone meanwhile, or out of the caller's reach, are left
+ * out.
  * @throws PlatformError 401/31 when the caller has lost its session or its role since it began; 429 when too many long
  * answers wait.
  */
-export async function* readSlices<T extends EntityTable>(
-  services: ListServices,
+export function readSlices<K, R>(
+  services: SliceServices,
   caller: Caller,
-  { table, state, count, find }: RowsWanted<T>,
-): AsyncGenerator<RowSlice<T>> {
-  const enter = () => services.longAnswers.enter(laneOf(caller), 1);
-  // The places of a thousand rows take 100 KB: an answer that waits for its turn must not hold them.
-  let leave = count > sliceRows ? await enter() : undefined;
-  try {
+  { count, find, read, idOf }: PageOfRows<K, R>,
+): RowSlices<R> {
+  return async function* (answer) {
+    // The places of a thousand rows take 100 KB: an answer that waits for its turn must not hold them.
+    if (count > sliceRows) await answer.takePlace();
     const places = await find();
-    if (!leave && nextIds(places, 0).length < places.length) leave = await enter();
+    const isLong = count > sliceRows || endOfSlice(places, 0) < places.length;
+    if (isLong) await answer.takePlace();
     for (let from = 0; from < places.length; ) {
-      const ids = nextIds(places, from);
-      const current = leave ? currentCaller(services, caller) : caller;
+      const current = isLong ? currentCaller(services, caller) : caller;
       if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
-      from += ids.length;
-      const inTurn = <R>(work: () => Promise<R>) => services.reads.run(laneOf(caller), ids.length, work);
-      const rows = await inTurn(() => readRows(services, current, table, state, ids));
-      yield { caller: current, rows, inTurn };
+      const slice = places.slice(from, endOfSlice(places, from));
+      from += slice.length;
+      const bytes = slice.reduce((sum, place) => sum + place.bytes, 0);
+      const cost = Math.max(slice.length, bytes / bytesOfRow);
+      const inTurn = <T>(work: () => Promise<T>) => services.reads.run(laneOf(caller), cost, work);
+      const ids = slice.map(({ id }) => id);
+      const found = await inTurn(() => read(current, ids));
+      const rows = new Map(found.map((row) => [idOf(row), row]));
+      yield { caller: current, rows: ids.flatMap((id) => rows.get(id) ?? []), inTurn };
     }
-  } finally {
-    leave?.();
-  }
+  };
 }
 
-/**
- * The rows of a page by their keys, some at a time when it is the caller's turn; `read` may answer in any order. Rows that have gone meanwhile are left out.
- * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
- */
-export async function* readByKeys<K, R, W>(
-  services: Pick<ListServices, 'access' | 'sessions' | 'reads'>,
-  caller: Caller,
-  keys: readonly K[],
-  { keyOf, read, show }: { keyOf(row: R): K; read(some: K[]): Promise<R[]>; show(row: R): W },
-): AsyncGenerator<W> {
-  const slices = new Slices();
-  for (let from = 0; from < keys.length; from += rowsByKey) {
-    if (from > 0 && currentCaller(services, caller)?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
-    const some = keys.slice(from, from + rowsByKey);
-    const found = await services.reads.run(laneOf(caller), some.length, () => read(some));
-    const rows = new Map(found.map((row) => [keyOf(row), row]));
-    for (const key of some) {
-      const row = rows.get(key);
-      if (row) yield show(row);
-      await slices.step();
-    }
-  }
-}
-
-/** A page that has been read whole, as slices. */
-export async function* oneSlice<T extends EntityTable>(caller: Caller, rows: Row<T>[]): AsyncGenerator<RowSlice<T>> {
-  yield { caller, rows, inTurn: (work) => work() };
+/** A short page that has been read whole, as slices. */
+export function oneSlice<R>(caller: Caller, rows: R[]): RowSlices<R> {
+  return async function* () {
+    yield { caller, rows, inTurn: (work) => work() };
+  };
 }
 
 /** Shows each row as `prepare` says, which is called once for each slice. No step is longer than one row. */
-export async function* showSlices<T extends EntityTable, W>(
-  slices: AsyncIterable<RowSlice<T>>,
-  prepare: (caller: Caller, rows: Row<T>[]) => ((row: Row<T>) => W) | Promise<(row: Row<T>) => W>,
-): AsyncGenerator<W> {
-  const turns = new Slices();
-  for await (const { caller, rows, inTurn } of slices) {
-    // All of a slice in one turn: the reader of the rows may be slow, and must not keep the turn.
-    const shown: W[] = [];
-    await inTurn(async () => {
-      turns.begin();
-      const show = await prepare(caller, rows);
-      for (const row of rows) {
-        shown.push(show(row));
-        await turns.step();
-      }
-    });
-    yield* shown;
-  }
+export function showSlices<R, W>(
+  slices: RowSlices<R>,
+  prepare: (caller: Caller, rows: R[]) => ((row: R) => W | JsonText) | Promise<(row: R) => W | JsonText>,
+): Items<W> {
+  return async function* (answer) {
+    const turns = new Slices();
+    for await (const { caller, rows, inTurn } of slices(answer)) {
+      // All of a slice in one turn: the reader of the rows may be slow, and must not keep the turn.
+      const shown: Array<W | JsonText> = [];
+      await inTurn(async () => {
+        turns.begin();
+        const show = await prepare(caller, rows);
+        for (const row of rows) {
+          shown.push(show(row));
+          await turns.step();
+        }
+      });
+      yield* shown;
+    }
+  };
 }
 
-function nextIds(places: readonly RowPlace[], from: number): string[] {
-  const ids: string[] = [];
+function endOfSlice(places: readonly RowPlace<unknown>[], from: number): number {
   let bytes = 0;
+  let end = from;
   for (const place of places.slice(from, from + sliceRows)) {
     bytes += place.bytes;
-    if (ids.length > 0 && bytes > sliceBytes) break;
-    ids.push(place.id);
+    if (end > from && bytes > sliceBytes) break;
+    end += 1;
   }
-  return ids;
-}
-
-async function readRows<T extends EntityTable>(
-  { registry, access }: ListServices,
-  caller: Caller,
-  table: T,
-  state: 'live' | 'trash',
-  ids: string[],
-): Promise<Row<T>[]> {
-  const found = await shared(registry.query)
-    .selectFrom(named(wholeOf(table)))
-    .selectAll()
-    .where('id', 'in', ids)
-    .where('deleted', state === 'live' ? 'is' : 'is not', null)
-    .execute();
-  const rows = new Map(found.map((row) => [row.id, row as unknown as Row<T>]));
-  return ids.flatMap((id) => {
-    const row = rows.get(id);
-    return row && isReached(access, caller, table, row) ? row : [];
-  });
+  return end;
 }

@@ -8,18 +8,16 @@ import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
-import { pageOfIds } from '../entity/listing.js';
+import { pageOfTable } from '../entity/listing.js';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
-import { readByKeys } from '../entity/row-slices.js';
+import { showSlices } from '../entity/row-slices.js';
 import { demandLive, find, findReached, writeAs } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { newId } from '../ids.js';
-import { laneOf } from '../limits/fair-queue.js';
 import { keepNewest, keptOf } from '../limits/kept.js';
-import type { Query } from '../threads/long-reads.js';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;
@@ -122,7 +120,8 @@ export function verificationRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       ctx.access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, query);
-      const { results, meta } = await readVerifications(ctx, request.caller, request.query);
+      const { rows, meta } = await readVerifications(ctx, request.caller, request.query);
+      const results = showSlices(rows, () => show);
       return sendList(reply, 'verifications', { results, meta: metaWith(meta, ignored) });
     },
   );
@@ -215,20 +214,20 @@ function show({ passed, connected, published, ...row }: Row<'verifications'>): S
 }
 
 async function readVerifications(ctx: Context, caller: Caller, asked: Static<typeof query>) {
-  const { registry } = ctx;
-  let matching = registry.query.selectFrom('verifications').where('accountId', '=', asked.accountId);
+  const { query: db } = ctx.registry;
+  let matching = db.selectFrom('verifications').where('accountId', '=', asked.accountId);
   for (const column of ['deviceId', 'serialNumber'] as const) {
     const value = asked[column];
     if (value !== undefined) matching = matching.where(column, '=', value);
   }
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
-  const kept = await keptOf(registry.query, asked.accountId, 'verifications');
-  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, kept);
-  const { ids, meta } = await pageOfIds(find, matching, 'time', asked);
-  const results = readByKeys(ctx, caller, ids, {
-    keyOf: ({ id }) => id,
-    read: (some) => registry.query.selectFrom('verifications').selectAll().where('id', 'in', some).execute(),
-    show,
+  return pageOfTable(ctx, caller, asked, {
+    matching,
+    looksAt: await keptOf(db, asked.accountId, 'verifications'),
+    key: 'id',
+    order: ['time', 'id'],
+    long: [],
+    read: (_, some: string[]) => db.selectFrom('verifications').selectAll().where('id', 'in', some).execute(),
+    idOf: ({ id }) => id,
   });
-  return { results, meta };
 }

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { Caller } from '../access.js';
+import type { FairQueue } from '../limits/fair-queue.js';
 
 export type App = FastifyInstance<
   RawServerDefault,
@@ -23,5 +24,7 @@ declare module 'fastify' {
     headerPrefix: string;
     /** Whether an unknown parameter of a query is an error. */
     strictQueries: boolean;
+    /** The places of long answers, by account. */
+    longAnswers: FairQueue;
   }
 }

@@ -23,6 +23,7 @@ import { laneOfRequest, paceRequests } from './guards/pacing.js';
 import { limitPipelining } from './guards/pipelining.js';
 import { limitRequestTime } from './guards/request-time.js';
 import { enforceRights } from './guards/rights.js';
+import { sliceArrays } from './guards/sliced-arrays.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/strangers.js';
 import { boundTexts } from './guards/text-bounds.js';
 import { methodsByUrl } from './methods.js';
@@ -82,6 +83,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorate('strictQueries', config.strictQueries);
+  app.decorate('longAnswers', ctx.longAnswers);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
   app.decorateRequest('application');
@@ -131,6 +133,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
 
   await app.register(cookie);
   boundTexts(app);
+  sliceArrays(app);
   await documentation(app, ctx);
   holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });
   enforceRights(app, ctx);

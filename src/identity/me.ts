@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { Id, Nullable, oneOf } from '../../db/registry/records.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
+import { largest } from '../limits/table.js';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
 const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
@@ -16,9 +17,12 @@ const meShape = Type.Object(
     accountName: Type.String(),
     emailAddress: Nullable(Type.String({ description: 'Null for a program.' })),
     name: Nullable(Type.String()),
-    organizationIds: Type.Array(Id, { description: 'Of an end-user: where its reach begins. Empty for all others.' }),
+    organizationIds: Type.Array(Id, {
+      maxItems: largest('endUsersPerPerson'),
+      description: 'Of an end-user: where its reach begins. Empty for all others.',
+    }),
     sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
-    rights: Type.Record(Type.String(), Type.Array(oneOf(actions)), {
+    rights: Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
       description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
     }),
   },

@@ -19,7 +19,10 @@ const securityShape = Type.Object(
   {
     security: Type.Object({
       userId: Id,
-      mfaMethods: Type.Array(oneOf(mfaMethods), { description: 'The confirmed second factors.' }),
+      mfaMethods: Type.Array(oneOf(mfaMethods), {
+        maxItems: mfaMethods.length,
+        description: 'The confirmed second factors.',
+      }),
       sessions: Type.Array(
         Type.Object({
           id: Id,
@@ -28,7 +31,7 @@ const securityShape = Type.Object(
           network: Nullable(Type.String({ description: 'From which the person has logged in.' })),
           current: Type.Boolean({ description: 'Whether it is the session of this request.' }),
         }),
-        { description: `The open sessions, newest first, at most ${maxSessions}.` },
+        { maxItems: maxSessions, description: `The open sessions, newest first, at most ${maxSessions}.` },
       ),
     }),
   },

@@ -13,6 +13,7 @@ import { makeMailedToken } from './secrets/mailed-tokens.js';
 const tags = ['Identity'];
 const family = 'identity';
 const maxIdLength = 255;
+const maxProviders = 50;
 const minute = 60_000;
 /** Requests from one network in an hour, emails to one person in an hour, and emails that are sent at the same time. */
 const maxRequests = 20;
@@ -22,7 +23,7 @@ const maxSending = 20;
 const accountShape = Type.Object({ accountId: Id }, { description: 'The only account of this service.' });
 const providersQuery = Type.Object({ accountId: Type.String({ maxLength: maxIdLength }) });
 const providersShape = Type.Object(
-  { identityProviders: Type.Array(Type.Object({ id: Id, name: Type.String() })) },
+  { identityProviders: Type.Array(Type.Object({ id: Id, name: Type.String() }), { maxItems: maxProviders }) },
   { description: 'Empty for an account that does not exist.' },
 );
 const forgotBody = Type.Object({
@@ -73,7 +74,7 @@ export function signInRoutes(app: App, ctx: Context): void {
         .where('accountId', '=', query.accountId)
         .where('deleted', 'is', null)
         .orderBy('name')
-        .limit(50)
+        .limit(maxProviders)
         .execute(),
     }),
   );

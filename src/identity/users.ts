@@ -36,7 +36,7 @@ const created = Type.Object(
 );
 const batchBody = Type.Object({ userIds: Type.Array(Type.String(), { maxItems: maxUsers }) });
 const batch = Type.Object(
-  { success: Type.Boolean(), users: Type.Array(profileShape) },
+  { success: Type.Boolean(), users: Type.Array(profileShape, { maxItems: maxUsers }) },
   {
     description:
       'The profiles in the order asked for; anyone who is not the caller and no end-user in reach is left out.',

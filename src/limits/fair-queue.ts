@@ -94,12 +94,16 @@ export class FairQueue {
     }
   }
 
-  /** As run, for work that ends elsewhere: the answer, to be called once, ends it. */
+  /** As run, for work that ends elsewhere: the answer ends it; further calls of it do nothing. */
   async enter(lane: Lane, cost: number, place: 'last' | 'first' = 'last'): Promise<() => void> {
     const { accountId } = lane;
     if (this.#running >= this.#limit || !this.#mayRun(accountId)) await this.#wait(lane, cost, place);
     else this.#begun(accountId);
-    return () => this.#ended(accountId);
+    let isIn = true;
+    return () => {
+      if (isIn) this.#ended(accountId);
+      isIn = false;
+    };
   }
 
   #wait(lane: Lane, cost: number, place: 'last' | 'first'): Promise<void> {

@@ -19,6 +19,11 @@ export function readLimits(read: (limit: Limit) => number): Limits {
   return Object.fromEntries(limits.map((limit) => [limit.name, read(limit)])) as Limits;
 }
 
+/** The largest value that a limit can be set to: the bound of an array whose items it counts. */
+export function largest(name: LimitName): number {
+  return (limits.find((limit) => limit.name === name) as AnyLimit).max;
+}
+
 /**
  * Checks that `count`, as it would be afterwards, is within the limit. `path` names the property that exceeds it.
  * @throws PlatformError 400 with 106 naming the limit.

@@ -23,7 +23,7 @@ export const rejectionShape = Type.Object(
   {
     code: Type.Integer(),
     message: Type.String(),
-    details: Type.Array(Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) })),
+    details: Type.Array(Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) }), { maxItems: 1 }),
   },
   { description: 'Why the message was delivered, but not stored.' },
 );

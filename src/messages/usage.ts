@@ -5,6 +5,7 @@ import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
+import { limits } from '../limits/table.js';
 import { limitStates, limitUse } from '../limits/use.js';
 
 const limitShape = Type.Object({
@@ -33,7 +34,10 @@ const answer = Type.Object(
       oldest: Nullable(
         Type.String({ description: "ISO 8601: the account's first point, or when its first log entry came." }),
       ),
-      limits: Type.Array(limitShape, { description: 'Every limit that concerns the account.' }),
+      limits: Type.Array(limitShape, {
+        maxItems: limits.length,
+        description: 'Every limit that concerns the account.',
+      }),
     }),
   },
   { description: 'What the account stores, and how much of its limits it uses.' },

@@ -4,6 +4,11 @@ import { channelTemplateColumns } from '../../db/registry/records/templates.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Channel } from '../access.js';
 import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.js';
+import { largest } from '../limits/table.js';
+import { serviceChannelNames } from '../topics.js';
+
+/** Channels of a device or a device template, at most. */
+export const maxChannels = largest('channelTemplates') + serviceChannelNames.length;
 
 /** Properties of a channel, also in the answers of devices and device templates. */
 export const channelProperties = {

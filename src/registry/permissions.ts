@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
-import { type Action, applicationCaller, type Caller, isAccountWide, type Station } from '../access.js';
+import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
@@ -84,6 +84,7 @@ const answerShape = Type.Object(
     allowed: Type.Boolean(),
     rule: oneOf(rules),
     path: Type.Array(Type.String(), {
+      maxItems: maxPath,
       description: 'The organizations from the one of the principal down to the one in question.',
     }),
   },

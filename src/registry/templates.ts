@@ -27,7 +27,7 @@ import { change, demandReference, find, insert, recover, stamp, trash, writeAs }
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { serviceChannelRows } from './accounts.js';
-import { channelProperties, channelTemplateShape, showChannelProperties } from './channel.js';
+import { channelProperties, channelTemplateShape, maxChannels, showChannelProperties } from './channel.js';
 
 const templateProperties = { ...commonShape, ...shownProperties(templateColumns) };
 
@@ -41,6 +41,7 @@ export const deviceTemplateShape = Type.Object({
       ...channelProperties,
       payload: channelTemplateShape.properties.payload,
     }),
+    { maxItems: maxChannels },
   ),
   deviceCount: Type.Optional(Type.Integer()),
   deviceFieldCount: Type.Optional(Type.Integer()),

@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import type { Row } from '../../db/registry/records.js';
+import { request } from '../support/http.js';
 import { type Entity, type Made, type Person, type Service, startService } from '../support/service.js';
 
 const devices = 160;
@@ -119,6 +120,21 @@ t.test('a long page that waits for its turn finds its rows when the turn comes',
     'one that was created while it waited is in it',
   );
   await service.ok('DELETE', `/api/v1/devices/${late.id}`, { headers: { etag: late.version } });
+});
+
+t.test('an answer that nobody reads gives its place back: HEAD, and a connection that breaks', async (t) => {
+  const { longAnswers, config } = service.server.ctx;
+  for (let n = 0; n <= config.limits.longAnswers; n += 1) {
+    const headers = { authorization: `Bearer ${service.admin}` };
+    t.equal((await request(service.server.url + path(1000), { method: 'HEAD', headers })).status, 200);
+  }
+  const { reader, sender } = await open(path(1000), endUser.token);
+  while (sender.bytesWritten === 0) await othersAreServed(1);
+  const closed = new Promise((resolve) => sender.once('close', resolve));
+  reader.destroy();
+  await closed;
+  t.equal((await service.ok('GET', path(1000))).devices.results.length, devices);
+  t.equal(longAnswers.running, 0);
 });
 
 t.test('others are served while a long page is made', async (t) => {

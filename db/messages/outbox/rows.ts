@@ -72,9 +72,14 @@ export class OutboxRows {
     return this.#statements.ofDevices.all({ bridgeId, state: outboxStates[state], from, to, devices });
   }
 
-  /** Dead letters before a place, newest first, without the first `offset`. */
-  dead(bridgeId: string, before: number, limit: number, offset: number): DeadRow[] {
-    return this.#statements.dead.all({ bridgeId, before, limit, offset });
+  /** Where dead letters are, newest first, without the first `offset`, and how many bytes of payload each has. */
+  deadPlaces(bridgeId: string, limit: number, offset: number): Array<{ id: number; bytes: number }> {
+    return this.#statements.deadPlaces.all({ bridgeId, limit, offset });
+  }
+
+  /** Some of the dead letters, in any order. */
+  dead(bridgeId: string, sequences: readonly number[]): DeadRow[] {
+    return this.#statements.dead.all({ bridgeId, sequences: JSON.stringify(sequences) });
   }
 
   /** How many rows of a bridge are in a state; counting ends at `most`. */
@@ -132,10 +137,13 @@ function prepare(reader: Sqlite.Database) {
          AND "deviceId" IN (SELECT "value" FROM json_each(@devices))`,
       )
       .pluck(),
-    dead: reader.prepare<[{ bridgeId: string; before: number; limit: number; offset: number }], DeadRow>(
+    deadPlaces: reader.prepare<[{ bridgeId: string; limit: number; offset: number }], { id: number; bytes: number }>(
+      `SELECT "sequence" AS "id", octet_length("payload") AS "bytes" FROM "outbox" INDEXED BY "outbox_state"
+       WHERE "bridgeId" = @bridgeId AND "state" = 2 ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
+    ),
+    dead: reader.prepare<[{ bridgeId: string; sequences: string }], DeadRow>(
       `SELECT ${columns}, "reason" FROM "outbox" INDEXED BY "outbox_state"
-       WHERE "bridgeId" = @bridgeId AND "state" = 2 AND "sequence" < @before
-       ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
+       WHERE "bridgeId" = @bridgeId AND "state" = 2 AND "sequence" IN (SELECT "value" FROM json_each(@sequences))`,
     ),
     count: reader
       .prepare<[{ bridgeId: string; state: number; most: number }], number>(

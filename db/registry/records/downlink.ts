@@ -81,7 +81,7 @@ export const firmwareRolloutColumns = {
   firmwarePackageId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
   target: hidden(Type.String()),
   stages: json(
-    Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() })),
+    Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() }), { maxItems: maxStages }),
     Type.Array(stageBody, {
       minItems: 1,
       maxItems: maxStages,

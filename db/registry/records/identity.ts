@@ -165,6 +165,8 @@ export const MfaLoginRecord = Type.Object({
 });
 
 /** An OpenID provider of an account. */
+const maxRedirectUris = 50;
+
 export const identityProviderColumns = {
   name: nameColumn,
   issuer: column(Type.String(), {
@@ -189,9 +191,9 @@ export const identityProviderColumns = {
     initial: 'openid email profile',
   }),
   redirectUris: json(
-    Type.Array(Type.String()),
+    Type.Array(Type.String(), { maxItems: maxRedirectUris }),
     Type.Array(Type.String({ maxLength: 2000 }), {
-      maxItems: 50,
+      maxItems: maxRedirectUris,
       description:
         'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
     }),

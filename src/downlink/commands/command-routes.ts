@@ -1,4 +1,5 @@
 /** Commands to one device over HTTP. */
+import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.js';
 import { oneOf } from '../../../db/registry/records.js';
@@ -6,11 +7,14 @@ import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { currentCaller } from '../../entity/current-caller.js';
 import { noteMade } from '../../entity/kept-answers.js';
-import { demandPage } from '../../entity/listing.js';
-import { idParams, listResponse, nameIgnored } from '../../entity/routes.js';
+import { pageOfTable } from '../../entity/listing.js';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
+import { showSlices } from '../../entity/row-slices.js';
 import { demandLive, findReached, writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import { sendList } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
+import { maxRowsOnLoop } from '../../threads/long-reads.js';
 import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.js';
 
 const tags = ['Commands'];
@@ -63,8 +67,7 @@ export function commandRoutes(app: App, ctx: Context): void {
         return made;
       });
       commands.added({ deviceId, accountId });
-      if (query.wait !== 1) return { command: showCommand(command) };
-      return { command: showCommand(await ended(caller, command)) };
+      return send(reply, query.wait === 1 ? await ended(caller, command) : command);
     },
   );
   app.get(
@@ -82,8 +85,10 @@ export function commandRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params } = request;
       const device = demandLive(findReached(ctx, caller, 'devices', params.id));
-      nameIgnored(request, reply, listQuery);
-      return { commands: await listCommands(registry, device.id, request.query) };
+      const ignored = nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await listCommands(ctx, caller, device.id, request.query);
+      const results = showSlices(rows, () => showCommand);
+      return sendList(reply, 'commands', { results, meta: metaWith(meta, ignored) });
     },
   );
   app.get(
@@ -92,9 +97,7 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'command'], errors },
       schema: { tags, summary: 'Read a command', params: commandParams, response: one('As it is now.') },
     },
-    async ({ caller, params }) => {
-      return { command: showCommand(await commandOf(ctx, caller, params)) };
-    },
+    async ({ caller, params }, reply) => send(reply, await commandOf(ctx, caller, params)),
   );
   app.delete(
     `${path}/:commandId`,
@@ -107,7 +110,7 @@ export function commandRoutes(app: App, ctx: Context): void {
         response: one('As it is now. A device that has it already may still carry it out.'),
       },
     },
-    async ({ caller, params }) => {
+    async ({ caller, params }, reply) => {
       const command = await commandOf(ctx, caller, params);
       if (isOpen(command)) {
         await commands.cancel([command]);
@@ -119,7 +122,7 @@ export function commandRoutes(app: App, ctx: Context): void {
           target: { kind: 'command', id: command.id },
         });
       }
-      return { command: showCommand(await commandOf(ctx, caller, params)) };
+      return send(reply, await commandOf(ctx, caller, params));
     },
   );
 
@@ -138,24 +141,28 @@ export function commandRoutes(app: App, ctx: Context): void {
   }
 }
 
+function send(reply: FastifyReply, command: Command): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(`{"command":${showCommand(command).text}}`);
+}
+
 function untilEnded({ registry, commands }: Context, command: Command): Promise<Command> {
   return new Promise((resolve, reject) => {
-    const end = (result: Command) => {
+    const end = () => {
       clearTimeout(timer);
       unwatch();
-      resolve(result);
+      readCommand(registry, command.id).then((latest) => resolve(latest ?? command), reject);
     };
-    let latest = command;
     const look = () => {
-      readCommand(registry, command.id)
-        .then((read) => {
-          latest = read ?? latest;
-          if (!read || !isOpen(read)) end(latest);
+      const state = registry.query.selectFrom('commands').select('state').where('id', '=', command.id);
+      state
+        .executeTakeFirst()
+        .then((found) => {
+          if (!found || !isOpen(found)) end();
         })
         .catch(reject);
     };
     const unwatch = commands.watchers.watch(command.id, look);
-    const timer = setTimeout(() => end(latest), maxWait);
+    const timer = setTimeout(end, maxWait);
     look();
   });
 }
@@ -177,18 +184,31 @@ async function commandOf(
 }
 
 async function listCommands(
-  { query: db }: Registry,
+  ctx: Context,
+  caller: Caller,
   deviceId: string,
-  { state, page = 1, pageSize = 10 }: Static<typeof listQuery>,
+  { state, ...query }: Static<typeof listQuery>,
 ) {
-  let matching = db.selectFrom('commands').where('deviceId', '=', deviceId);
-  if (state) matching = matching.where('state', '=', state);
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  demandPage(page, pageSize, Number(count));
-  const rows = matching.selectAll().orderBy('sequence', 'desc').limit(pageSize);
-  const found = await rows.offset((page - 1) * pageSize).execute();
-  return {
-    results: found.map(showCommand),
-    meta: { count: Number(count), page, pageSize, sortOrder: 'desc' as const },
-  };
+  const { query: db } = ctx.registry;
+  const ofDevice = db.selectFrom('commands').where('deviceId', '=', deviceId);
+  const bounded = ofDevice
+    .select('sequence')
+    .limit(maxRowsOnLoop + 1)
+    .as('bounded');
+  const { looksAt } = await db
+    .selectFrom(bounded)
+    .select((eb) => eb.fn.countAll<number>().as('looksAt'))
+    .executeTakeFirstOrThrow();
+  return pageOfTable(ctx, caller, query, {
+    matching: state ? ofDevice.where('state', '=', state) : ofDevice,
+    looksAt,
+    key: 'sequence',
+    order: ['sequence'],
+    long: ['payload', 'result', 'lateReply'],
+    read: async (current, some: number[]) => {
+      demandLive(findReached(ctx, current, 'devices', deviceId));
+      return db.selectFrom('commands').selectAll().where('sequence', 'in', some).execute();
+    },
+    idOf: ({ sequence }) => sequence,
+  });
 }

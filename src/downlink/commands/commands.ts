@@ -201,35 +201,38 @@ export class Commands {
     const { registry, clock } = this.#services;
     if (this.#stopped || !this.#broker().listens(device, '_commands')) return;
     const sent = await registry.transaction(async (tx) => {
-      const open = tx.selectFrom('commands').selectAll().where('deviceId', '=', device.deviceId).where(isOpenCommand);
-      const rows = await open.orderBy('sequence').execute();
+      const rows = await openWithoutTexts(tx, device.deviceId);
       const isBusy = rows.some(({ state, parallel }) => state !== 'queued' && parallel === 0);
       const waiting = rows.filter(({ state, due }) => state === 'queued' && due > clock.now());
       const [next] = waiting.filter(({ parallel }) => parallel === 0);
       const chosen = waiting.filter((one) => one.parallel === 1 || (!isBusy && one === next));
-      const marked: Command[] = [];
-      for (const { id, timeoutSeconds, attempt } of chosen)
-        marked.push(
-          await tx
-            .updateTable('commands')
-            .set({
-              state: 'sent',
-              attempt: attempt + 1,
-              sent: timestamp(clock),
-              due: clock.now() + timeoutSeconds * 1000,
-            })
-            .where('id', '=', id)
-            .returningAll()
-            .executeTakeFirstOrThrow(),
-        );
-      return marked;
+      for (const { sequence, timeoutSeconds, attempt } of chosen) {
+        const due = clock.now() + timeoutSeconds * 1000;
+        const marked = { state: 'sent', attempt: attempt + 1, sent: timestamp(clock), due };
+        await tx.updateTable('commands').set(marked).where('sequence', '=', sequence).execute();
+      }
+      return chosen;
     });
-    for (const command of sent) {
-      const { id, name, payload, expiresAt, attempt } = command;
-      const said = { id, name, payload: payload === null ? null : JSON.parse(payload), expiresAt, attempt };
-      await this.#broker().sendDown(device, '_commands', Buffer.from(JSON.stringify(said)));
+    // One after the other: together they may have 6 MiB.
+    for (const { sequence, id } of sent) {
+      const message = await this.#messageOf(sequence);
+      if (message !== undefined) await this.#broker().sendDown(device, '_commands', Buffer.from(message));
       this.watchers.tell([id]);
     }
+  }
+
+  /** What the device gets; undefined for a command that has ended since. The payload goes as it is stored. */
+  async #messageOf(sequence: number): Promise<string | undefined> {
+    const command = await this.#services.registry.query
+      .selectFrom('commands')
+      .select(['id', 'name', 'payload', 'expiresAt', 'attempt'])
+      .where('sequence', '=', sequence)
+      .where('state', '=', 'sent')
+      .executeTakeFirst();
+    if (!command) return undefined;
+    const { id, name, payload, expiresAt, attempt } = command;
+    const [head, tail] = [JSON.stringify({ id, name }), JSON.stringify({ expiresAt, attempt })];
+    return `${head.slice(0, -1)},"payload":${payload ?? 'null'},${tail.slice(1)}`;
   }
 
   /**
@@ -248,7 +251,7 @@ export class Commands {
     const ended = await registry.transaction(async (tx) => {
       begin();
       const { status, result } = reply;
-      const rows = tx.selectFrom('commands').selectAll().where('id', '=', id);
+      const rows = tx.selectFrom('commands').select(['state', 'result', 'timeoutSeconds']).where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
       if (!command) throw new PlatformError('notFound', { message: 'The device has no such command.' });
       const change = tx.updateTable('commands').where('id', '=', id);
@@ -325,10 +328,23 @@ export class Commands {
     }
   }
 
-  #ended(commands: readonly Command[]): void {
+  #ended(commands: readonly Ended[]): void {
     this.watchers.tell(commands.map(({ id }) => id));
     for (const { accountId, deviceId } of commands) this.added({ accountId, deviceId });
   }
+}
+
+type Ended = Pick<Command, 'id' | 'accountId' | 'deviceId'>;
+
+/** The open commands of a device in their order, without their texts: 100 payloads may have 6 MiB. */
+function openWithoutTexts(tx: Tx, deviceId: string) {
+  return tx
+    .selectFrom('commands')
+    .select(['sequence', 'id', 'state', 'parallel', 'due', 'timeoutSeconds', 'attempt'])
+    .where('deviceId', '=', deviceId)
+    .where(isOpenCommand)
+    .orderBy('sequence')
+    .execute();
 }
 
 /** Commands that were sent and not answered. */
@@ -350,10 +366,10 @@ async function requeue(tx: Tx, chosen: Chosen): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-async function endCommands(tx: Tx, ids: readonly string[], state: string, finished: string): Promise<Command[]> {
+async function endCommands(tx: Tx, ids: readonly string[], state: string, finished: string): Promise<Ended[]> {
   if (ids.length === 0) return [];
   const open = tx.updateTable('commands').set({ state, finished }).where('id', 'in', ids).where(isOpenCommand);
-  return open.returningAll().execute();
+  return open.returning(['id', 'accountId', 'deviceId']).execute();
 }
 
 /** Milliseconds. @throws PlatformError 400/106. */

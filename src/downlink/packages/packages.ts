@@ -42,7 +42,7 @@ const updateBody = Type.Object(changeProperties(firmwarePackageColumns));
 export const packageShape = Type.Object({
   ...commonShape,
   ...shownProperties(firmwarePackageColumns),
-  files: Type.Array(fileShape),
+  files: Type.Array(fileShape, { maxItems: maxFiles }),
 });
 
 const listing = listingOf('firmwarePackages', firmwarePackageColumns);

@@ -7,22 +7,25 @@ import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { currentCaller } from '../../entity/current-caller.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { demandPage } from '../../entity/listing.js';
-import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
+import { pageOfTable } from '../../entity/listing.js';
+import { entityResponse, idParams, listResponse, metaWith, nameIgnored, sendEntity } from '../../entity/routes.js';
+import { showSlices } from '../../entity/row-slices.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
 import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
 import { ProgressStreams } from '../../http/answers/progress-streams.js';
+import { sendList } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
 import {
+  type Counts,
   countsOf,
-  type DeliveryState,
   deliveryShape,
   deliveryStates,
   hasEnded,
   isOpen,
+  noCounts,
   rolloutBody,
   rolloutListing,
   rolloutShape,
@@ -101,8 +104,10 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const row = demandLive(findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
-      nameIgnored(request, reply, devicesQuery);
-      return { devices: await listDevices(ctx, row.id, request.query) };
+      const ignored = nameIgnored(request, reply, devicesQuery);
+      const { rows, meta } = await listDevices(ctx, request.caller, row.id, request.query);
+      const results = showSlices(rows, () => showDelivery);
+      return sendList(reply, 'devices', { results, meta: metaWith(meta, ignored) });
     },
   );
   changes(app, ctx);
@@ -111,22 +116,36 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
 }
 
 async function listDevices(
-  { registry }: Context,
+  ctx: Context,
+  caller: Caller,
   rolloutId: string,
-  { state, page = 1, pageSize = 10 }: Static<typeof devicesQuery>,
+  { state, ...query }: Static<typeof devicesQuery>,
 ) {
-  const counts = (await countsOf(registry.query, [rolloutId])).get(rolloutId);
-  const wanted: readonly DeliveryState[] = state ? [state] : deliveryStates;
-  const count = wanted.reduce((sum, one) => sum + (counts?.[one] ?? 0), 0);
-  demandPage(page, pageSize, count);
-  let rows = registry.query.selectFrom('firmwareDeliveries').selectAll().where('rolloutId', '=', rolloutId);
-  if (state) rows = rows.where('state', '=', state);
-  const found = await rows
-    .orderBy('deviceId')
-    .limit(pageSize)
-    .offset((page - 1) * pageSize)
-    .execute();
-  return { results: found.map(showDelivery), meta: { count, page, pageSize, sortOrder: 'asc' as const } };
+  const { query: db } = ctx.registry;
+  const counts = (await countsOf(db, [rolloutId])).get(rolloutId) ?? noCounts();
+  const ofRollout = db.selectFrom('firmwareDeliveries').where('rolloutId', '=', rolloutId);
+  return pageOfTable(
+    ctx,
+    caller,
+    { ...query, sortOrder: 'asc' },
+    {
+      matching: state ? ofRollout.where('state', '=', state) : ofRollout,
+      count: state ? counts[state] : sumOf(counts),
+      looksAt: sumOf(counts),
+      key: 'deviceId',
+      order: ['deviceId'],
+      long: ['message'],
+      read: async (current, some: string[]) => {
+        demandLive(findReached(ctx, current, 'firmwareRollouts', rolloutId));
+        return ofRollout.selectAll().where('deviceId', 'in', some).execute();
+      },
+      idOf: ({ deviceId }) => deviceId,
+    },
+  );
+}
+
+function sumOf(counts: Counts): number {
+  return deliveryStates.reduce((sum, state) => sum + counts[state], 0);
 }
 
 function changes(app: App, ctx: Context): void {

@@ -80,7 +80,7 @@ export const rolloutShape = Type.Object({
   ...commonShape,
   ...shownProperties(firmwareRolloutColumns),
   target: Type.Object({
-    deviceIds: Type.Optional(Type.Array(Type.String())),
+    deviceIds: Type.Optional(Type.Array(Type.String(), { maxItems: maxTargets })),
     deviceCount: Type.Optional(Type.Integer({ description: 'In lists, instead of deviceIds.' })),
     filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     organizationId: Type.Optional(Type.String()),

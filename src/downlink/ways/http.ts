@@ -11,6 +11,7 @@ import { isInsideBatch } from '../../http/batch.js';
 import { requireCaller } from '../../identity/sessions/authentication.js';
 import { provenCaller, takePasswords } from '../../messages/publish.js';
 import { fileShape } from '../packages/files.js';
+import { maxFiles } from '../packages/packages.js';
 import { reportBody } from '../rollouts/reports.js';
 import { type Delivery, deliveryStates } from '../rollouts/rollout.js';
 import { namesEtag, readRange } from './ranges.js';
@@ -25,6 +26,7 @@ const offerShape = Type.Object(
         ...fileShape.properties,
         url: Type.String({ description: 'Needs no credentials, until the deadline.' }),
       }),
+      { maxItems: maxFiles },
     ),
   },
   { description: 'The update that the device may have; without `files` there is none.' },

@@ -7,9 +7,9 @@ import { Nullable, oneOf } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { demandPage, pageOfIds } from '../../entity/listing.js';
+import { pageOfTable } from '../../entity/listing.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
-import { readByKeys } from '../../entity/row-slices.js';
+import { showSlices } from '../../entity/row-slices.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
 import { sendList } from '../../http/answers/streamed-list.js';
@@ -17,7 +17,6 @@ import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { laneOf } from '../../limits/fair-queue.js';
 import { keptOf } from '../../limits/kept.js';
-import type { Query } from '../../threads/long-reads.js';
 import type { StoredRow } from '../provisioning/rows.js';
 import type { Unit } from '../provisioning/unit.js';
 import { demandResults, openResults, unitsOf } from '../provisioning/units.js';
@@ -85,7 +84,8 @@ export function jobRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, listQuery);
-      const { results, meta } = await listJobs(ctx, request.caller, request.query);
+      const { rows, meta } = await listJobs(ctx, request.caller, request.query);
+      const results = showSlices(rows, () => showJob);
       return sendList(reply, 'jobs', { results, meta: metaWith(meta, ignored) });
     },
   );
@@ -112,7 +112,8 @@ export function jobRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const job = await currentJob(ctx, request.caller, request.params.id);
       const ignored = nameIgnored(request, reply, rowsQuery);
-      const { results, meta } = await listRows(ctx, request.caller, job, request.query);
+      const { rows, meta } = await listRows(ctx, request.caller, job, request.query);
+      const results = showSlices(rows, () => (row) => showRow(row, job.state === 'cancelled'));
       return sendList(reply, 'rows', { results, meta: metaWith(meta, ignored) });
     },
   );
@@ -285,53 +286,48 @@ export async function currentJob(ctx: Context, caller: Caller, id: string): Prom
 }
 
 async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQuery>) {
-  const { registry } = ctx;
+  const { query: db } = ctx.registry;
   const { state, action } = query;
-  let matching = registry.query
-    .selectFrom('jobs')
-    .where('accountId', '=', caller.accountId)
-    .where('state', '!=', receiving);
+  let matching = db.selectFrom('jobs').where('accountId', '=', caller.accountId).where('state', '!=', receiving);
   if (!isAccountWide(caller)) matching = matching.where('createdById', '=', caller.id);
   if (state) matching = matching.where('state', '=', state);
   if (action) matching = matching.where('action', '=', action);
-  const kept = await keptOf(registry.query, caller.accountId, 'jobs');
-  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, kept);
-  const { ids, meta } = await pageOfIds(find, matching, 'created', query);
-  const results = readByKeys(ctx, caller, ids, {
-    keyOf: ({ id }) => id,
-    read: (some) => registry.query.selectFrom('jobs').selectAll().where('id', 'in', some).execute(),
-    show: showJob,
+  return pageOfTable(ctx, caller, query, {
+    matching,
+    looksAt: await keptOf(db, caller.accountId, 'jobs'),
+    key: 'id',
+    order: ['created', 'id'],
+    long: ['parameters'],
+    read: (_, some: string[]) => db.selectFrom('jobs').selectAll().where('id', 'in', some).execute(),
+    idOf: ({ id }) => id,
   });
-  return { results, meta };
 }
 
 async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
-  const { registry } = ctx;
-  const { state, page = 1, pageSize = 10 } = query;
+  const { query: db } = ctx.registry;
+  const { state } = query;
   // Rows that a cancelled job did not reach count as skipped; nothing is written for them.
   const isOver = job.state === 'cancelled';
   const states = isOver && state === 'skipped' ? ['skipped', 'pending'] : [isOver && state === 'pending' ? '' : state];
-  let matching = registry.query.selectFrom('jobRows').where('jobId', '=', job.id);
+  let matching = db.selectFrom('jobRows').where('jobId', '=', job.id);
   if (state) matching = matching.where('state', 'in', states as string[]);
-  const find = <R>(some: Query<R>) => ctx.longReads.find(laneOf(caller), some, job.total);
-  const [counted] = await find(matching.select((eb) => eb.fn.countAll<number>().as('count')));
-  const count = counted?.count ?? 0;
-  demandPage(page, pageSize, count);
-  const some = matching.select('row').orderBy('row').limit(pageSize);
-  const rows = await find(some.offset((page - 1) * pageSize));
-  const keys = rows.map(({ row }) => row);
-  const results = readByKeys(ctx, caller, keys, {
-    keyOf: ({ row }) => row,
-    read: (some) =>
-      registry.query
-        .selectFrom('jobRows')
-        .select(['row', 'state', 'input', 'deviceId', 'errors'])
-        .where('jobId', '=', job.id)
-        .where('row', 'in', some)
-        .execute(),
-    show: (row: ShownRow) => showRow(row, isOver),
-  });
-  return { results, meta: { count, page, pageSize, sortOrder: 'asc' as const } };
+  return pageOfTable(
+    ctx,
+    caller,
+    { ...query, sortOrder: 'asc' },
+    {
+      matching,
+      looksAt: job.total,
+      key: 'row',
+      order: ['row'],
+      long: ['input', 'errors'],
+      read: (_, some: number[]) => {
+        const rows = db.selectFrom('jobRows').select(['row', 'state', 'input', 'deviceId', 'errors']);
+        return rows.where('jobId', '=', job.id).where('row', 'in', some).execute();
+      },
+      idOf: ({ row }) => row,
+    },
+  );
 }
 
 type ShownRow = Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'errors'>;

@@ -27,7 +27,7 @@ const textLifetime = 10 * minute;
 const textsPerHour = 10;
 /** Texts of an account in an hour: to numbers that are being enrolled, which anybody may name, and to confirmed ones. */
 const accountTextsPerHour = { enrolling: 200, confirmed: 1000 };
-const recoveryCodes = 10;
+export const recoveryCodes = 10;
 /** 80 random bits, so that a plain keyed hash is enough. */
 const recoveryLength = 16;
 

@@ -37,7 +37,7 @@ export const mfaRequiredShape = Type.Object(
   {
     mfaRequired: Type.Literal(true),
     mfaToken: Type.String({ format: 'uuid', description: 'For the second step; 10 minutes, 5 tries, one login.' }),
-    mfaMethods: Type.Array(oneOf(mfaMethods)),
+    mfaMethods: Type.Array(oneOf(mfaMethods), { maxItems: mfaMethods.length }),
   },
   { description: 'The password is right, and a second factor is needed. There is no session yet.' },
 );

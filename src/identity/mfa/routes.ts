@@ -8,7 +8,7 @@ import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { sendAllowance } from '../../limits/attempts.js';
 import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemovalCode, titles } from './enrolment.js';
-import { type MfaMethod, mfaMethods } from './factors.js';
+import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.js';
 
 const tags = ['Identity'];
 const family = 'identity';
@@ -40,7 +40,10 @@ const confirmedShape = Type.Object(
   {
     success: Type.Literal(true),
     recoveryCodes: Type.Optional(
-      Type.Array(Type.String(), { description: 'With the first method only: each stands in for one code.' }),
+      Type.Array(Type.String(), {
+        maxItems: recoveryCodes,
+        description: 'With the first method only: each stands in for one code.',
+      }),
     ),
   },
   { description: 'It is asked for from the next login on. With the first method, all other sessions have ended.' },

@@ -4,6 +4,7 @@ import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/st
 import type { Access, Caller } from '../../access.js';
 import { currentCaller } from '../../entity/current-caller.js';
 import { PlatformError } from '../../errors.js';
+import type { Items } from '../../http/answers/streamed-list.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
 
@@ -13,24 +14,27 @@ type Services = { access: Access; messages: Pick<MessageStore, 'logs'>; sessions
  * The entries of a page, a part at a time; `show` gets the caller as it is by then, and leaves an entry out by undefined.
  * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
  */
-export async function* eachEntry<W>(
+export function eachEntry<W>(
   ctx: Services,
   caller: Caller,
   begin: LogsPart,
   turns: FairQueue,
   show: (current: Caller, entry: FoundEntry) => W | undefined,
-): AsyncGenerator<W> {
-  let part = begin;
-  for (let current: Caller = caller; ; ) {
-    for (const entry of part.entries) {
-      const shown = show(current, entry);
-      if (shown !== undefined) yield shown;
+): Items<W> {
+  return async function* (answer) {
+    let part = begin;
+    if (part.rest.length > 0) await answer.takePlace();
+    for (let current: Caller = caller; ; ) {
+      for (const entry of part.entries) {
+        const shown = show(current, entry);
+        if (shown !== undefined) yield shown;
+      }
+      const { rest } = part;
+      if (rest.length === 0) return;
+      part = await turns.run(laneOf(caller), 1, () => ctx.messages.logs.more(rest));
+      const still = currentCaller(ctx, caller);
+      if (still?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+      current = still;
     }
-    const { rest } = part;
-    if (rest.length === 0) return;
-    part = await turns.run(laneOf(caller), 1, () => ctx.messages.logs.more(rest));
-    const still = currentCaller(ctx, caller);
-    if (still?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
-    current = still;
-  }
+  };
 }

@@ -8,8 +8,9 @@ import type { Access, Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { demandPage } from '../../entity/listing.js';
 import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.js';
+import { oneSlice, showSlices } from '../../entity/row-slices.js';
 import { invalid, PlatformError } from '../../errors.js';
-import { sendList } from '../../http/answers/streamed-list.js';
+import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { FairQueue, laneOf } from '../../limits/fair-queue.js';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.js';
@@ -85,7 +86,7 @@ export function logRoutes(app: App, ctx: Context): void {
         summary: 'Read the log of a device, newest first',
         params: idParams,
         querystring: query,
-        response: { 200: answer },
+        response: { 200: streamed(answer) },
       },
     },
     async (request, reply) => {
@@ -113,9 +114,11 @@ export function logRoutes(app: App, ctx: Context): void {
         params: idParams,
         body,
         response: {
-          200: Type.Object(
-            { logs: Type.Array(logShape) },
-            { description: 'The entries as they are stored, in their order.' },
+          200: streamed(
+            Type.Object(
+              { logs: Type.Array(logShape, { maxItems: maxEntries }) },
+              { description: 'The entries as they are stored, in their order.' },
+            ),
           ),
         },
       },
@@ -129,7 +132,8 @@ export function logRoutes(app: App, ctx: Context): void {
         reply,
         [...names].filter((name) => identifying.has(name)),
       );
-      return { logs };
+      const items = showSlices(oneSlice(caller, logs), () => (log) => log);
+      return sendItems(reply, '{"logs":[', items, ']}');
     },
   );
   logSearchRoutes(app, ctx, turns);

@@ -1,6 +1,5 @@
 /** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language. */
 
-import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import {
   type LogCondition,
@@ -15,7 +14,7 @@ import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { parseDate } from '../../entity/values.js';
 import { invalid } from '../../errors.js';
-import { sendItems } from '../../http/answers/streamed-list.js';
+import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
 import { readSeverity } from '../payload/log-entry.js';
@@ -82,7 +81,7 @@ const answer = Type.Object(
 interface Found {
   total: number;
   maxScore: number | null;
-  hits: AsyncIterable<object>;
+  hits: Items;
 }
 
 /** POST /logs/search; searches wait for their turn in `turns`. */
@@ -95,7 +94,7 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
         tags: ['Messages'],
         summary: 'Search the logs of all devices in reach',
         body,
-        response: { 200: answer },
+        response: { 200: streamed(answer) },
       },
     },
     async ({ caller, body }, reply) => {
@@ -113,7 +112,7 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
 async function searchLogs(ctx: Context, caller: Caller, asked: object, turns: FairQueue): Promise<Found> {
   const { access, messages } = ctx;
   const question = readSearch(caller, asked);
-  if (!question) return { total: 0, maxScore: null, hits: Readable.from([]) };
+  if (!question) return { total: 0, maxScore: null, hits: async function* () {} };
   const found = await turns.run(laneOf(caller), 1, () => messages.logs.search(question));
   if (!found) throw invalid('query', 'looks at too many entries: narrow it down by sourceTimestamp, deviceId or words');
   const hits = eachEntry(ctx, caller, found, turns, (current, { score, ...entry }) => {

@@ -2,13 +2,13 @@
  * A whole range as CSV or NDJSON: points are read and sent a little at a time, which takes no more memory than
  * a page; a rollup is within its limits.
  */
-import { Readable } from 'node:stream';
 import type { Cursor, Point, Range } from '../../../db/messages/store.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import type { Config } from '../../config.js';
 import { isoDates } from '../../formats/iso-dates.js';
 import { spreadsheetCell } from '../../formats/spreadsheets.js';
-import { laneOf } from '../../limits/fair-queue.js';
+import type { Answer } from '../../http/answers/streamed-list.js';
 import { parseTopic } from '../../topics.js';
 import { csvColumns } from '../payload/forms/csv.js';
 import {
@@ -26,6 +26,7 @@ import {
 import { sumUp } from './rollups.js';
 
 const pointsAtOnce = 1000;
+const linesAtOnce = 200;
 
 export type Format = 'csv' | 'ndjson';
 
@@ -58,10 +59,10 @@ const forms: Record<Format, Form> = {
   },
 };
 
-/** The answer: headers, and a body that is read while it is sent. */
+/** The answer: headers, and a text that is made while it is sent. */
 export interface Export {
   headers: Record<string, string>;
-  body: Readable;
+  make(answer: Answer): AsyncGenerator<string>;
 }
 
 /**
@@ -80,16 +81,8 @@ export function exportSeries(
   const key = findSeries(services, caller, topic);
   const { from, to } = readRange(query, services.clock.now());
 
-  async function* pieces(): AsyncGenerator<string> {
-    const leave = await services.longAnswers.enter(laneOf(caller), 1);
-    try {
-      yield* sent();
-    } finally {
-      leave();
-    }
-  }
-
-  async function* sent(): AsyncGenerator<string> {
+  async function* make(answer: Answer): AsyncGenerator<string> {
+    await answer.takePlace();
     const line = form.lines(query);
     if (form.head) yield form.head;
     for (let after: Cursor | undefined; key; ) {
@@ -118,7 +111,7 @@ export function exportSeries(
 
   return {
     headers: { 'content-type': form.type, ...attachment(services.config, topic, { from, to }, format) },
-    body: Readable.from(pieces(), { objectMode: false, highWaterMark: 1 }),
+    make,
   };
 }
 
@@ -132,11 +125,19 @@ export async function exportRollup(
   query: SeriesQuery,
 ): Promise<Export> {
   const form = forms[format];
-  const { values, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
-  const lines = values.map((value) => form.valueLine(value, wanted, query));
+  const { sums, show, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
+  async function* make(): AsyncGenerator<string> {
+    const slices = new Slices();
+    yield form.valuesHead(wanted);
+    for (let place = 0; place < sums.length; place += linesAtOnce) {
+      const some = sums.slice(place, place + linesAtOnce);
+      yield some.map((sum) => form.valueLine(show(sum), wanted, query)).join('');
+      await slices.step();
+    }
+  }
   return {
     headers: { 'content-type': form.type, ...attachment(services.config, topic, range, `${rollup}.${format}`) },
-    body: Readable.from([form.valuesHead(wanted) + lines.join('')]),
+    make,
   };
 }
 

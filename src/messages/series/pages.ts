@@ -7,7 +7,7 @@ import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
 import {
   defaultPageSize,
   findSeries,
-  group,
+  jsonOf,
   pageCharacters,
   readInTurn,
   readRange,
@@ -16,6 +16,7 @@ import {
   type Services,
   type Stretch,
   showPoints,
+  type Values,
 } from './query.js';
 
 /**
@@ -44,9 +45,8 @@ export async function readPage(
     characters: pageCharacters,
     ...(token && { after: token.after }),
   };
-  const { found, page, shown } = await (key
-    ? readInTurn(services, caller, key, range, category, (points) => take(points, pageSize, query))
-    : take([], pageSize, query));
+  const found = key ? await readInTurn(services, caller, key, range, category, (points) => points) : [];
+  const page = found.slice(0, fitting(found, pageSize));
   const last = page.at(-1);
   return {
     meta: {
@@ -57,7 +57,7 @@ export async function readPage(
       pagingToken:
         last && found.length > page.length ? formatToken(services.sealing.numbers, { after: last, from, to }) : null,
     },
-    result: group(shown, query),
+    result: jsonOf(pointsOf(page, query), query),
   };
 }
 
@@ -76,25 +76,27 @@ export async function readLatest(
     limit: query.pageSize ?? defaultPageSize,
     characters: pageCharacters,
   };
-  const { page, shown } = await (key
-    ? readInTurn(services, caller, key, range, query.category, (points) => take(points, range.limit, query))
-    : take([], range.limit, query));
+  const found = key ? await readInTurn(services, caller, key, range, query.category, (points) => points) : [];
+  const page = found.slice(0, fitting(found, range.limit));
   const timeSpent = Math.round(performance.now() - started);
   return {
     meta: { timeSpent, start: null, end: null, count: page.length, pagingToken: null },
-    result: group(shown, query),
+    result: jsonOf(pointsOf(page, query), query),
   };
 }
 
-/** The points of a page among those that were found, and as they are shown. */
-function take(found: StoredPoint[], size: number, query: SeriesQuery) {
+/** How many of the points that were found belong to a page. */
+function fitting(found: readonly StoredPoint[], size: number): number {
   let count = 0;
   for (let left = pageCharacters; count < Math.min(size, found.length); count += 1) {
     left -= charactersOf(found[count] as StoredPoint);
     if (left < 0 && count > 0) break;
   }
-  const page = found.slice(0, count);
-  return { found, page, shown: page.map(showPoints(query)) };
+  return count;
+}
+
+function pointsOf(all: readonly StoredPoint[], query: SeriesQuery): Values<StoredPoint> {
+  return { all, keyOf: { category: ({ category }) => category, time: ({ time }) => time }, show: showPoints(query) };
 }
 
 /** Where the next page begins: after the last point of this one, whatever arrives meanwhile. */

@@ -5,6 +5,7 @@ import { aggregates } from '../../../db/messages/series/sums.js';
 import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.js';
 import type { Placement } from '../../../db/registry/index.js';
 import { oneOf } from '../../../db/registry/records.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Access, Caller, Channel } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { Config } from '../../config.js';
@@ -151,10 +152,10 @@ export const seriesAnswer = Type.Object({
 
 /** A value as it is shown: a point, or an aggregate. */
 export type Shown = { time?: string; category?: string } & Record<string, string | number | null | undefined>;
-export type Group = Shown | { time?: string; category?: string; values: Shown[] };
 export interface SeriesAnswer {
   meta: Static<typeof seriesAnswer>['meta'];
-  result: Group[];
+  /** The JSON of what is in `result`, made as it is taken. */
+  result: AsyncGenerator<string>;
 }
 
 export type Services = {
@@ -261,15 +262,55 @@ export function showPoints({ omitNull = false }: SeriesQuery): (point: Point) =>
   };
 }
 
-/** Values as `groupType` asks: flat, by category, or by time; groups in the order of their first value. */
-export function group(shown: Shown[], { groupType = 0 }: SeriesQuery): Group[] {
-  if (groupType === 0) return shown;
+/** Values of an answer: points or aggregates. */
+export interface Values<V> {
+  all: readonly V[];
+  /** What the values of a group have in common. */
+  keyOf: Record<'category' | 'time', (value: V) => string | number>;
+  show(value: V): Shown;
+}
+
+/** Values that become text in one step, and characters of a piece of text. */
+const valuesAtOnce = 100;
+const pieceLength = 16 * 1024;
+
+/**
+ * The JSON of values, in pieces. As `groupType` asks: flat, by category, or by time; groups in the order of their first
+ * value.
+ */
+export async function* jsonOf<V>(
+  { all, keyOf, show }: Values<V>,
+  { groupType = 0 }: SeriesQuery,
+): AsyncGenerator<string> {
+  const slices = new Slices();
   const by = groupType === 1 ? 'category' : 'time';
-  const groups = new Map<string, Shown[]>();
-  for (const { [by]: name = '', ...value } of shown) {
-    const values = groups.get(name);
-    if (values) values.push(value);
-    else groups.set(name, [value]);
+  const groups = groupType === 0 ? [all] : await groupsOf(all, keyOf[by], slices);
+  let text = '';
+  for (const [number, group] of groups.entries()) {
+    const name = groupType === 0 ? undefined : show(group[0] as V)[by];
+    if (name !== undefined) text += `${number > 0 ? ',' : ''}{"${by}":${JSON.stringify(name)},"values":[`;
+    for (let from = 0; from < group.length; from += valuesAtOnce) {
+      const shown = group.slice(from, from + valuesAtOnce).map(show);
+      const rest = name === undefined ? shown : shown.map(({ [by]: _, ...value }) => value);
+      text += `${from > 0 ? ',' : ''}${JSON.stringify(rest).slice(1, -1)}`;
+      if (text.length < pieceLength) continue;
+      yield text;
+      text = '';
+      await slices.step();
+    }
+    if (name !== undefined) text += ']}';
   }
-  return [...groups].map(([name, values]) => (by === 'category' ? { category: name, values } : { time: name, values }));
+  yield text;
+}
+
+async function groupsOf<V>(all: readonly V[], keyOf: (value: V) => string | number, slices: Slices): Promise<V[][]> {
+  const groups = new Map<string | number, V[]>();
+  for (const [place, value] of all.entries()) {
+    const key = keyOf(value);
+    const group = groups.get(key);
+    if (group) group.push(value);
+    else groups.set(key, [value]);
+    if ((place + 1) % valuesAtOnce === 0) await slices.step();
+  }
+  return [...groups.values()];
 }

@@ -8,7 +8,7 @@ import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.js'
 import {
   demandStill,
   findSeries,
-  group,
+  jsonOf,
   readRange,
   type SeriesAnswer,
   type SeriesQuery,
@@ -30,23 +30,26 @@ export async function readRollup(
   query: SeriesQuery,
 ): Promise<SeriesAnswer> {
   const started = performance.now();
-  const { from, to, values } = await sumUp(services, caller, topic, rollup, query);
+  const { from, to, sums, show } = await sumUp(services, caller, topic, rollup, query);
   return {
     meta: {
       timeSpent: Math.round(performance.now() - started),
       start: new Date(from).toISOString(),
       end: new Date(to).toISOString(),
-      count: values.length,
+      count: sums.length,
       pagingToken: null,
     },
-    result: group(values, query),
+    result: jsonOf({ all: sums, keyOf, show }, query),
   };
 }
 
-/** The result: `values` have a time, a category and the aggregates `wanted`. */
+const keyOf = { category: ({ category }: Sum) => category, time: ({ bucket }: Sum) => bucket };
+
+/** The result: as they are shown, `sums` have a time, a category and the aggregates `wanted`. */
 export interface Summary extends Stretch {
   wanted: readonly Aggregate[];
-  values: Shown[];
+  sums: readonly Sum[];
+  show(sum: Sum): Shown;
 }
 
 /**
@@ -75,17 +78,13 @@ export async function sumUp(
   const edges = await bucketEdges({ from, to }, size, zone, new Slices());
   const { category } = query;
   const asked = { from, to, edges, wanted, limit: maxValues, ...(category !== undefined && { category }) };
-  const sums = key ? await services.messages.sums(key, asked) : [];
-  const values = sums && (query.fill === 'null' ? filled(sums, edges, asked) : sums);
-  if (!values || values.length > maxValues)
-    throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
+  const found = key ? await services.messages.sums(key, asked) : [];
+  const sums = found && (await inOrder(found, edges, { ...asked, ...query }));
+  if (!sums) throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
   demandStill(services, caller, topic);
 
   const date = isoDates();
-  const direction = query.order === 'desc' ? -1 : 1;
-  values.sort((a, b) => direction * (a.bucket - b.bucket) || compare(a.category, b.category));
-  const shown = values.map((sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query));
-  return { from, to, wanted, values: shown };
+  return { from, to, wanted, sums, show: (sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query) };
 }
 
 function readAggregates(text = 'avg'): Aggregate[] {
@@ -98,21 +97,37 @@ function readAggregates(text = 'avg'): Aggregate[] {
 
 const empty = { count: 0, numbers: 0, sum: null, min: null, max: null, first: null, last: null } as const;
 
-/** With the buckets in which a category has nothing, of the categories that have something, or the one that was asked for. */
-function filled(
-  sums: Sum[],
+/**
+ * The sums in the order of time and then of category; undefined when there are more than one answer holds. With `fill` also
+ * those of the buckets in which a category has nothing, of the categories that have something, or the one that was asked for.
+ */
+async function inOrder(
+  found: readonly Sum[],
   edges: readonly number[],
-  { from, to, category }: { from: number; to: number; category?: string },
-): Sum[] | undefined {
-  const categories = new Set(category === undefined ? sums.map((sum) => sum.category) : [category]);
-  const buckets = from < to ? edges.length - 1 : 0;
-  if (buckets * categories.size > maxValues) return undefined;
-  const known = new Set(sums.map((sum) => `${sum.bucket}/${sum.category}`));
-  const missing: Sum[] = [];
-  for (const one of categories)
-    for (let bucket = 0; bucket < buckets; bucket += 1)
-      if (!known.has(`${bucket}/${one}`)) missing.push({ bucket, category: one, ...empty });
-  return [...sums, ...missing];
+  { from, to, category, fill, order }: Stretch & Pick<SeriesQuery, 'category' | 'fill' | 'order'>,
+): Promise<Sum[] | undefined> {
+  const slices = new Slices();
+  const buckets = new Map<number, Sum[]>();
+  for (const sum of found) {
+    const bucket = buckets.get(sum.bucket);
+    if (bucket) bucket.push(sum);
+    else buckets.set(sum.bucket, [sum]);
+  }
+  await slices.step();
+  const categories = [...new Set(category === undefined ? found.map((sum) => sum.category) : [category])];
+  const count = from < to ? edges.length - 1 : 0;
+  if (found.length > maxValues || (fill === 'null' && count * categories.length > maxValues)) return undefined;
+  const sums: Sum[] = [];
+  for (let place = 0; place < count; place += 1) {
+    const bucket = order === 'desc' ? count - 1 - place : place;
+    const present = buckets.get(bucket) ?? [];
+    const known = new Set(present.map((sum) => sum.category));
+    const missing = fill === 'null' ? categories.filter((one) => !known.has(one)) : [];
+    const all = [...present, ...missing.map((one) => ({ bucket, category: one, ...empty }))];
+    sums.push(...all.sort((a, b) => compare(a.category, b.category)));
+    await slices.step();
+  }
+  return sums;
 }
 
 function show(sum: Sum, time: string, wanted: readonly Aggregate[], { omitNull = false }: SeriesQuery): Shown {

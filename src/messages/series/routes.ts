@@ -1,14 +1,15 @@
 /** Time-series over HTTP: each way of reading one has a file of its own, writing has writing.ts. */
-import type { Readable } from 'node:stream';
+import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { metaWith, nameIgnored } from '../../entity/routes.js';
 import { invalid } from '../../errors.js';
+import { sendText, streamed } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { exportRollup, exportSeries } from './export.js';
+import { type Export, exportRollup, exportSeries } from './export.js';
 import { readLatest, readPage } from './pages.js';
 import { findChannel, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './query.js';
 import { readRollup } from './rollups.js';
@@ -18,7 +19,7 @@ const rollupHeeds = { csv: heeds.rollupCsv, ndjson: heeds.rollupNdjson } as cons
 const answer = {
   description: 'One page of points, a rollup, or a whole range as a file.',
   content: {
-    'application/json': { schema: Type.Unsafe<SeriesAnswer | Readable>(seriesAnswer) },
+    'application/json': { schema: streamed(seriesAnswer) },
     'text/csv': {
       schema: Type.String({
         description:
@@ -34,9 +35,13 @@ const answer = {
 /** Rollups that sum up at once: each looks at a whole range, over many turns of the event loop. */
 const rollupsAtOnce = { ofAll: 4, ofAccount: 2 };
 
+/** Rollups of an account that are being sent: each holds up to 50,000 values until its reader has taken them. */
+const rollupsHeld = 8;
+
 /** GET /data/{topic} and /data/{topic}/latest. */
 export function timeSeriesRoutes(app: App, ctx: Context): void {
   const sums = new FairQueue(rollupsAtOnce.ofAll, { perAccount: rollupsAtOnce.ofAccount });
+  const held = new FairQueue(Number.POSITIVE_INFINITY, { perAccount: rollupsHeld });
   app.get(
     '/data/*',
     {
@@ -58,24 +63,63 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
       const topic = params['*'].replace(/\/latest$/, '');
       if (topic !== params['*']) {
         const ignored = nameIgnored(request, reply, heeds.latest);
-        return explained(ctx, caller, topic, await readLatest(ctx, caller, topic, query), ignored);
+        const answer = await readLatest(ctx, caller, topic, query);
+        return sendSeries(reply, explained(ctx, caller, topic, answer.meta, ignored), answer);
       }
       if (format === 'json') {
         const ignored = nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
-        const answer = await (rollup === undefined
-          ? readPage(ctx, caller, topic, query)
-          : sums.run(laneOf(caller), 1, () => readRollup(ctx, caller, topic, rollup, query)));
-        return explained(ctx, caller, topic, answer, ignored);
+        const send = (answer: SeriesAnswer, leave?: () => void) =>
+          sendSeries(reply, explained(ctx, caller, topic, answer.meta, ignored), answer, leave);
+        if (rollup === undefined) return send(await readPage(ctx, caller, topic, query));
+        return sumUp(caller, () => readRollup(ctx, caller, topic, rollup, query), send);
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
       nameIgnored(request, reply, rollup === undefined ? heeds[format] : rollupHeeds[format]);
-      const { headers, body } =
-        rollup === undefined
-          ? exportSeries(ctx, caller, topic, format, query)
-          : await sums.run(laneOf(caller), 1, () => exportRollup(ctx, caller, topic, format, rollup, query));
-      return reply.headers(headers).send(body);
+      const send = ({ headers, make }: Export, leave?: () => void) =>
+        sendText(reply.headers(headers), (answer) => ending(make(answer), leave));
+      if (rollup === undefined) return send(exportSeries(ctx, caller, topic, format, query));
+      return sumUp(caller, () => exportRollup(ctx, caller, topic, format, rollup, query), send);
     },
   );
+
+  /** Sums up when it is the caller's turn; `send` calls `leave` when the reader has what was summed up. */
+  async function sumUp<R>(
+    caller: Caller,
+    read: () => Promise<R>,
+    send: (summed: R, leave: () => void) => Promise<FastifyReply>,
+  ): Promise<FastifyReply> {
+    const leave = await held.enter(laneOf(caller), 1);
+    try {
+      return await send(await sums.run(laneOf(caller), 1, read), leave);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  }
+}
+
+/** Sends an answer as JSON, its values as they are made. */
+function sendSeries(
+  reply: FastifyReply,
+  meta: SeriesAnswer['meta'],
+  { result }: SeriesAnswer,
+  leave?: () => void,
+): Promise<FastifyReply> {
+  reply.type('application/json; charset=utf-8');
+  const pieces = async function* () {
+    yield `{"meta":${JSON.stringify(meta)},"result":[`;
+    yield* result;
+    yield ']}';
+  };
+  return sendText(reply, () => ending(pieces(), leave));
+}
+
+async function* ending(pieces: AsyncGenerator<string>, leave = () => {}): AsyncGenerator<string> {
+  try {
+    yield* pieces;
+  } finally {
+    leave();
+  }
 }
 
 /** With what explains an answer that is not as expected: a channel that keeps nothing, parameters without effect. */
@@ -83,13 +127,13 @@ function explained(
   ctx: Context,
   caller: Caller,
   topic: string,
-  { meta, result }: SeriesAnswer,
+  meta: SeriesAnswer['meta'],
   ignored: readonly string[],
-): SeriesAnswer {
+): SeriesAnswer['meta'] {
   const { channel } = findChannel(ctx, caller, topic);
   const message =
     channel.persistenceType === 'timeSeries' ? (channel.payload === 'none' ? isNotRead : undefined) : keepsNothing;
-  return { meta: { ...metaWith(meta, ignored), ...(message && { message }) }, result };
+  return { ...metaWith(meta, ignored), ...(message && { message }) };
 }
 
 const keepsNothing =

@@ -10,6 +10,7 @@ import { demandLive, findReached } from '../../entity/verbs.js';
 import type { App } from '../../http/app.js';
 import { formatTopic, serviceChannel } from '../../topics.js';
 import { brokerUrl } from '../addresses.js';
+import { maxChannels } from '../channel.js';
 import { connectLines } from './connect-lines.js';
 import { deviceListing } from './device.js';
 
@@ -33,6 +34,7 @@ const connectivityShape = Type.Object({
       service: Type.Boolean({ description: 'Whether every device has this channel.' }),
       devicePublishes: Type.Boolean({ description: 'Whether the device may publish there.' }),
     }),
+    { maxItems: maxChannels },
   ),
   lines: Type.Object(
     { mosquitto: text, python: text, node: text, arduino: text, espIdf: text, curl: text },
@@ -53,7 +55,9 @@ const countsAnswer = Type.Object(
     counts: Type.Object({
       total: Type.Integer(),
       connected: Type.Integer(),
-      states: Type.Array(Type.Object({ provisioningState: oneOf(states), count: Type.Integer() })),
+      states: Type.Array(Type.Object({ provisioningState: oneOf(states), count: Type.Integer() }), {
+        maxItems: states.length,
+      }),
     }),
   },
   { description: 'How many devices in reach there are.' },

@@ -17,7 +17,7 @@ import {
 import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.js';
 import { showFields } from '../../entity/values.js';
 import { formatTopic } from '../../topics.js';
-import { channelProperties, showChannelProperties } from '../channel.js';
+import { channelProperties, maxChannels, showChannelProperties } from '../channel.js';
 
 /** The data for showing a device. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };
@@ -33,6 +33,7 @@ export const deviceShape = Type.Object({
       channel: Type.String({ description: 'The topic.' }),
       ...channelProperties,
     }),
+    { maxItems: maxChannels },
   ),
 });
 

@@ -5,8 +5,10 @@ import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/record
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
+import { oneSlice, showSlices } from '../../entity/row-slices.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import { sendList } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 
 const query = Type.Object({
@@ -59,8 +61,9 @@ export function refusalRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, query);
-      const { results, meta } = await readRefusals(ctx, request.caller, request.params.id, request.query);
-      return { refusals: { results, meta: metaWith(meta, ignored) } };
+      const { rows, meta } = await readRefusals(ctx, request.caller, request.params.id, request.query);
+      const results = showSlices(rows, (caller) => (row) => show(caller, row));
+      return sendList(reply, 'refusals', { results, meta: metaWith(meta, ignored) });
     },
   );
 }
@@ -82,8 +85,10 @@ async function readRefusals(ctx: Context, caller: Caller, deviceId: string, want
   const { page = 1, pageSize = 10 } = wanted;
   const from = (page - 1) * pageSize;
   if (page > 1 && from >= rows.length) throw new PlatformError('pageOutside');
-  const results = rows.slice(from, from + pageSize).map((row) => show(caller, row));
-  return { results, meta: { count: rows.length, page, pageSize, sortOrder: 'desc' as const } };
+  return {
+    rows: oneSlice(caller, rows.slice(from, from + pageSize)),
+    meta: { count: rows.length, page, pageSize, sortOrder: 'desc' as const },
+  };
 }
 
 /** A row as it is read. */
