@@ -15,12 +15,14 @@ import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
 import type { Cause, causeNow, onBehalfOf } from './log.js';
 import { listenWide } from './network/accepting.js';
+import { endEvents } from './network/event-bodies.js';
 import { Handshakes } from './network/handshakes.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
 export {
   type Cause,
+  endEvents,
   exceeded,
   FairLanes,
   FairQueue,

@@ -2,7 +2,13 @@ import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../../db/messages/threads/protocol.js';
 import type { Caller } from '../../src/access.js';
-import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.js';
+import {
+  type BrokerServices,
+  endEvents,
+  type Revoked,
+  type StreamRefusal,
+  type StreamRequest,
+} from '../../src/broker-ports.js';
 import type { BrokerCore } from '../aedes-types.js';
 import type { Authority } from '../authorize.js';
 import type { Counters } from '../connections/counters.js';
@@ -178,6 +184,7 @@ export class Streams {
       () => {},
     );
     const { to, at, missed } = await reading;
+    if (stream.ended) return;
     const { numbers } = this.#parts.services;
     if (!missed) {
       const since = new Date(from.time).toISOString();
@@ -189,6 +196,7 @@ export class Streams {
       if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(numbers, one, from.time)))
         await taken(stream);
     }
+    if (stream.ended) return;
     if (missed) stream.body.push(`id: ${formatId(numbers, to, at)}\n\n`);
     stream.until = to;
   }
@@ -391,7 +399,7 @@ export class Streams {
       streams?.delete(stream);
       if (streams?.size === 0) index.delete(key);
     }
-    stream.body.destroy();
+    endEvents(stream.body);
   }
 }
 

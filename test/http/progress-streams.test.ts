@@ -1,8 +1,11 @@
 /** Events of what goes on: a few a second, and the last one at once. */
 import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { finished } from 'node:stream/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.js';
+import { endEvents } from '../../src/network/event-bodies.js';
 
 t.test('the last event does not wait for its turn; others do', async (t) => {
   const state = { done: 0, ended: false };
@@ -38,4 +41,12 @@ t.test('the last event does not wait for its turn; others do', async (t) => {
   t.ok(ended, 'in the next turns of the event loop');
   t.equal(text, 'event: job\ndata: {"done":0}\n\nevent: job\ndata: {"done":9}\n\n');
   await end;
+});
+
+t.test('a reader that has not taken what came before gets no more of it, and no proper end', async (t) => {
+  const body = new Readable({ read() {} });
+  body.push('secret');
+  endEvents(body);
+  body.on('data', () => t.fail('it got more'));
+  await t.rejects(finished(body), { code: 'ERR_STREAM_PREMATURE_CLOSE' });
 });

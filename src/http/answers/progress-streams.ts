@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Caller } from '../../access.js';
 import { PlatformError } from '../../errors.js';
+import { endEvents } from '../../network/event-bodies.js';
 
 /** Milliseconds between two events but the last, between two heartbeats, and between two looks at the reader's rights. */
 const eventInterval = 250;
@@ -28,7 +29,8 @@ export interface Followed {
 /** The open streams of a server. */
 export class ProgressStreams {
   readonly #log: Pick<Logger, 'error'>;
-  readonly #open = new Map<Readable, string>();
+  /** With the callers that read them. */
+  readonly #open = new Map<ProgressStream, string>();
 
   constructor(log: Pick<Logger, 'error'>) {
     this.#log = log;
@@ -43,17 +45,17 @@ export class ProgressStreams {
     }
     const body = new Readable({ read() {} });
     const stream = new ProgressStream(body, followed, this.#log);
-    this.#open.set(body, caller.id);
+    this.#open.set(stream, caller.id);
     body.once('close', () => {
       stream.close();
-      this.#open.delete(body);
+      this.#open.delete(stream);
     });
     return body;
   }
 
   /** A server that closes waits for its answers, and these may be long. */
   endAll(): void {
-    for (const body of [...this.#open.keys()]) body.destroy();
+    for (const stream of [...this.#open.keys()]) stream.end();
   }
 }
 
@@ -81,7 +83,7 @@ class ProgressStream {
       this.#changed();
     });
     const beat = setInterval(() => body.push(': heartbeat\n\n'), heartbeatInterval);
-    const look = setInterval(() => this.#isPermitted() || body.destroy(), lookInterval);
+    const look = setInterval(() => this.#isPermitted() || this.end(), lookInterval);
     this.#timers = [beat, look];
     for (const timer of this.#timers) timer.unref();
     void this.#send();
@@ -106,7 +108,7 @@ class ProgressStream {
       const state = await this.#followed.read();
       if (this.#ended) return;
       if (!state || !this.#isPermitted() || this.#body.readableLength > maxWaiting) {
-        this.#body.destroy();
+        this.end();
         return;
       }
       this.#sent = performance.now();
@@ -115,8 +117,9 @@ class ProgressStream {
       this.close();
       this.#body.push(null);
     } catch (error) {
-      this.#log.error({ err: error }, 'an event could not be sent');
-      this.#body.destroy();
+      // A reader that may not see it any more is told so by an error, too.
+      if (!(error instanceof PlatformError)) this.#log.error({ err: error }, 'an event could not be sent');
+      this.end();
     } finally {
       this.#isSending = false;
       if (this.#isStale && !this.#ended) this.#changed();
@@ -131,6 +134,13 @@ class ProgressStream {
       this.#log.error({ err: error }, 'the reader of events could not be looked at');
       return false;
     }
+  }
+
+  /** Ends the body, with nothing more to come. */
+  end(): void {
+    if (this.#ended) return;
+    this.close();
+    endEvents(this.#body);
   }
 
   close(): void {
