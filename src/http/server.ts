@@ -77,7 +77,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) =>
-    onBehalfOf({ cause: { requestId: request.id }, lane: () => laneOfRequest(request) }, done),
+    onBehalfOf({ cause: { requestId: request.id }, lane: laneOfRequest(request) }, done),
   );
   // Without TLS here, telling browsers to insist on it would lock them out.
   const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });

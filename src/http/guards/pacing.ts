@@ -16,8 +16,10 @@ const sliceTime = 4;
 const perTurn = { min: 4, every: 4, minOfLong: 16, max: 32 };
 
 /** In whose lane a request writes: its caller's, or its address's while nobody is known. */
-export function laneOfRequest({ caller, address }: FastifyRequest): Lane {
-  return caller ? laneOf(caller) : laneOfAddress(address);
+export function laneOfRequest(request: FastifyRequest): () => Lane {
+  // A request that has ended has no socket to ask.
+  const { address } = request;
+  return () => (request.caller ? laneOf(request.caller) : laneOfAddress(address));
 }
 
 /** `accountOf` gives the account of a token that was verified before; it must neither wait nor verify. */
