@@ -44,5 +44,5 @@ export function blankSecrets(text: string): string {
 export function curlOf({ method, url, requestBody }: Call): string {
   const body =
     requestBody === '' ? '' : ` \\\n  -H 'Content-Type: application/json' -d '${requestBody.replaceAll("'", "'\\''")}'`;
-  return `curl -X ${method} '${url}' \\\n  -H "Authorization: Bearer $TOKEN"${body}`;
+  return `curl -sS -X ${method} '${url}' \\\n  -H "Authorization: Bearer $TOKEN"${body}`;
 }

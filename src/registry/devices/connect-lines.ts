@@ -35,17 +35,20 @@ function curlLine({ url, username, secret, topic, payload }: FirstMessage): stri
   return `curl -sS -u ${username}:${secret} -H 'Content-Type: text/csv' --data-binary '${payload}' ${url}/api/v1/messaging/publish/${topic}`;
 }
 
+/** `single` is the same in paho-mqtt 1, which Debian 12 has, and 2. */
 function pythonLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
   return `# pip install paho-mqtt
-import paho.mqtt.client as mqtt
+import paho.mqtt.publish as publish
 
-client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="${clientId}")
-client.username_pw_set("${username}", "${secret}")
-${tls ? 'client.tls_set()\n' : ''}client.connect("${host}", ${port})
-client.loop_start()
-client.publish("${topic}", "${payload}", qos=1).wait_for_publish(10)
-client.disconnect()
-client.loop_stop()
+publish.single(
+    "${topic}",
+    "${payload}",
+    qos=1,
+    hostname="${host}",
+    port=${port},
+    client_id="${clientId}",
+    auth={"username": "${username}", "password": "${secret}"},
+${tls ? '    tls={},\n' : ''})
 `;
 }
 
