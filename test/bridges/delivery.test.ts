@@ -1,9 +1,6 @@
 /** What is sent on, in what form, how it is tried again, and what becomes of what cannot be delivered. */
-import { execFile } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
@@ -14,7 +11,6 @@ import { closed, type Made, present, type Service, startService } from '../suppo
 import { until } from '../support/until.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
 
-const run = promisify(execFile);
 let offset = 0;
 const minute = 60_000;
 const hour = 60 * minute;
@@ -81,15 +77,9 @@ t.test('an address of another scheme is refused, and told that http is allowed h
   });
 });
 
-t.test('each message arrives with its names, signed as the documentation checks it', async (t) => {
+t.test('each message arrives with its names, signed as a library of Standard Webhooks checks it', async (t) => {
   const receiver = await startReceiver(t);
-  const blocks = [...readFileSync('docs/bridges.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)];
-  const about = { API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId, TEMPLATE: templateId };
-  const env = { PATH: process.env.PATH, ...about, TOKEN: service.admin, URL: receiver.url };
-  const answers = [];
-  for (const [, command = ''] of blocks) answers.push(JSON.parse((await run('sh', ['-ec', command], { env })).stdout));
-  const [{ bridge }, { channelTemplate }] = answers;
-  t.match(channelTemplate, { name: 'alarms', streamBridgeDelivery: 2, persistenceType: 'simple' });
+  const bridge = await service.create('/bridges', 'bridge', { name: 'Hook', kind: 'webhook', url: receiver.url });
   t.teardown(() => removed(bridge.id));
   const organization = await service.organization();
   const { device, say } = await speaker({ organizationId: organization.id });
@@ -110,16 +100,7 @@ t.test('each message arrives with its names, signed as the documentation checks 
   t.ok(Date.parse(message.time) >= before && Date.parse(message.time) <= Date.now() + offset);
   t.equal(Object.keys(message).length, 10);
 
-  const [, example = ''] = /^```js\n([\s\S]*?)^```$/m.exec(readFileSync('docs/bridges.md', 'utf8')) ?? [];
-  const file = join(service.directory, 'example.mjs');
-  writeFileSync(file, example);
-  const { isGenuine } = await import(pathToFileURL(file).href);
   const [{ headers, body }] = receiver.tries as [Receiver['tries'][0]];
-  const signature = headers['platform-signature'];
-  t.ok(isGenuine(bridge.secret, signature, body));
-  t.notOk(isGenuine('another secret', signature, body));
-  t.notOk(isGenuine(bridge.secret, signature, body.replace('sure', 'sore')));
-  t.notOk(isGenuine(bridge.secret, signature, body, Date.now() / 1000 + 3600), 'not an old one');
   const standard = (secret: string) => new StandardWebhook(Buffer.from(secret).toString('base64'));
   const sent = headers as Record<string, string>;
   t.strictSame(standard(bridge.secret).verify(body, sent), JSON.parse(body), 'a library of Standard Webhooks takes it');

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { startProcess } from '../support/process.js';
-import { adminPassword, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { type MadeUnit, Station, serials } from './command.js';
 
 let service: Service;
@@ -54,21 +53,6 @@ async function boot(unit: MadeUnit, other: Partial<IClientOptions> = {}): Promis
 
 const none = { password: '' };
 const refused = /Bad username or password/;
-
-t.test('what a first start under TLS prints can be pasted', async (t) => {
-  writeFileSync(join(desk, 'name.ext'), 'subjectAltName=DNS:localhost');
-  const sign = 'x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 1 -extfile name.ext -out named.pem';
-  execFileSync('openssl', sign.split(' '), { cwd: desk, stdio: 'ignore' });
-  const env = { SLIPWAY_TLS_CERT: join(desk, 'named.pem'), SLIPWAY_TLS_KEY: join(desk, 'server.key') };
-  const server = await startProcess(t, temporaryDirectory(t), { ...env, SLIPWAY_MQTTS_PORT: '0' });
-  const lines = server.output().split('\n');
-  const commands = lines.filter((line) => /^(export|ACCOUNT=|TOKEN=|TEMPLATE=)/.test(line));
-  t.match(server.url, '127.0.0.1');
-  const shell = ['-i', `PATH=${process.env.PATH}`, `SLIPWAY_ADMIN_PASSWORD=${adminPassword}`, 'sh', '-ec'];
-  const printed = execFileSync('env', [...shell, `${commands.join('\n')}\necho $TEMPLATE`], { cwd: desk });
-  t.match(printed.toString(), /^[0-9a-f-]{36}\n$/);
-  await server.stop('SIGKILL');
-});
 
 t.test('over TCP, with its secret', async (t) => {
   const station = new Station(t, service);

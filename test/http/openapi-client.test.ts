@@ -1,11 +1,10 @@
 /** The OpenAPI document as its users take it: linted, made into a typed client, and with a maximum for all that they send. */
 import { spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import openapiTS, { astToString } from 'openapi-typescript';
 import t from 'tap';
 import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 /** Inside the checkout, so that the client finds its packages. */
 const directory = join(process.cwd(), `dist/test/openapi-client-${process.pid}`);
@@ -39,45 +38,6 @@ t.test('redocly lint finds no error and no warning in the document', async (t) =
   t.equal(code, 0, text);
   t.match(text, /Your API description is valid/);
   t.notMatch(text, /warning/i);
-});
-
-t.test('the example compiles against types of the document and uses the service', async (t) => {
-  writeFileSync(join(directory, 'api.d.ts'), astToString(await openapiTS(document)));
-  copyFileSync('examples/typescript-client/devices.ts', join(directory, 'devices.ts'));
-  writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
-  writeFileSync(
-    join(directory, 'tsconfig.json'),
-    JSON.stringify({
-      compilerOptions: {
-        strict: true,
-        noEmitOnError: true,
-        skipLibCheck: true,
-        module: 'nodenext',
-        target: 'es2024',
-        types: ['node'],
-        typeRoots: [join(process.cwd(), 'node_modules/@types')],
-      },
-      files: ['devices.ts'],
-    }),
-  );
-  const compiled = await run('node_modules/typescript/bin/tsc', '-p', directory);
-  t.equal(compiled.code, 0, compiled.text);
-  const { code, text } = await run(
-    join(directory, 'devices.js'),
-    service.server.url,
-    adminEmail,
-    adminPassword,
-    service.accountId,
-  );
-  t.equal(code, 0, text);
-  t.strictSame(JSON.parse(text), {
-    before: 0,
-    firmwareVersion: '1.4.2',
-    stale: [412, 108],
-    deleted: true,
-    recovered: true,
-    state: 'defined',
-  });
 });
 
 /** Where a schema lets a text or an array be of any length, as paths within it. */

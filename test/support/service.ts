@@ -217,11 +217,12 @@ export class Service {
 
   // Builders make what a test does not name.
 
-  /** Another account, with the token of its admin. */
-  async account(): Promise<{ accountId: string; admin: string }> {
+  /** Another account, with the token and the login of its admin. */
+  async account(): Promise<{ accountId: string; admin: string; email: string; password: string }> {
     const [adminEmail, adminPassword] = [`${this.unique('admin').replace(' ', '')}@example.com`, 'a long admin secret'];
     const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword });
-    return { accountId, admin: (await this.loginAs(adminEmail, adminPassword, accountId)).jwt };
+    const admin = (await this.loginAs(adminEmail, adminPassword, accountId)).jwt;
+    return { accountId, admin, email: adminEmail, password: adminPassword };
   }
 
   /** Creates an entity through the API; `wrapper` is its key in the answer. */

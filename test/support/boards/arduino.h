@@ -1,4 +1,4 @@
-// What the example takes of Arduino for ESP32, PubSubClient and ArduinoJson 7: enough to check its types.
+// What programs take of Arduino for ESP32, PubSubClient and ArduinoJson 7: enough to check its types.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,10 @@ extern SerialPort Serial;
 
 class Client {};
 class WiFiClient : public Client {};
+class WiFiClientSecure : public WiFiClient {
+ public:
+  void setCACert(const char *rootCA);
+};
 enum wl_status_t { WL_CONNECTED = 3 };
 struct WiFiClass {
   wl_status_t begin(const char *name, const char *password);

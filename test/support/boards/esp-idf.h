@@ -1,4 +1,4 @@
-/* What the example takes of ESP-IDF 5 and cJSON, as their documentation declares it: enough to check its types. */
+/* What programs take of ESP-IDF 5 and cJSON, as their documentation declares it: enough to check its types. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,6 +49,9 @@ typedef struct {
     struct {
       const char *uri;
     } address;
+    struct {
+      esp_err_t (*crt_bundle_attach)(void *conf);
+    } verification;
   } broker;
   struct {
     const char *username;
@@ -62,6 +65,9 @@ esp_mqtt_client_handle_t esp_mqtt_client_init(const esp_mqtt_client_config_t *co
 esp_err_t esp_mqtt_client_register_event(esp_mqtt_client_handle_t client, esp_mqtt_event_id_t id,
                                          esp_event_handler_t handler, void *arg);
 esp_err_t esp_mqtt_client_start(esp_mqtt_client_handle_t client);
+esp_err_t esp_crt_bundle_attach(void *conf);
+int esp_mqtt_client_publish(esp_mqtt_client_handle_t client, const char *topic, const char *data, int length, int qos,
+                            int retain);
 int esp_mqtt_client_subscribe(esp_mqtt_client_handle_t client, const char *topic, int qos);
 int esp_mqtt_client_enqueue(esp_mqtt_client_handle_t client, const char *topic, const char *data, int length, int qos,
                             int retain, bool store);

@@ -1,14 +1,16 @@
+/** The programs of examples/ are devices of a service: those of a computer run, those of boards are compiled. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { openBrowser } from './console/shared-browser.js';
-import { temporaryDirectory } from './support/directory.js';
-import { type Service, startService } from './support/service.js';
+import { openBrowser } from '../../console/shared-browser.js';
+import { type Service, startService } from '../../support/service.js';
+import { checkBoard } from './boards.js';
+import { pythons } from './python.js';
 
 let service: Service;
 t.before(async () => {
@@ -20,6 +22,7 @@ interface Program {
   /** Whether its tools are here. */
   isReady: () => boolean;
   missing: string;
+  env?: NodeJS.ProcessEnv;
   /** The command that runs it; what it builds goes to the directory. */
   command: (directory: string) => [string, ...string[]];
 }
@@ -34,12 +37,13 @@ const programs: Program[] = [
     missing: '',
     command: () => [process.execPath, 'examples/node/device.mjs'],
   },
-  {
-    name: 'Python',
-    isReady: () => run('python3', '-c', 'import paho.mqtt.client'),
+  ...(pythons.length > 0 ? pythons : [undefined]).map((python) => ({
+    name: python ? `Python with paho-mqtt ${python.paho}` : 'Python',
+    isReady: () => python !== undefined,
     missing: 'python3 with paho-mqtt is not installed.',
-    command: () => ['python3', 'examples/python/device.py'],
-  },
+    env: python?.env ?? {},
+    command: (): [string, ...string[]] => [python?.file ?? '', 'examples/python/device.py'],
+  })),
   {
     name: 'C',
     isReady: () => run('sh', '-c', 'echo "#include <mosquitto.h>" | cc -E -'),
@@ -67,13 +71,14 @@ const programs: Program[] = [
 ];
 
 /** The program as a device of the service, until the end of the test. */
-async function start(t: Test, { command }: Program): Promise<string> {
+async function start(t: Test, { command, env: own }: Program): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'slipway-example-'));
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const { device, secret } = await service.device({ deviceTemplateId });
   const [file, ...args] = command(directory);
   const env = {
     ...process.env,
+    ...own,
     SLIPWAY_HOST: '127.0.0.1',
     SLIPWAY_PORT: String(service.server.mqttPort),
     SLIPWAY_ACCOUNT: service.accountId,
@@ -138,39 +143,10 @@ t.test('the example in the browser publishes readings and answers commands', asy
   await page.close();
 });
 
-/** Examples that run on boards only, and the headers that they name; what these declare is in test/support/boards. */
-const boards = [
-  {
-    name: 'ESP-IDF',
-    source: 'examples/esp-idf/main/device.c',
-    compiler: ['cc', '-std=gnu17'],
-    declared: 'esp-idf.h',
-    headers: ['cJSON', 'esp_event', 'esp_netif', 'esp_random', 'esp_wifi', 'mqtt_client', 'nvs_flash'],
-    more: ['freertos/FreeRTOS', 'freertos/task'],
-  },
-  {
-    name: 'Arduino',
-    source: 'examples/arduino/device.ino',
-    compiler: ['c++', '-std=c++17', '-x', 'c++'],
-    declared: 'arduino.h',
-    headers: ['ArduinoJson', 'PubSubClient', 'WiFi'],
-    more: [],
-  },
-] as const;
-
-for (const { name, source, compiler, declared, headers, more } of boards) {
-  const [command, ...options] = compiler;
-  const title = `the example for ${name} is a program that compiles against what it uses of its libraries`;
-  t.test(title, { skip: !run(command, '--version') && 'A compiler is not installed.' }, async (t) => {
-    const directory = temporaryDirectory(t);
-    for (const header of [...headers, ...more]) {
-      const file = join(directory, `${header}.h`);
-      mkdirSync(dirname(file), { recursive: true });
-      writeFileSync(file, `#include "${declared}"\n`);
-    }
-    const warnings = ['-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter'];
-    const places = ['-I', directory, '-I', 'test/support/boards'];
-    const { status, stderr } = spawnSync(command, ['-fsyntax-only', ...warnings, ...places, ...options, source]);
-    t.equal(status, 0, String(stderr));
-  });
-}
+for (const [name, kind, source] of [
+  ['ESP-IDF', 'espIdf', 'examples/esp-idf/main/device.c'],
+  ['Arduino', 'arduino', 'examples/arduino/device.ino'],
+] as const)
+  t.test(`the example for ${name} is a program that compiles against what it uses of its libraries`, async (t) =>
+    checkBoard(t, kind, readFileSync(source, 'utf8')),
+  );
