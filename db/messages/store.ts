@@ -103,8 +103,8 @@ export class MessageStore {
     return store;
   }
 
-  /** What its writer does: how long commits take, and when the last one was (milliseconds of `performance`). */
-  get writer(): Pick<SeriesWriter, 'commits' | 'committedAt'> {
+  /** What its writer does. */
+  get writer(): Pick<SeriesWriter, 'commits'> {
     return this.#writer;
   }
 

@@ -12,6 +12,7 @@ import { WriterThread } from '../sqlite/writer-thread.js';
 import type { EntityTable, Row, Tables } from './records.js';
 import { wholeById } from './whole-device.js';
 
+export { diskFault } from '../sqlite/commits.js';
 export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
 
 export type Tx = Transaction<Tables>;

@@ -14,6 +14,7 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
+import type { Commits } from './commits.js';
 import type { Lane } from './fair-lanes.js';
 import { Writer } from './group-commit.js';
 import { StatementCache } from './statements.js';
@@ -93,9 +94,16 @@ class SqliteDriver implements Driver {
 class ThreadConnection implements DatabaseConnection {
   transaction: ThreadTransaction | undefined;
 
-  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+  constructor(readonly commits: Pick<Commits, 'failed'>) {}
+
+  async executeQuery<R>(query: Pick<CompiledQuery, 'sql' | 'parameters'>): Promise<QueryResult<R>> {
     if (!this.transaction) throw new Error('A thread executes transactions only.');
-    return this.transaction.run<R>(query);
+    try {
+      return await this.transaction.run<R>(query);
+    } catch (error) {
+      this.commits.failed(error);
+      throw error;
+    }
   }
 
   async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
@@ -116,7 +124,7 @@ class ThreadDriver implements Driver {
 
   async acquireConnection(): Promise<ThreadConnection> {
     if (insideTransaction.getStore()) throw new Error('A long transaction was begun inside a transaction.');
-    return new ThreadConnection();
+    return new ThreadConnection(this.writer.commits);
   }
 
   async beginTransaction(connection: ThreadConnection): Promise<void> {
@@ -133,7 +141,7 @@ class ThreadDriver implements Driver {
   async commitTransaction(connection: ThreadConnection): Promise<void> {
     const from = performance.now();
     await this.#run(connection, 'COMMIT');
-    this.writer.committed(from);
+    this.writer.commits.succeeded(performance.now() - from);
     this.#end(connection);
   }
 
@@ -144,7 +152,7 @@ class ThreadDriver implements Driver {
   }
 
   async #run(connection: ThreadConnection, sql: string): Promise<void> {
-    await connection.transaction?.run({ sql, parameters: [] });
+    await connection.executeQuery({ sql, parameters: [] });
   }
 
   #end(connection: ThreadConnection): void {
@@ -225,7 +233,7 @@ export class SqliteDialect implements Dialect {
   ): {
     local: SqliteDialect;
     threaded: SqliteDialect;
-    writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
+    writer: Pick<Writer, 'commits' | 'waiting' | 'prove'>;
   } {
     const writer = new Writer(new StatementCache(files.writer), files.fence, files.laneNow);
     const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));

@@ -1,6 +1,6 @@
 import { commitAsHolder } from '../files/lock.js';
+import { Commits } from './commits.js';
 import { FairLanes, type Lane } from './fair-lanes.js';
-import { Latency } from './latency.js';
 import { Slices } from './slices.js';
 import type { StatementCache } from './statements.js';
 
@@ -38,10 +38,8 @@ class Group {
  * savepoint of its own), so that many small writes cost one fsync, and none returns before it is on disk.
  */
 export class Writer {
-  /** How long COMMIT has taken, of long transactions as well. */
-  readonly commits = new Latency();
-  /** When something was committed last, in milliseconds of `performance`. */
-  committedAt = Number.NEGATIVE_INFINITY;
+  /** Those of long transactions as well. */
+  readonly commits = new Commits();
   readonly #lanes = new FairLanes<() => void>(quantum);
   readonly #slices = new Slices();
   #busy = false;
@@ -63,12 +61,6 @@ export class Writer {
   /** Transactions that wait for their turn. */
   get waiting(): number {
     return this.#lanes.size;
-  }
-
-  /** A COMMIT that was begun at `from` (milliseconds of `performance`) has ended. */
-  committed(from: number): void {
-    this.committedAt = performance.now();
-    this.commits.observe(this.committedAt - from);
   }
 
   async begin(): Promise<void> {
@@ -128,8 +120,11 @@ export class Writer {
       commitAsHolder(this.fence, () => {
         const from = performance.now();
         file.exec('UPDATE "migrations" SET "applied" = "applied"');
-        this.committed(from);
+        this.commits.succeeded(performance.now() - from);
       });
+    } catch (error) {
+      this.commits.failed(error);
+      throw error;
     } finally {
       file.pragma(`busy_timeout = ${patience}`);
       giveBack();
@@ -198,16 +193,18 @@ export class Writer {
       commitAsHolder(this.fence, () => {
         const from = performance.now();
         this.#run('COMMIT');
-        this.committed(from);
+        this.commits.succeeded(performance.now() - from);
       });
       group.succeed();
     } catch (error) {
+      this.commits.failed(error);
       group.fail(error);
       if (this.statements.file.inTransaction) this.#run('ROLLBACK');
     }
   }
 
   #abandon(error: unknown): void {
+    this.commits.failed(error);
     this.#group?.fail(error);
     this.#group = undefined;
     if (this.statements.file.inTransaction) this.#run('ROLLBACK');

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.js';
-import { isStoreBusy, type Registry } from '../../db/registry/index.js';
+import { diskFault, isStoreBusy, type Registry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
 import type { App } from './app.js';
 import { demandToken } from './guards/operator-token.js';
@@ -12,6 +12,8 @@ import { demandToken } from './guards/operator-token.js';
 const goodFor = 1000;
 /** A store that has committed in this time, in milliseconds, need not prove again that it can. */
 const provenFor = 10_000;
+/** Milliseconds for which a fault of the disk counts, though small writes may succeed in between. */
+const failedFor = 5000;
 /** Milliseconds that a store may take to prove it. */
 const patience = 2000;
 
@@ -73,7 +75,10 @@ export class Health {
 
   /** Why a store cannot be written. */
   async #prove(store: Store): Promise<string | undefined> {
-    if (performance.now() - store.writer.committedAt < provenFor) return undefined;
+    const { succeededAt, failure } = store.writer.commits;
+    const now = performance.now();
+    if (failure && now - failure.at < failedFor) return failure.reason;
+    if (now - succeededAt < provenFor && succeededAt > (failure?.at ?? 0)) return undefined;
     const late = new AbortController();
     try {
       const proven = this.#proof(store).then(() => true);
@@ -82,7 +87,7 @@ export class Health {
     } catch (error) {
       if (isStoreBusy(error)) return 'Another program holds the file.';
       if (this.#isReady) this.#services.log.error({ err: error }, 'a store could not prove that it can be written');
-      return 'A commit has failed.';
+      return diskFault(error) ?? 'A commit has failed.';
     } finally {
       late.abort();
     }

@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -235,3 +235,42 @@ t.test('SIGTERM: a request under way is answered, connections are closed, exit 0
   await closed;
   idle.destroy();
 });
+
+const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+t.test(
+  'while the disk refuses writes it is not ready and says why; it is ready again when they work',
+  hasPrlimit ? {} : { skip: 'the writes of a process are refused with prlimit of Linux' },
+  async (t) => {
+    const { child, url, output } = await startProcess(t, temporaryDirectory(t));
+    const { api, device } = await admin(url, accountOf(output()));
+    const { id, secret, topic } = await device();
+    const publish = () =>
+      fetch(`${url}/messaging/publish/${topic}`, {
+        method: 'POST',
+        headers: { authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}` },
+        body: '1',
+      });
+    t.equal((await publish()).status, 200);
+    const mayWrite = (bytes: string) => run('prlimit', ['--pid', String(child.pid), `--fsize=${bytes}:unlimited`]);
+    const ready = async () =>
+      (await fetch(`${url}/health/ready`)).json() as Promise<{ ready: boolean; problems: object[] }>;
+    t.match(await ready(), { ready: true });
+    await mayWrite('1');
+    t.match(await api('POST', '/api/v1/organizations', { name: 'Lost' }), { error: {} });
+    t.ok((await publish()).status >= 500);
+    const reason = 'The database cannot be written: the disk has failed.';
+    await until(async () => (await ready()).problems.length === 2);
+    t.match(await ready(), {
+      ready: false,
+      problems: [
+        { part: 'messages', reason },
+        { part: 'registry', reason },
+      ],
+    });
+    t.equal((await fetch(`${url}/health/live`)).status, 200);
+    await mayWrite('unlimited');
+    await until(async () => (await ready()).ready);
+    t.match(await api('POST', '/api/v1/organizations', { name: 'Kept' }), { organization: { name: 'Kept' } });
+    t.equal((await publish()).status, 200);
+  },
+);

@@ -313,7 +313,7 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   const other = new Sqlite(join(f.service.directory, 'registry.db'), { timeout: 0 });
   // A transaction of the service ends only when this thread goes on.
   while (!other.inTransaction) await tryToHold(other);
-  writer.committedAt = Number.NEGATIVE_INFINITY;
+  writer.commits.succeededAt = Number.NEGATIVE_INFINITY;
   const begun = performance.now();
   const { body } = await readyWith(503);
   t.match(body, { problems: [{ part: 'registry', reason: 'Another program holds the file.' }] });
@@ -321,7 +321,7 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   other.exec('ROLLBACK');
   other.close();
   await readyWith(200);
-  t.ok(performance.now() - writer.committedAt < 10_000, 'it has proven that it can be written');
+  t.ok(performance.now() - writer.commits.succeededAt < 10_000, 'it has proven that it can be written');
 });
 
 t.test('with a token, only anyone who sends it reads them', async (t) => {

@@ -1,7 +1,7 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import { Latency } from '../../sqlite/latency.js';
+import { Commits } from '../../sqlite/commits.js';
 import { exitOf, startThread } from '../../sqlite/threads.js';
 import type { Answer, Held, Order, Place, WorkerSettings } from './protocol.js';
 
@@ -21,10 +21,7 @@ const ordersInFlight = 2;
 const restartDelay = 1000;
 
 export class SeriesWriter {
-  /** How long COMMIT has taken. */
-  readonly commits = new Latency();
-  /** When something was committed last, in milliseconds of `performance`. */
-  committedAt = Number.NEGATIVE_INFINITY;
+  readonly commits = new Commits();
   readonly #path: string;
   readonly #mark: string | undefined;
   readonly #log: StoreLog;
@@ -142,11 +139,11 @@ export class SeriesWriter {
     const job = this.#inFlight.shift();
     if ('failure' in answer) {
       const failure = toError(answer.failure);
+      this.commits.failed(failure);
       this.#log.error({ err: failure }, 'A transaction of the message store has failed.');
       job?.settle(failure, false);
     } else {
-      this.commits.observe(answer.commitTime);
-      this.committedAt = performance.now();
+      this.commits.succeeded(answer.commitTime);
       job?.settle(undefined, answer.more, answer.end);
     }
     this.#sized();
