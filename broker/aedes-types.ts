@@ -106,6 +106,8 @@ export interface ProvenIdentity {
   /** The secret that was proven; undefined for a JWT and for a certificate. */
   readonly generation: number | undefined;
   readonly sessionId: string | undefined;
+  /** Of the token of a session, in milliseconds: unused for so long, the session lets nobody in. */
+  readonly tokenLifetime: number | undefined;
   /** The certificate, or the CA, that let it in. */
   readonly certificateId: string | undefined;
   /** Milliseconds since 1970; Infinity for a secret. */

@@ -276,7 +276,7 @@ export class Authenticator {
   async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
     const session = await this.#services.verifyToken(password?.toString() ?? '');
     if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
-    const { caller, sessionId, expires } = session;
+    const { caller, sessionId, expires, tokenLifetime } = session;
     this.#demandReach(caller);
     const principal = caller.id;
     return {
@@ -284,6 +284,7 @@ export class Authenticator {
       principal,
       generation: undefined,
       sessionId,
+      tokenLifetime,
       certificateId: undefined,
       expires,
       ownChannels: undefined,
@@ -304,6 +305,7 @@ export class Authenticator {
       principal: entityId,
       generation,
       sessionId: undefined,
+      tokenLifetime: undefined,
       certificateId: undefined,
       expires: Number.POSITIVE_INFINITY,
       ownChannels: this.#authority.ownChannelsOf(caller),
@@ -326,6 +328,7 @@ export class Authenticator {
       principal: caller.id,
       generation: undefined,
       sessionId: undefined,
+      tokenLifetime: undefined,
       certificateId,
       expires,
       ownChannels: this.#authority.ownChannelsOf(caller),

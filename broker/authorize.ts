@@ -174,7 +174,7 @@ export class Authority {
     const { isOpenSession, certificates } = this.#services;
     if (sessionId !== null && !isOpenSession(sessionId) && !certificates.isLive(sessionId)) return undefined;
     const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, certificateId: undefined };
-    return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY };
+    return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY, tokenLifetime: undefined };
   }
 
   /** The id of the device that a topic names, always the same string for one device. */

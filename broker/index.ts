@@ -204,6 +204,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     log,
     isAway: (accountId) => services.moves.isAway(accountId),
     reports,
+    sessionUsed: services.sessionUsed,
     hooks: {
       publish: (client, packet, done) =>
         guarded('publish', () => publishes.publish(client, packet, done), done, client),
@@ -270,7 +271,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   await presence.reset();
   await aedes.listen();
   const sweep = setInterval(() => {
-    guarded('expiry', () => sessions.endExpired(clock.now()));
+    guarded('expiry', () => sessions.endExpired(clock.now(), services.hasRested));
     guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('expiry', () => signs.endExpired(clock.now()));
     void endPreviousSecrets();

@@ -167,6 +167,8 @@ export interface VerifiedSession {
   caller: Caller;
   sessionId: string;
   expires: number;
+  /** Milliseconds: the connection ends when the session has not been used for so long. */
+  tokenLifetime: number;
 }
 
 /** Why a secret was not accepted: unknown or wrong, or right for an entity that may not connect now (in the trash). */
@@ -333,6 +335,10 @@ export interface BrokerServices {
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
+  /** A packet has come, or a stream is being read: the login session through which the caller acts is in use. */
+  sessionUsed(sessionId: string, accountId: string): void;
+  /** Whether a login session has not been used for so many milliseconds. */
+  hasRested(sessionId: string, lifetime: number): boolean;
   certificates: CertificateChecks;
   verifySecret(entityId: string, secret: string, address: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */

@@ -39,8 +39,9 @@ import { Passwords } from './identity/secrets/passwords.js';
 import { Sealing } from './identity/secrets/sealing.js';
 import { Secrets } from './identity/secrets/secrets.js';
 import { LoginLimits } from './identity/sessions/login-limits.js';
-import { Sessions } from './identity/sessions/sessions.js';
+import { lifetimeOf, Sessions } from './identity/sessions/sessions.js';
 import { Tokens } from './identity/sessions/tokens.js';
+import { SessionUses } from './identity/sessions/uses.js';
 import { FairQueue } from './limits/fair-queue.js';
 import { Merged } from './limits/merged.js';
 import { causeNow, laneNow, onBehalfOf, openLog } from './log.js';
@@ -168,7 +169,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const fields = new Fields(registry, config.limits);
     const secretAnswers = await SecretAnswers.open(registry);
     const overlaps = await Overlaps.open({ registry, clock, moves });
-    const sessions = new Sessions({ registry, tokens, clock, access });
+    const uses = new SessionUses({ registry, clock, log, moves });
+    closers.push(() => uses.close());
+    const sessions = new Sessions({ registry, tokens, clock, access, uses });
     const audit = new Audit({ registry, clock, log, config, moves });
     closers.push(() => audit.close());
     const sealing = Sealing.open(join(config.dataDir, 'keys'));
@@ -282,11 +285,15 @@ function brokerServices(
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);
       if (!authenticated) return undefined;
-      const { caller, session } = authenticated;
+      const { caller, session, claims } = authenticated;
       base.audit.used(caller, { over: 'mqtt' }, 'mqtt');
-      return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
+      sessions.used(session.id, session.accountId);
+      const expires = Date.parse(session.expires);
+      return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
     },
     isOpenSession: (id) => sessions.isOpen(id),
+    sessionUsed: (id, accountId) => sessions.used(id, accountId),
+    hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),

@@ -111,9 +111,11 @@ export class Sessions {
     return closed.flatMap((id) => this.endSession(id));
   }
 
-  /** Ends the connections whose login session or certificate is over at `now` (milliseconds). */
-  endExpired(now: number): void {
-    for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);
+  /** Ends the connections whose login session or certificate is over at `now` (milliseconds), and those of rested sessions. */
+  endExpired(now: number, hasRested: (sessionId: string, lifetime: number) => boolean): void {
+    const isOver = ({ expires, sessionId, tokenLifetime }: ProvenIdentity) =>
+      expires <= now || (sessionId !== undefined && tokenLifetime !== undefined && hasRested(sessionId, tokenLifetime));
+    for (const live of [...this.#expiring]) if (!live.identity || isOver(live.identity)) this.kick(live);
   }
 
   /** Connections of one principal. */

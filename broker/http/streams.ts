@@ -281,6 +281,7 @@ export class Streams {
 
   /** Keeps proxies awake, and tells the id, so that who has heard nothing for long does not begin long ago. */
   #beat(): void {
+    const { services } = this.#parts;
     const beats = new Map<string, { mark: Readonly<Place>; beat: Buffer }>();
     for (const stream of this.#byId.values()) {
       const { accountId } = stream.caller;
@@ -290,6 +291,9 @@ export class Streams {
         known = { mark, beat: Buffer.from(`: heartbeat\nid: ${this.#id(mark)}\n\n`) };
         beats.set(accountId, known);
       }
+      const { sessionId, body } = stream;
+      // Someone who reads uses the login session.
+      if (sessionId !== undefined && body.readableLength === 0) services.sessionUsed(sessionId, accountId);
       const { mark, beat } = known;
       if (stream.until && !isBefore(mark, stream.until)) stream.until = undefined;
       // Behind what has not been sent yet an id would be too early.

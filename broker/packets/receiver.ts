@@ -20,6 +20,8 @@ export interface ReceiverParts {
   /** Whether an account is on its way to another server. */
   isAway(accountId: string): boolean;
   reports: Pick<Reports, 'isFull'>;
+  /** The client of a login session has sent a packet. */
+  sessionUsed(sessionId: string, accountId: string): void;
 }
 
 /** QoS 2 messages that may wait for their PUBREL on one connection. */
@@ -55,6 +57,8 @@ export class PacketReceiver {
       return;
     }
     try {
+      const { sessionId, caller } = live.identity ?? {};
+      if (sessionId !== undefined && caller) this.#parts.sessionUsed(sessionId, caller.accountId);
       this.#receive(live, packet, done, answered);
     } catch (error) {
       this.#parts.log.error({ fault: faultOf(error), connectionId: live.connectionId }, 'a packet was not handled');

@@ -7,6 +7,8 @@ import { blankSecrets, maxParsedLength, recordCall } from './calls.js';
 
 export const headerPrefix = document.querySelector<HTMLMetaElement>('meta[name=header-prefix]')?.content ?? 'platform';
 const csrfKey = 'slipway-csrf';
+/** What an error says when the token is refused: in the management family, and in the identity family. */
+const tokenRefused = { code: 31, identityCode: 'TokenInvalidError' };
 
 /** Whether the last request reached the service. */
 export const online = signal(true);
@@ -55,10 +57,45 @@ const recording: Middleware = {
   },
 };
 
+let renewing: Promise<boolean> | undefined;
+
+/** Renews the session, once for all that ask meanwhile. Resolves to whether it lives. */
+export function renewSession(): Promise<boolean> {
+  renewing ??= renew().finally(() => {
+    renewing = undefined;
+  });
+  return renewing;
+}
+
+async function renew(): Promise<boolean> {
+  const headers = { [`${headerPrefix}-csrf-token`]: csrfToken() };
+  const response = await fetch('/api/v1/sessions/renew-session', { method: 'POST', headers });
+  if (response.ok) keepCsrfToken((await response.json()).csrfToken);
+  // Another window has been faster if it is the CSRF token that is refused.
+  return response.ok || response.status === 403;
+}
+
+/** Whether the token is refused, and not a password. */
+async function needsRenewal(response: Response): Promise<boolean> {
+  if (response.status !== 401) return false;
+  const { error, attributes } = await response.clone().json();
+  return error?.code === tokenRefused.code || attributes?.errorCode === tokenRefused.identityCode;
+}
+
+/** Sends a request, and once more if the token has expired while nobody used the session. */
+async function fetchRenewed(request: Request): Promise<Response> {
+  const again = request.clone();
+  const response = await fetch(request);
+  if (!(await needsRenewal(response)) || !(await renewSession())) return response;
+  const name = `${headerPrefix}-csrf-token`;
+  if (again.headers.has(name)) again.headers.set(name, csrfToken());
+  return fetch(again);
+}
+
 async function recordedFetch(request: Request): Promise<Response> {
   const isText = /json|csv/.test(request.headers.get('content-type') ?? '');
   const requestBody = isText ? await request.clone().text() : '';
-  const response = await fetch(request);
+  const response = await fetchRenewed(request);
   online.value = true;
   const type = response.headers.get('content-type') ?? '';
   const answer = type.includes('json') ? await beginningOf(response) : '';

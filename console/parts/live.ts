@@ -1,4 +1,5 @@
 /** Messages as they come, by server-sent events; the browser connects again by itself. */
+import { renewSession } from '../app/api.js';
 
 export interface Message {
   topic: string;
@@ -11,12 +12,39 @@ export function listen(
   onMessage: (message: Message) => void,
   onState?: (open: boolean) => void,
 ) {
-  const source = new EventSource(`/api/v1/stream?topics=${encodeURIComponent(topics.join(','))}`);
-  source.addEventListener('open', () => onState?.(true));
-  source.addEventListener('error', () => onState?.(false));
-  source.addEventListener('message', ({ data }) => {
-    const { topic, payload, payloadBase64, time } = JSON.parse(data);
-    onMessage({ topic, payload: payload ?? payloadBase64 ?? '', time });
-  });
-  return { close: () => source.close() };
+  let source = open();
+  let isWanted = true;
+  let hasRenewed = false;
+
+  function open(): EventSource {
+    const opening = new EventSource(`/api/v1/stream?topics=${encodeURIComponent(topics.join(','))}`);
+    opening.addEventListener('open', () => {
+      hasRenewed = false;
+      onState?.(true);
+    });
+    opening.addEventListener('error', () => {
+      onState?.(false);
+      if (opening.readyState === EventSource.CLOSED) void openRenewed();
+    });
+    opening.addEventListener('message', ({ data }) => {
+      const { topic, payload, payloadBase64, time } = JSON.parse(data);
+      onMessage({ topic, payload: payload ?? payloadBase64 ?? '', time });
+    });
+    return opening;
+  }
+
+  /** The browser gives up after an error status: the token may have expired. Tried once until a stream opens. */
+  async function openRenewed(): Promise<void> {
+    if (hasRenewed) return;
+    hasRenewed = true;
+    const isAlive = await renewSession().catch(() => false);
+    if (isAlive && isWanted) source = open();
+  }
+
+  return {
+    close: () => {
+      isWanted = false;
+      source.close();
+    },
+  };
 }

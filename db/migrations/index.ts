@@ -62,6 +62,7 @@ export const registryMigrations: readonly Migration[] = [
   deviceIndexes,
   listCounts,
   commandBytes,
+  sqlStep('0027-session-uses', 'ALTER TABLE "sessions" ADD COLUMN "lastUsed" TEXT'),
 ];
 
 /**

@@ -308,7 +308,7 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT "accountId", "userId", NULL AS "organizationId" FROM "accountUsers" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     session: reader.prepare<[string], SessionRow>(
-      'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
+      'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash", "lastUsed" FROM "sessions" WHERE "id" = ?',
     ),
     application: reader.prepare<[string], ApplicationRow>(
       `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt"

@@ -322,6 +322,40 @@ t.test('a user connection ends with its session', async (t) => {
   await other.closed;
 });
 
+t.test('a user connection that rests longer than its token lasts ends; any packet is use of the session', async (t) => {
+  const time = { now: Date.parse('2026-03-01T00:00:00Z') };
+  const minute = 60_000;
+  const service = await startService(t, { clock: { now: () => time.now } });
+  const logIn = async () => (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
+  const attempt = async (jwt: string) => {
+    const client = await rawClient(t, service.server.mqttPort);
+    client.send(connectPacket({ username: 'Auth:JWT', password: Buffer.from(jwt), clientId: jwt.slice(-20) }));
+    const { returnCode } = (await client.next()) as { returnCode: number };
+    return { client, returnCode };
+  };
+  const tokens = { active: await logIn(), resting: await logIn(), elsewhere: await logIn(), away: await logIn() };
+  const active = (await attempt(tokens.active)).client;
+  const resting = (await attempt(tokens.resting)).client;
+  const elsewhere = (await attempt(tokens.elsewhere)).client;
+  const ping = async (client: RawClient) => {
+    client.send({ cmd: 'pingreq' });
+    t.match(await client.next(), { cmd: 'pingresp' });
+  };
+  for (let n = 0; n < 2; n += 1) {
+    time.now += 15 * minute;
+    await ping(active);
+    await service.ok('GET', '/api/v1/profile/me', { token: tokens.elsewhere });
+  }
+  await resting.closed;
+  await ping(active);
+  await ping(elsewhere);
+
+  for (const name of ['resting', 'away'] as const) t.equal((await attempt(tokens[name])).returnCode, 4, name);
+  t.equal((await attempt(tokens.active)).returnCode, 0, 'expired, of a session in use');
+  await service.ok('POST', '/api/v1/sessions/renew-session', { token: tokens.away });
+  t.equal((await attempt(tokens.away)).returnCode, 0, 'until its session is renewed');
+});
+
 t.test('an end-user with nothing left in reach is disconnected', async (t) => {
   const f = await shared();
   const { organization, login } = await person(f);

@@ -124,6 +124,33 @@ t.test('when the session ends, the page asks for a login and goes on where one w
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
 });
 
+t.test('after a long rest the page renews its session by itself, and what one did is done', async (t) => {
+  const time = { now: Date.now() };
+  const resting = await startService(t, { clock: { now: () => time.now } });
+  const { page, errors } = await openPage(t, browser, resting);
+  let refused = 0;
+  page.on('response', (response) => {
+    if (response.status() === 401) refused += 1;
+  });
+  const loaded = (path: string) =>
+    page.waitForResponse((response) => response.ok() && new URL(response.url()).pathname === `/api/v1/${path}`);
+  await Promise.all([loaded('organizations'), signIn(page, undefined, undefined, '/console/organizations')]);
+  await page.getByText('There are no organizations yet.').waitFor();
+  refused = 0;
+
+  time.now += 8 * 3_600_000;
+  await Promise.all([loaded('devices/templates'), page.getByRole('link', { name: 'Products' }).click()]);
+  await Promise.all([loaded('organizations'), page.getByRole('link', { name: 'Organizations' }).click()]);
+  await page.getByRole('button', { name: 'New organization' }).click();
+  await page.getByLabel('Name', { exact: true }).fill('Made after a rest');
+  await page.getByRole('option', { name: 'At the top' }).waitFor({ state: 'attached' });
+  time.now += 8 * 3_600_000;
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('link', { name: 'Made after a rest' }).waitFor();
+  t.ok(refused >= 2, 'the token was refused both times');
+  t.strictSame(errors, []);
+});
+
 t.test('1,200 selected by filter are moved by a job, after a dry run that says how many', async (t) => {
   const target = await service.organization({ name: 'Target' });
   const query = `accountId=${service.accountId}`;

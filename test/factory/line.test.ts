@@ -49,6 +49,23 @@ t.test('every unit of a file connects with what is in its flash file, and publis
   t.notMatch(label, units[0]?.secret ?? '-');
 });
 
+t.test('a token that has expired while nobody used its session is renewed by the command itself', async (t) => {
+  const time = { now: Date.now() };
+  const resting = await startService(t, { clock: { now: () => time.now } });
+  const station = new Station(t, resting);
+  const csv = station.csv(serials(1, 'RESTED'));
+  time.now += 3 * 3_600_000;
+  const list = `/api/v1/devices?accountId=${resting.accountId}`;
+  const { admin: token } = resting;
+  // A token in its own words: the service of tests renews the one of the admin by itself.
+  const ask = () => fetch(resting.server.url + list, { headers: { authorization: `Bearer ${token}` } });
+  t.equal((await ask()).status, 401);
+  t.match(await station.provision(csv), { code: 0, stdout: '1 row: 1 done (1 now), 0 failed, 0 open\n' });
+  await resting.ok('POST', '/api/v1/sessions/logout', { token });
+  const refused = await station.provision(station.csv(serials(1, 'AFTER')));
+  t.match(refused, { code: 4, stderr: /The token is refused/ }, 'a session that is over is not');
+});
+
 t.test('run again it does nothing; a changed file leaves what is done and makes what is new', async (t) => {
   const station = new Station(t, service);
   t.equal((await station.provision(station.csv(serials(3, 'AGAIN')))).code, 0);

@@ -185,10 +185,10 @@ t.test('after a day the results are gone, from the files too, and the job says s
   const stored = () => registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id).execute();
   const [{ sealedKey } = { sealedKey: null }] = await stored();
   now += 86_399_000;
+  await service.login();
   const [unit] = await unitsOf(service, job.id);
   t.equal(filesWith(service.directory, [sealedKey ?? '']).length > 0, true, 'until then its key is there');
   now += 2000;
-  service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
   for (const what of ['results', 'labels']) t.match(await service.http('GET', `${jobs}/${job.id}/${what}`), gone);
   t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), gone);
   t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', done: 1, confirmed: null });

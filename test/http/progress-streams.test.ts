@@ -20,7 +20,8 @@ t.test('the last event does not wait for its turn; others do', async (t) => {
     isPermitted: () => true,
   };
   const caller = { kind: 'admin', id: 'a', accountId: 'b' } as const;
-  const body = new ProgressStreams({ error: (error: unknown) => t.fail(String(error)) }).open(caller, followed);
+  const log = { error: (error: unknown) => t.fail(String(error)) };
+  const body = new ProgressStreams({ log, sessions: { used: () => {} } }).open(caller, followed);
   let text = '';
   body.on('data', (chunk) => {
     text += chunk;

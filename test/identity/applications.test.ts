@@ -87,6 +87,7 @@ t.test('the lifetime of its tokens is its own; they are renewed within the sessi
     (await service.ok('GET', `/api/v1/auth/validate-jwt?jwt=${token}`, { token: null })).resultCode;
   time.now = start + 119_999;
   t.equal(await worth(jwt), 0);
+  t.equal((await devices(jwt)).status, 200);
   time.now = start + 120_000;
   t.equal(await worth(jwt), 1);
   const late = await devices(jwt);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
+import { temporaryDirectory } from '../support/directory.js';
 import { adminEmail, adminPassword, claimsOf, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
@@ -70,7 +71,7 @@ t.test('unknown person, wrong password, wrong account: one and the same answer',
   t.match(await login({ password: 5 }), { status: 400 });
 });
 
-t.test('a token that is old is renewed, one that expired lives as long as its session', async (t) => {
+t.test('a token that is old is renewed, one that has expired is served while its session is used', async (t) => {
   const { jwt } = (await login({ renewalType: 'short' })).body;
   t.equal((await list(jwt)).headers.get('platform-access-token'), null, 'young enough');
   t.match(await validate(jwt), { success: true, result: 'Valid', resultCode: 0 });
@@ -88,6 +89,69 @@ t.test('a token that is old is renewed, one that expired lives as long as its se
   t.match(await list(last), { status: 401, body: { error: { code: 31 } } });
 });
 
+t.test(
+  'an expired token of a session that nobody has used for 20 minutes is refused until the session is renewed',
+  async (t) => {
+    const { jwt } = (await login()).body;
+    time.now = start + 19 * minute;
+    t.equal((await list(jwt)).status, 200);
+    time.now = start + 39 * minute - 1;
+    t.equal((await list(jwt)).status, 200, 'expired, and used within 20 minutes');
+    time.now += 20 * minute;
+    t.match(await list(jwt), { status: 401, body: { error: { code: 31 } } });
+    t.match(await list(jwt), { status: 401 }, 'a refused request is no use');
+    t.match(await service.http('POST', '/api/v1/sessions/logout', { token: jwt }), {
+      status: 401,
+      body: { attributes: { errorCode: 'TokenInvalidError' } },
+    });
+    t.match(await validate(jwt), { result: 'RenewalNeeded', resultCode: 1 }, 'it can be renewed');
+    const renewed = await service.http('POST', '/api/v1/sessions/renew-session', { token: jwt });
+    t.equal(renewed.status, 200);
+    t.match(await validate(renewed.body.jwt), { resultCode: 0 });
+    t.equal((await list(renewed.body.jwt)).status, 200);
+    t.equal((await list(jwt)).status, 200, 'the session is in use again');
+    time.now += 13 * 1440 * minute;
+    t.equal((await list(renewed.body.jwt)).status, 401);
+    const late = await service.http('POST', '/api/v1/sessions/renew-session', { token: jwt });
+    t.equal(late.status, 200, 'as long as the session lives');
+    time.now += 1440 * minute;
+    t.match(await service.http('POST', '/api/v1/sessions/renew-session', { token: late.body.jwt }), { status: 401 });
+    t.match(await validate(late.body.jwt), { result: 'Expired', resultCode: 2 }, 'it can no longer be renewed');
+  },
+);
+
+t.test('the tokens of an application rest by the lifetime of that application', async (t) => {
+  const application = { name: 'Brief', kind: 'backEnd', accessTokenLifetime: 60 };
+  const { id: appId, appToken } = await service.create('/applications', 'application', application);
+  const { accountId } = service;
+  const { jwt } = await service.ok('POST', '/api/v1/auth/login-application', {
+    token: null,
+    body: { appId, appToken, accountId },
+  });
+  time.now += 59_000;
+  t.equal((await list(jwt)).status, 200);
+  time.now += 59_000;
+  t.equal((await list(jwt)).status, 200);
+  time.now += 60_000;
+  t.match(await list(jwt), { status: 401, body: { error: { code: 31 } } });
+});
+
+t.test('after a restart a session counts as used when it was last used', async (t) => {
+  const directory = temporaryDirectory(t);
+  const settings = { clock: { now: () => time.now }, directory };
+  const before = await startService(t, settings);
+  const { jwt } = await before.loginAs(adminEmail, adminPassword);
+  const ask = (at: Service) => at.http('GET', `/api/v1/devices?accountId=${at.accountId}`, { token: jwt });
+  time.now += 15 * minute;
+  t.equal((await ask(before)).status, 200);
+  await before.close();
+  const after = await startService(t, settings);
+  time.now += 20 * minute - 1;
+  t.equal((await ask(after)).status, 200);
+  time.now += 20 * minute;
+  t.equal((await ask(after)).status, 401);
+});
+
 for (const [renewalType, minutes] of [
   ['remembered', 7 * 1440],
   ['extended', 100 * 1440],
@@ -95,10 +159,13 @@ for (const [renewalType, minutes] of [
 ] as const)
   t.test(`a session of type ${renewalType} lasts ${minutes / 1440} days`, async (t) => {
     const { jwt } = (await login(renewalType ? { renewalType } : {})).body;
+    const renew = () => service.http('POST', '/api/v1/sessions/renew-session', { token: jwt });
     time.now = start + minutes * minute - 1;
+    t.equal((await renew()).status, 200);
     t.equal((await list(jwt)).status, 200);
     time.now = start + minutes * minute;
     t.equal((await list(jwt)).status, 401);
+    t.equal((await renew()).status, 401);
   });
 
 t.test('after logout the token is worth nothing, everywhere', async (t) => {

@@ -347,6 +347,24 @@ t.test('an idle stream gets a heartbeat every 15 seconds, with a current event i
   t.not(ids[1], `id: ${idle}`, 'so a reader that reconnects skips messages that it has not asked for');
 });
 
+t.test('reading a stream is use of its session', async (t) => {
+  const clock = { now: () => Date.now() };
+  const { service, topic } = await fixture(t, {}, { clock });
+  const logIn = async () => (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
+  const [reading, resting] = [await logIn(), await logIn()];
+  const events = await openStream(t, service, topic('chat'), { token: reading });
+  const pass = (minutes: number) => {
+    const later = clock.now() + minutes * 60_000;
+    clock.now = () => later;
+  };
+  pass(19);
+  mock.timers.tick(15_000);
+  await events.line(/^: heartbeat/);
+  pass(19);
+  const ask = async (token: string) => (await service.http('GET', '/api/v1/profile/me', { token })).status;
+  t.same([await ask(reading), await ask(resting)], [200, 401]);
+});
+
 t.test('the token cookie opens a stream; a batch and HEAD do not', async (t) => {
   const url = `/api/v1/stream?topics=${encodeURIComponent('#')}`;
   const cookie = `platform-access-token=${f.service.admin}`;

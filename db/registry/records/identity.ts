@@ -38,7 +38,10 @@ export const IdentityRecord = Type.Object({
   addressObject: Nullable(Type.String({ description: 'JSON, for an address that was given as an object.' })),
 });
 
-/** A login session of a person (`userId`) or of an application; `address` is the network it was opened from. */
+/**
+ * A login session of a person (`userId`) or of an application; `address` is the network it was opened from. `lastUsed` may
+ * be up to half a minute too early.
+ */
 export const SessionRecord = Type.Object({
   id: Id,
   accountId: Id,
@@ -49,6 +52,7 @@ export const SessionRecord = Type.Object({
   ended: OptionalDate,
   csrfHash: Type.String(),
   address: OptionalText,
+  lastUsed: OptionalDate,
 });
 
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;

@@ -80,9 +80,9 @@ export class Client {
   async call(method: string, path: string, call: Call = {}): Promise<Answer> {
     const answer = await this.#persist(method, path, call);
     if (answer.status !== 401) return answer;
-    if (jwtForm.test(this.options.token)) throw refused(`The token is refused: ${reasonOf(answer)}`);
-    // Its session may have ended; the appToken makes a new one.
-    await this.#login();
+    // The token may have expired while nobody used its session; the session may have ended, then the appToken makes a new one.
+    if (!jwtForm.test(this.options.token)) await this.#login();
+    else if (!(await this.#renewSession())) throw refused(`The token is refused: ${reasonOf(answer)}`);
     const again = await this.#persist(method, path, call);
     if (again.status === 401) throw refused(`The token is refused: ${reasonOf(again)}`);
     return again;
@@ -109,6 +109,14 @@ export class Client {
     const answer = await this.#persist('POST', '/auth/login-application', { body });
     if (answer.status !== 200) throw refused(`The application cannot log in: ${reasonOf(answer)}`);
     this.#take((JSON.parse(answer.text) as { jwt: string }).jwt);
+  }
+
+  /** Whether the session of the token still lives, and has a new token now. */
+  async #renewSession(): Promise<boolean> {
+    const answer = await this.#persist('POST', '/sessions/renew-session', {});
+    if (answer.status !== 200) return false;
+    this.#take((JSON.parse(answer.text) as { jwt: string }).jwt);
+    return true;
   }
 
   #take(jwt: string): void {

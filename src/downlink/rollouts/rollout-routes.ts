@@ -172,8 +172,8 @@ function changes(app: App, ctx: Context): void {
 }
 
 function events(app: App, ctx: Context): void {
-  const { access, log, firmwareEngine } = ctx;
-  const streams = new ProgressStreams(log);
+  const { access, firmwareEngine } = ctx;
+  const streams = new ProgressStreams(ctx);
   app.addHook('preClose', async () => streams.endAll());
   app.get(
     `${path}/:id/events`,

@@ -13,7 +13,7 @@ export class JobStreams {
 
   constructor(ctx: Context) {
     this.#ctx = ctx;
-    this.#streams = new ProgressStreams(ctx.log);
+    this.#streams = new ProgressStreams(ctx);
   }
 
   /**

@@ -26,14 +26,20 @@ export interface Followed {
   isPermitted(): boolean;
 }
 
+/** What streams need: a log, and to say that a reader uses its login session. */
+interface Services {
+  log: Pick<Logger, 'error'>;
+  sessions: { used(sessionId: string, accountId: string): void };
+}
+
 /** The open streams of a server. */
 export class ProgressStreams {
-  readonly #log: Pick<Logger, 'error'>;
+  readonly #services: Services;
   /** With the callers that read them. */
   readonly #open = new Map<ProgressStream, string>();
 
-  constructor(log: Pick<Logger, 'error'>) {
-    this.#log = log;
+  constructor(services: Services) {
+    this.#services = services;
   }
 
   /** @throws PlatformError 429/-199 for too many of one caller. */
@@ -44,13 +50,17 @@ export class ProgressStreams {
       throw new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
     }
     const body = new Readable({ read() {} });
-    const stream = new ProgressStream(body, followed, this.#log);
+    const stream = new ProgressStream(body, followed, this.#services.log, () => this.#used(caller));
     this.#open.set(stream, caller.id);
     body.once('close', () => {
       stream.close();
       this.#open.delete(stream);
     });
     return body;
+  }
+
+  #used({ sessionId, accountId }: Caller): void {
+    if (sessionId !== undefined) this.#services.sessions.used(sessionId, accountId);
   }
 
   /** A server that closes waits for its answers, and these may be long. */
@@ -73,7 +83,8 @@ class ProgressStream {
   #pending: NodeJS.Timeout | undefined;
   #sent = Number.NEGATIVE_INFINITY;
 
-  constructor(body: Readable, followed: Followed, log: Pick<Logger, 'error'>) {
+  /** `used` is called while the reader takes what is sent. */
+  constructor(body: Readable, followed: Followed, log: Pick<Logger, 'error'>, used: () => void) {
     this.#body = body;
     this.#followed = followed;
     this.#log = log;
@@ -82,7 +93,10 @@ class ProgressStream {
       this.#mayEnd ||= ended === true;
       this.#changed();
     });
-    const beat = setInterval(() => body.push(': heartbeat\n\n'), heartbeatInterval);
+    const beat = setInterval(() => {
+      if (body.readableLength === 0) used();
+      body.push(': heartbeat\n\n');
+    }, heartbeatInterval);
     const look = setInterval(() => this.#isPermitted() || this.end(), lookInterval);
     this.#timers = [beat, look];
     for (const timer of this.#timers) timer.unref();

@@ -40,6 +40,8 @@ declare module 'fastify' {
     whenFull?: true | ((body: unknown) => boolean);
     /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
     made?: { at: string; status: number };
+    /** Whether it takes an expired token of a session that nobody has used for long. */
+    renewsSession?: true;
     /** Headers of its answer besides those of every answer in its place. */
     sends?: readonly Sent[];
   }

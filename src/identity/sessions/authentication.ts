@@ -36,7 +36,8 @@ export function requireCaller(app: App, ctx: Context): void {
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
     if (!jwt) throw await withoutToken(ctx, request);
-    const checked = ctx.sessions.authenticate(jwt);
+    const { renewsSession } = request.routeOptions.config;
+    const checked = renewsSession ? ctx.sessions.authenticateToRenew(jwt) : ctx.sessions.authenticate(jwt);
     const authenticated = checked instanceof Promise ? await checked : checked;
     if (!authenticated) {
       // An appToken opens other doors than these.
@@ -52,6 +53,7 @@ export function requireCaller(app: App, ctx: Context): void {
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
     sendAllowance(reply, perSecond.take(authenticated.caller.id));
+    ctx.sessions.used(authenticated.session.id, authenticated.session.accountId);
     request.authenticated = authenticated;
     // Of others the endpoint is not looked at: they are sampled whatever they call.
     const isStation = request.caller.kind === 'station';

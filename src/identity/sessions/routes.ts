@@ -99,10 +99,12 @@ export function sessionRoutes(app: App, ctx: Context): void {
   app.post(
     '/sessions/renew-session',
     {
-      config: { family, sends: ['token'] },
+      config: { family, sends: ['token'], renewsSession: true },
       schema: {
         tags: [tag],
         summary: 'Get a new token and a new CSRF token; the old CSRF token is void',
+        description:
+          'Works as long as the session lives, also with an expired token that other endpoints answer with 401 and code 31.',
         response: { 200: sessionShape },
       },
     },

@@ -1,5 +1,7 @@
-/** Login sessions: a session lasts as long as its renewal type says, a token 20 minutes. */
-
+/**
+ * Login sessions: a session lasts as long as its renewal type says, a token 20 minutes. An expired token is served for as
+ * long as its session is never unused for the lifetime of the token; after that the session has to be renewed.
+ */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
@@ -11,6 +13,7 @@ import { newId } from '../../ids.js';
 import { networkOf } from '../../limits/networks.js';
 import { makeSecret } from '../secrets/secrets.js';
 import type { Claims, Tokens } from './tokens.js';
+import type { SessionUses } from './uses.js';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
@@ -41,11 +44,11 @@ export interface Authenticated {
 }
 
 export class Sessions {
-  readonly #ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access };
+  readonly #ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access; uses: SessionUses };
   // A caller that keeps its old token would otherwise cost one signature a request.
   readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
 
-  constructor(ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access }) {
+  constructor(ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access; uses: SessionUses }) {
     this.#ctx = ctx;
   }
 
@@ -69,6 +72,7 @@ export class Sessions {
       expires: new Date(expires).toISOString(),
       ended: null,
       csrfHash: digest(csrfToken).toString('base64'),
+      lastUsed: timestamp(clock),
     };
     await registry.transaction(async (tx) => {
       await work?.(tx);
@@ -84,10 +88,43 @@ export class Sessions {
     return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
 
-  /** The caller of a token; undefined if the token is not ours, its session ended or the identity is deleted. */
+  /**
+   * The caller of a token; undefined if the token is not ours, its session ended or the identity is deleted, and if the token
+   * has expired and its session has rested.
+   */
   authenticate(jwt: string): Authenticated | undefined | Promise<Authenticated | undefined> {
+    const found = this.authenticateToRenew(jwt);
+    return found instanceof Promise ? found.then((one) => this.#unlessRested(one)) : this.#unlessRested(found);
+  }
+
+  /** As authenticate, also for a token whose session has rested: it may do nothing but renew the session. */
+  authenticateToRenew(jwt: string): Authenticated | undefined | Promise<Authenticated | undefined> {
     const claims = this.#ctx.tokens.verify(jwt);
     return claims instanceof Promise ? claims.then((one) => this.#standsFor(one)) : this.#standsFor(claims);
+  }
+
+  #unlessRested(found: Authenticated | undefined): Authenticated | undefined {
+    if (!found) return undefined;
+    const { claims, session } = found;
+    const isOver = claims.exp * 1000 <= this.#ctx.clock.now();
+    return isOver && this.#hasRested(session, lifetimeOf(claims)) ? undefined : found;
+  }
+
+  #hasRested(session: Pick<SessionRow, 'id' | 'lastUsed'>, lifetime: number): boolean {
+    return this.#ctx.clock.now() - this.#ctx.uses.lastOf(session) >= lifetime;
+  }
+
+  /** Whether a session has not been used for `lifetime` milliseconds, that of a token; one that is not open has rested. */
+  hasRested(sessionId: string, lifetime: number): boolean {
+    // Most sessions of connections are known in memory, and this is asked for each of them every second.
+    if (!this.#hasRested({ id: sessionId, lastUsed: null }, lifetime)) return false;
+    const session = this.#open(sessionId);
+    return !session || this.#hasRested(session, lifetime);
+  }
+
+  /** Its caller has used a session, by a request, by a packet, or by reading a stream. */
+  used(sessionId: string, accountId: string): void {
+    this.#ctx.uses.note(sessionId, accountId);
   }
 
   #standsFor(claims: Claims | undefined): Authenticated | undefined {
@@ -187,6 +224,11 @@ export async function endSessions(tx: Tx, clock: Clock, userId: string, except?:
   if (except !== undefined) open = open.where('id', '!=', except);
   const ended = await open.where('userId', '=', userId).where('ended', 'is', null).returning('id').execute();
   return ended.map(({ id }) => id);
+}
+
+/** How long a token is valid without a renewal, in milliseconds. */
+export function lifetimeOf({ iat, exp }: Claims): number {
+  return (exp - iat) * 1000;
 }
 
 /** The identity or the application that a session belongs to. */
