@@ -10,6 +10,7 @@ import { NameOf } from '../parts/names.js';
 import { Badge, Time } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { texts } from '../texts.js';
+import { stationLines } from './station-lines.js';
 
 const words = texts.stations;
 
@@ -44,10 +45,7 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
       {made && (
         <div class="note warn">
           <p>{words.once}</p>
-          <Code
-            label={texts.programs.token}
-            text={`SLIPWAY_URL=${location.origin}\nSLIPWAY_ACCOUNT_ID=${accountId.value}\nSLIPWAY_APP_ID=${made.id}\nSLIPWAY_TOKEN=${made.appToken}`}
-          />
+          <Code label={texts.programs.token} text={stationLines(location.origin, accountId.value, made)} />
         </div>
       )}
       <Listing

@@ -132,7 +132,7 @@ t.test('a station is made, and what the page shows of it once is a login', async
   await dialog.getByLabel('Devices at most').fill('250');
   await dialog.getByRole('button', { name: 'Create' }).click();
   const shown = (await page.getByRole('region', { name: 'Token' }).locator('pre').textContent()) ?? '';
-  const [, appId, appToken] = /SLIPWAY_APP_ID=(\S+)\nSLIPWAY_TOKEN=(\S+)/.exec(shown) ?? [];
+  const [, appId, appToken] = /SLIPWAY_APP_ID=(\S+)\nexport SLIPWAY_TOKEN=(\S+)/.exec(shown) ?? [];
   const body = { accountId: service.accountId, appId, appToken };
   t.match(await service.ok('POST', '/api/v1/auth/login-application', { body, token: null }), { jwt: String });
   await page.getByRole('row', { name: /Line 7.*Lamp.*0 of 250/ }).waitFor();

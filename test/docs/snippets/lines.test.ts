@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { curlOf } from '../../../console/app/calls.js';
+import { stationLines } from '../../../console/factory/station-lines.js';
 import { greeting } from '../../../src/process/greeting.js';
 import { certificate } from '../../broker/certificate.js';
 import { temporaryDirectory } from '../../support/directory.js';
@@ -150,4 +151,18 @@ t.test('a call that the console shows can be pasted', async (t) => {
   t.match(made, { organization: { name: `O'Neil & "Sons" $HOME` } });
   const one = `${url}/${made.organization.id}`;
   t.match(await sh.answers(curlOf({ ...shown, method: 'GET', url: one, requestBody: '' })), [made]);
+});
+
+t.test('the lines of a new station that the console shows let the command make units', async (t) => {
+  const service = await startService(t);
+  const { id: deviceTemplateId } = await service.template();
+  const expiresAt = new Date(Date.now() + 3_600_000).toISOString();
+  const station = { name: 'Line 1', kind: 'station', deviceTemplateId, maxDevices: 1, expiresAt };
+  const made = await service.create('/applications', 'application', station);
+  const sh = new Shell(t);
+  await sh.run(stationLines(service.server.url, service.accountId, made));
+  t.match(
+    await sh.run("printf 'serialNumber\\nTH-1\\n' > units.csv\nslipway provision --csv units.csv --dry-run"),
+    /1 could be made/,
+  );
 });
