@@ -37,7 +37,7 @@ function curlLine({ url, username, secret, topic, payload }: FirstMessage): stri
 
 /** `single` is the same in paho-mqtt 1, which Debian 12 has, and 2. */
 function pythonLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
-  return `# pip install paho-mqtt
+  return `# pip install paho-mqtt (Debian: apt install python3-paho-mqtt)
 import paho.mqtt.publish as publish
 
 publish.single(

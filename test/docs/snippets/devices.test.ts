@@ -1,7 +1,7 @@
 /** The programs of examples/ are devices of a service: those of a computer run, those of boards are compiled. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -46,13 +46,12 @@ const programs: Program[] = [
   })),
   {
     name: 'C',
-    isReady: () => run('sh', '-c', 'echo "#include <mosquitto.h>" | cc -E -'),
-    missing: 'A C compiler with the headers of libmosquitto is not installed.',
+    isReady: () => run('make', '--version') && run('sh', '-c', 'echo "#include <mosquitto.h>" | cc -E -'),
+    missing: 'make or a C compiler with the headers of libmosquitto is not installed.',
     command: (directory) => {
-      const output = join(directory, 'device');
-      const flags = ['-Wall', '-Wextra', '-Werror', '-o', output, 'examples/c/device.c', '-lmosquitto'];
-      execFileSync('cc', flags, { stdio: 'inherit' });
-      return [output];
+      cpSync('examples/c', directory, { recursive: true });
+      execFileSync('make', ['CFLAGS=-Wall -Wextra -Werror'], { cwd: directory, stdio: 'inherit' });
+      return [join(directory, 'device')];
     },
   },
   {

@@ -1,6 +1,7 @@
 /** What pages show and a test cannot run, why, and what is checked instead. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { transformSync } from 'esbuild';
 import { parse as parseYaml } from 'yaml';
 import { flagOf } from '../../../src/commands/command.js';
@@ -97,6 +98,10 @@ const scripts: Record<string, string> = JSON.parse(readFileSync('package.json', 
 function ownCommand(line: string): string | undefined {
   for (const [, name = ''] of line.matchAll(/\bnpm run (?:-s )?([\w:]+)/g))
     if (!(name in scripts)) return `package.json has no script ${name}`;
+  for (const [, name = '', args = ''] of line.matchAll(/\bnpm run (?:-s )?([\w:]+) -- ([^`|;&]*)/g)) {
+    const unknown = (args.match(/(?<![\w-])--[\w-]+/g) ?? []).find((flag) => !takesFlag(name, flag));
+    if (unknown) return `npm run ${name} has no flag ${unknown}`;
+  }
   for (const [, path = ''] of line.matchAll(/\bnode (?:\/opt\/slipway\/)?((?!-)[\w/.]+\.m?js)\b/g)) {
     const source = path.replace(/^dist\//, '').replace(/\.js$/, '.ts');
     if (![path, source].some((one) => existsSync(one) || existsSync(`examples/node/${one}`)))
@@ -108,6 +113,14 @@ function ownCommand(line: string): string | undefined {
     if (wrong) return wrong;
   }
   return undefined;
+}
+
+/** Whether the folder of the program that a script starts names a flag; --help is shown by all. */
+function takesFlag(script: string, flag: string): boolean {
+  const [, program] = /node dist\/(\S+)\.js/.exec(scripts[script] ?? '') ?? [];
+  if (program === undefined || flag === '--help') return true;
+  const name = new RegExp(`\\b${flag.slice(2)}\\b`);
+  return globSync(`${dirname(program)}/*.ts`).some((file) => name.test(readFileSync(file, 'utf8')));
 }
 
 /** A call of slipway, as the table of commands has it. Capitals and dots stand for something. */
