@@ -1,47 +1,60 @@
-/** Writes that wait for their turn, by key: a later value takes the place of one that waits. */
+/** Writes of one key, one after the other: what comes while one is under way is merged. */
 import { PlatformError } from '../errors.js';
 
-/** A value that waits, and how many were merged into it. */
-interface Waiting<V, R> {
+/** A value, and who waits for its outcome. */
+interface Part<V, R> {
   value: V;
-  count: number;
-  result: Promise<R>;
+  resolve(result: R): void;
+  reject(error: unknown): void;
 }
 
+type Write<V, R> = (value: V) => Promise<R>;
+
 /**
- * Merges values of one key while their write waits: a later one that says everything that the earlier one said makes it
- * meaningless. All of them share the outcome, so each is acknowledged when it, or a later one, is on disk.
+ * Merges values of one key while an earlier one is written: a later one that says everything that the one before it says
+ * makes that meaningless. Both share the outcome, so each is acknowledged when it, or a later one, is on disk.
  */
 export class Merged<V extends object, R> {
-  readonly #waiting = new Map<string, Waiting<V, R>>();
+  /** By key, what waits, in order: the parts of one write each. A key is here while something of it is written. */
+  readonly #waiting = new Map<string, Array<Array<Part<V, R>>>>();
 
   /**
-   * Writes `value`, or lets it share a write that waits. `write` calls `begin` when its turn has come: later values have a
-   * write of their own. If several share a write that is refused, each is tried by itself. @throws what `write` throws.
+   * Writes `value`, by itself or with others. If several share a write that is refused, the earlier ones are tried by
+   * themselves, in their order. @throws what `write` throws.
    */
-  take(key: string, value: V, write: (value: V, begin: () => void) => Promise<R>): Promise<R> {
-    const own = this.#join(key, value) ?? this.#begin(key, { ...value }, write);
-    return own.result.catch((error: unknown) => {
-      if (own.count === 1 || !(error instanceof PlatformError)) throw error;
-      return write(value, () => {});
+  take(key: string, value: V, write: Write<V, R>): Promise<R> {
+    return new Promise((resolve, reject) => {
+      const part = { value, resolve, reject };
+      const waiting = this.#waiting.get(key);
+      if (!waiting) {
+        this.#waiting.set(key, []);
+        void this.#goOn(key, [part], write);
+        return;
+      }
+      const latest = waiting.at(-1);
+      const before = latest?.at(-1);
+      if (latest && before && Object.keys(before.value).every((name) => name in value)) latest.push(part);
+      else waiting.push([part]);
     });
   }
 
-  #join(key: string, value: V): Waiting<V, R> | undefined {
-    const before = this.#waiting.get(key);
-    if (!before || !Object.keys(before.value).every((name) => name in value)) return undefined;
-    Object.assign(before.value, value);
-    before.count += 1;
-    return before;
+  async #goOn(key: string, first: Array<Part<V, R>>, write: Write<V, R>): Promise<void> {
+    for (let parts: Array<Part<V, R>> | undefined = first; parts; parts = this.#waiting.get(key)?.shift())
+      await settle(parts, write);
+    this.#waiting.delete(key);
   }
+}
 
-  #begin(key: string, value: V, write: (value: V, begin: () => void) => Promise<R>): Waiting<V, R> {
-    const begin = () => {
-      if (this.#waiting.get(key) === own) this.#waiting.delete(key);
-    };
-    const own: Waiting<V, R> = { value, count: 1, result: Promise.resolve().then(() => write(value, begin)) };
-    this.#waiting.set(key, own);
-    own.result.then(begin, begin);
-    return own;
+async function settle<V, R>(parts: Array<Part<V, R>>, write: Write<V, R>): Promise<void> {
+  const latest = parts.at(-1);
+  if (!latest) return;
+  try {
+    const result = await write(latest.value);
+    for (const { resolve } of parts) resolve(result);
+  } catch (error) {
+    if (error instanceof PlatformError)
+      for (const { value, resolve, reject } of parts.slice(0, -1)) await write(value).then(resolve, reject);
+    // Those that have an outcome already keep it.
+    for (const { reject } of parts) reject(error);
   }
 }

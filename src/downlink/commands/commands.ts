@@ -242,15 +242,12 @@ export class Commands {
   reply(device: DeviceName, reply: Reply): Promise<void> {
     if (reply.status !== 'accepted') return this.#reply(device, reply);
     const key = `${device.deviceId} ${reply.id}`;
-    return this.#accepted.take(key, reply, (said, begin) => this.#reply(device, said, begin));
+    return this.#accepted.take(key, reply, (said) => this.#reply(device, said));
   }
 
-  async #reply(device: DeviceName, reply: Reply, begin = () => {}): Promise<void> {
+  async #reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
     const { registry, clock, config } = this.#services;
-    const { id } = reply;
     const ended = await registry.transaction(async (tx) => {
-      begin();
-      const { status, result } = reply;
       const rows = tx.selectFrom('commands').select(['state', 'result', 'timeoutSeconds']).where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
       if (!command) throw new PlatformError('notFound', { message: 'The device has no such command.' });

@@ -196,26 +196,18 @@ export class FirmwareEngine {
   /** Takes what a device says; on disk when it resolves. @throws PlatformError as takeReport. */
   report(device: Caller, report: Report): Promise<Reported> {
     const { registry, clock } = this.#services;
-    return this.#reports.take(device.id, report, async (said, begin) => {
-      const reported = await registry.transaction((tx) => {
-        begin();
-        return takeReport(tx, clock, device.id, said);
-      });
-      return this.#announce(device, reported);
-    });
+    return this.#reports.take(device.id, report, async (said) =>
+      this.#announce(device, await registry.transaction((tx) => takeReport(tx, clock, device.id, said))),
+    );
   }
 
   /** As `report`, what it says of one file. @throws PlatformError as takeFileReport. */
   reportFile(device: Caller, report: FileReport): Promise<Reported> {
     const { registry, clock } = this.#services;
     const key = `${device.id} ${report.revision} ${report.name}`;
-    return this.#fileReports.take(key, report, async (said, begin) => {
-      const reported = await registry.transaction((tx) => {
-        begin();
-        return takeFileReport(tx, clock, device.id, said);
-      });
-      return this.#announce(device, reported);
-    });
+    return this.#fileReports.take(key, report, async (said) =>
+      this.#announce(device, await registry.transaction((tx) => takeFileReport(tx, clock, device.id, said))),
+    );
   }
 
   /** Announces what a report has changed, after its commit. */

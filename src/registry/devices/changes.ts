@@ -59,7 +59,7 @@ export function newDevice(
 
 /** The services for a change of a device. */
 export type ChangeContext = {
-  registry: Pick<Registry, 'transaction'>;
+  registry: Registry;
   clock: Clock;
   broker: Broker;
   revocations: Revocations;

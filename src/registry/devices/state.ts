@@ -45,14 +45,9 @@ export async function setState(
 ): Promise<Rejection | undefined> {
   try {
     const fields = readStatePayload(payload, customNames(ctx, deviceId));
-    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted, begin) => {
-      const transaction: Registry['transaction'] = (work) =>
-        ctx.registry.transaction((tx) => {
-          begin();
-          return work(tx);
-        });
-      return updateDevice({ ...ctx, registry: { transaction } }, caller, deviceId, 'latest', wanted);
-    });
+    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted) =>
+      updateDevice(ctx, caller, deviceId, 'latest', wanted),
+    );
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
