@@ -1,7 +1,7 @@
 import type { NewLogEntry } from '../db/messages/types.js';
 import { notePresence } from '../db/registry/presence.js';
 import { rowsOf } from '../db/registry/statement.js';
-import type { BrokerServices } from '../src/broker-ports.js';
+import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.js';
 import { newId } from '../src/ids.js';
 import type { LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
@@ -46,13 +46,13 @@ export class Presence {
   readonly #names: ReverseDns;
   /** Live connections of each connected device. */
   readonly #connections = new Map<string, number>();
-  readonly #changes = new Map<string, Change>();
+  readonly #changes = new Gathered<Change>({
+    ...{ interval: writeInterval, atOnce: devicesPerWrite },
+    merge: (before, later) => ({ ...before, ...later }),
+    write: (entries) => this.#write(entries),
+  });
   /** Log entries that go with them. */
   readonly #entries: Array<{ connectionId: string | undefined; entry: NewLogEntry }> = [];
-  #timer: NodeJS.Timeout | undefined;
-  /** When the next write may be; milliseconds of `performance`. */
-  #nextWrite = 0;
-  #writing: Promise<void> | undefined;
   #closing = false;
 
   constructor(services: BrokerServices, channels: ServiceChannels, names: ReverseDns) {
@@ -95,9 +95,9 @@ export class Presence {
   }
 
   /** A device is in another server from now on, which says what becomes of it. */
-  forget({ deviceId }: DeviceAddress): void {
+  forget({ accountId, deviceId }: DeviceAddress): void {
     this.#connections.delete(deviceId);
-    this.#changes.delete(deviceId);
+    this.#changes.forget(accountId, deviceId);
   }
 
   /** Devices whose connections have ended in another server, which does not act for them any more; logged when it resolves. */
@@ -115,61 +115,33 @@ export class Presence {
 
   /** Writes everything that is waiting now. */
   async flush(): Promise<void> {
-    await this.#writing;
-    for (let left = this.#changes.size; left > 0; left -= devicesPerWrite) await this.#write();
+    await this.#changes.flush();
     this.#storeEntries();
   }
 
   /** Writes everything that is waiting, for the last time: at the next start nothing is connected anyway. */
   async close(): Promise<void> {
     this.#closing = true;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    await this.#writing;
-    while (this.#changes.size > 0) await this.#write();
+    await this.flush();
   }
 
   #change(device: DeviceAddress, change: Omit<Change, keyof DeviceAddress>): void {
-    const { deviceId } = device;
     // What is found out of a former address is found out again where the device connects.
     if (this.#services.moves.isAway(device.accountId)) return;
-    const before = this.#changes.get(deviceId);
-    this.#changes.delete(deviceId);
-    this.#changes.set(deviceId, { ...device, ...before, ...change });
-    this.#schedule();
+    const { accountId, deviceId } = device;
+    this.#changes.put(accountId, deviceId, { accountId, deviceId, ...change });
   }
 
-  #schedule(): void {
-    if (this.#timer || this.#writing) return;
-    const wait = Math.max(0, this.#nextWrite - performance.now());
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#writing = this.#write().finally(() => {
-        this.#writing = undefined;
-        if (this.#changes.size > 0) this.#schedule();
-      });
-    }, wait);
-    this.#timer.unref();
-  }
-
-  async #write(): Promise<void> {
-    this.#nextWrite = performance.now() + writeInterval;
+  async #write(entries: ReadonlyArray<Entry<Change>>): Promise<void> {
     this.#storeEntries();
-    const changes = [...this.#changes.values()].slice(0, devicesPerWrite);
-    for (const { deviceId } of changes) this.#changes.delete(deviceId);
     try {
+      const changes = entries.map(({ value }) => value);
       for (const [device, fields] of await this.#store(changes)) this.#channels.deviceUpdated(device, fields);
     } catch (error) {
-      this.#services.log.error({ err: error, devices: changes.length }, 'presence could not be written');
-      if (!this.#closing) this.#putBack(changes);
+      this.#services.log.error({ err: error, devices: entries.length }, 'presence could not be written');
+      // Nobody says it again: without it a device would be shown as it was until its next connection.
+      if (!this.#closing) this.#changes.putBack(entries, retryDelay);
     }
-  }
-
-  /** Nobody says it again: without it a device would be shown as it was until its next connection. */
-  #putBack(changes: readonly Change[]): void {
-    this.#nextWrite = performance.now() + retryDelay;
-    for (const change of changes)
-      this.#changes.set(change.deviceId, { ...change, ...this.#changes.get(change.deviceId) });
   }
 
   /** Stores the changes in one transaction; the fields of each device that are different from before. */

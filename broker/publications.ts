@@ -1,5 +1,5 @@
 import type { Tx } from '../db/registry/index.js';
-import type { BrokerServices } from '../src/broker-ports.js';
+import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.js';
 import type { LiveClient } from './aedes-types.js';
 import type { DeviceSigns } from './http/device-signs.js';
 
@@ -23,9 +23,10 @@ interface First {
 export class Publications {
   readonly #services: Needed;
   readonly #signs: DeviceSigns;
-  readonly #firsts = new Map<string, First>();
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  readonly #firsts = new Gathered<First>({
+    ...{ interval: lookInterval, atOnce: devicesPerLook },
+    write: (entries) => this.#look(entries),
+  });
 
   constructor(services: Needed, signs: DeviceSigns) {
     this.#services = services;
@@ -37,11 +38,12 @@ export class Publications {
     live.hasPublished = true;
     const { identity } = live;
     if (identity?.caller.kind !== 'device') return;
-    const { principal, generation } = identity;
+    const { principal, generation, caller } = identity;
     // Messages sent with a former secret do not prove that the new one works, and do not replace such a proof.
     if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
-    this.#firsts.set(principal, { time: new Date(this.#services.clock.now()).toISOString(), generation });
-    this.#schedule(this.#signs.isWatched(principal) ? 0 : lookInterval);
+    const time = new Date(this.#services.clock.now()).toISOString();
+    this.#firsts.put(caller.accountId, principal, { time, generation });
+    if (this.#signs.isWatched(principal)) this.#firsts.hurry();
   }
 
   /** The next message of these connections is a first one: somebody waits for it, and what was on record may be gone. */
@@ -50,32 +52,13 @@ export class Publications {
   }
 
   /** Writes everything that is waiting. */
-  async flush(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    await this.#looking;
-    while (this.#firsts.size > 0) await this.#look();
+  flush(): Promise<void> {
+    return this.#firsts.flush();
   }
 
-  #schedule(wait: number): void {
-    if (this.#looking) return;
-    if (this.#timer && wait > 0) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#looking = this.#look().finally(() => {
-        this.#looking = undefined;
-        const isWatched = [...this.#firsts.keys()].some((deviceId) => this.#signs.isWatched(deviceId));
-        if (this.#firsts.size > 0) this.#schedule(isWatched ? 0 : lookInterval);
-      });
-    }, wait);
-    this.#timer.unref();
-  }
-
-  async #look(): Promise<void> {
+  async #look(entries: ReadonlyArray<Entry<First>>): Promise<void> {
     const { registry, log } = this.#services;
-    const firsts = new Map([...this.#firsts].slice(0, devicesPerLook));
-    for (const deviceId of firsts.keys()) this.#firsts.delete(deviceId);
+    const firsts = new Map(entries.map(({ key, value }) => [key, value]));
     const ids = [...firsts.keys()];
     try {
       const known = await registry.query
@@ -89,6 +72,7 @@ export class Publications {
       log.error({ err: error, devices: ids.length }, 'first messages could not be noted');
     }
     for (const deviceId of ids) this.#signs.sign(deviceId);
+    if (this.#firsts.keys.some((deviceId) => this.#signs.isWatched(deviceId))) this.#firsts.hurry();
   }
 }
 

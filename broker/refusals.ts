@@ -1,6 +1,6 @@
 import type { Tx } from '../db/registry/index.js';
 import type { Caller } from '../src/access.js';
-import { type BrokerServices, keepNewest, type Rejection } from '../src/broker-ports.js';
+import { type BrokerServices, type Entry, Gathered, keepNewest, type Rejection } from '../src/broker-ports.js';
 import { networkOf } from '../src/limits/networks.js';
 
 /** Kept of each device; more than that at once are not worth writing. */
@@ -39,25 +39,21 @@ export interface Refusal {
 
 /** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
 type Noted = Refusal & { time: string; origin: string | undefined };
-/** Refusals by device, the most recently refused device last. */
-interface Waiting {
-  rows: number;
-  readonly devices: Map<string, Noted[]>;
-}
-/** Devices with what is noted of each. */
-type Batch = Array<[deviceId: string, noted: Noted[]]>;
 
 /** Keeps refusals of each device and writes them to the registry soon after, at a bounded cost. */
 export class Refusals {
   readonly #services: BrokerServices;
-  /** By account. */
-  readonly #waiting = new Map<string, Waiting>();
-  #rows = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #writing: Promise<void> | undefined;
+  /** By device, a few of each. */
+  readonly #noted: Gathered<Noted[]>;
 
   constructor(services: BrokerServices) {
     this.#services = services;
+    this.#noted = new Gathered({
+      ...{ interval: writeInterval, atOnce: rowsPerWrite, most: maxWaiting },
+      weigh: (noted) => noted.length,
+      merge: (before, later) => later.reduce(withOne, before),
+      write: (entries) => this.#write(entries),
+    });
   }
 
   /** Notes a refusal in the list of a device that exists, live or in the trash. */
@@ -66,121 +62,51 @@ export class Refusals {
     // Of an account that is on its way to another server, it is tried again there.
     if (accountId === undefined || this.#services.moves.isAway(accountId)) return;
     const time = new Date(this.#services.clock.now()).toISOString();
-    const noted = this.#take(accountId, deviceId);
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
-    const leaving = leavingFor(origin, noted);
-    if (leaving) noted.splice(noted.indexOf(leaving), 1);
-    noted.push({ ...shortened(refusal), time, origin });
-    const own = this.#waiting.get(accountId) ?? { rows: 0, devices: new Map() };
-    this.#waiting.set(accountId, own);
-    own.devices.set(deviceId, noted);
-    own.rows += noted.length;
-    this.#rows += noted.length;
-    while (this.#rows > maxWaiting) this.#forgetOne();
-    this.#schedule();
+    this.#noted.put(accountId, deviceId, [{ ...shortened(refusal), time, origin }]);
   }
 
   /** Resolves when what has been noted of a device is in the registry. */
   async stored(deviceId: string): Promise<void> {
-    await this.#writing;
-    // So many writes take all that can wait: what comes meanwhile holds nobody up.
-    for (let writes = maxWaiting / rowsPerWrite; writes >= 0 && this.#isWaiting(deviceId); writes -= 1) {
-      this.#writing ??= this.#write();
-      await this.#writing;
-    }
+    const accountId = this.#services.access.placement(deviceId)?.accountId;
+    if (accountId !== undefined) await this.#noted.written(accountId, deviceId);
   }
 
   /** Writes everything that is waiting. */
-  async flush(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    while (this.#writing || this.#waiting.size > 0) {
-      this.#writing ??= this.#write();
-      await this.#writing;
-    }
-  }
-
-  #schedule(): void {
-    if (this.#timer || this.#writing) return;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      if (this.#waiting.size > 0) this.#writing ??= this.#write();
-    }, writeInterval);
-    this.#timer.unref();
-  }
-
-  #isWaiting(deviceId: string): boolean {
-    for (const { devices } of this.#waiting.values()) if (devices.has(deviceId)) return true;
-    return false;
-  }
-
-  #take(accountId: string, deviceId: string): Noted[] {
-    const own = this.#waiting.get(accountId);
-    const noted = own?.devices.get(deviceId);
-    if (!own || !noted) return [];
-    own.devices.delete(deviceId);
-    own.rows -= noted.length;
-    if (own.devices.size === 0) this.#waiting.delete(accountId);
-    this.#rows -= noted.length;
-    return noted;
-  }
-
-  /** The device refused least recently, of the account that has most. */
-  #forgetOne(): void {
-    let most: [string, Waiting] | undefined;
-    for (const entry of this.#waiting) if (!most || entry[1].rows > most[1].rows) most = entry;
-    const [oldest] = most?.[1].devices.keys() ?? [];
-    if (most && oldest !== undefined) this.#take(most[0], oldest);
-  }
-
-  /** The refusals of one transaction: accounts take turns, a device each. */
-  #nextBatch(): Batch {
-    const batch: Batch = [];
-    let rows = 0;
-    while (this.#waiting.size > 0)
-      for (const [accountId, { devices }] of [...this.#waiting]) {
-        const [next] = devices;
-        if (!next) continue;
-        if (rows > 0 && rows + next[1].length > rowsPerWrite) return batch;
-        batch.push([next[0], this.#take(accountId, next[0])]);
-        rows += next[1].length;
-      }
-    return batch;
+  flush(): Promise<void> {
+    return this.#noted.flush();
   }
 
   /** Never rejects. */
-  async #write(): Promise<void> {
-    const batch = this.#nextBatch();
-    const rows = batch.reduce((sum, [, noted]) => sum + noted.length, 0);
+  async #write(entries: ReadonlyArray<Entry<Noted[]>>): Promise<void> {
+    const { registry, config, log } = this.#services;
+    const ids = entries.map(({ key }) => key);
     try {
-      await this.#store(batch);
+      await registry.transaction(async (tx) => {
+        // A device may have been purged meanwhile.
+        const rows = await tx.selectFrom('devices').select(['id', 'accountId']).where('id', 'in', ids).execute();
+        const accounts = new Map(rows.map(({ id, accountId }) => [id, accountId]));
+        for (const { key: deviceId, value: noted } of entries) {
+          const accountId = accounts.get(deviceId);
+          if (accountId === undefined) continue;
+          await tx
+            .insertInto('refusals')
+            .values(noted.map((one) => toRow({ accountId, deviceId }, one)))
+            .execute();
+          await forgetOld(tx, deviceId);
+          await keepNewest(tx, config.limits, 'refusals', accountId, noted.length);
+        }
+      });
     } catch (error) {
-      const { log, onBehalfOf } = this.#services;
-      onBehalfOf({}, () => log.error({ err: error, rows }, 'refusals could not be written'));
+      log.error({ err: error, devices: ids.length }, 'refusals could not be written');
     }
-    this.#writing = undefined;
-    if (this.#waiting.size > 0) this.#schedule();
   }
+}
 
-  async #store(batch: Batch): Promise<void> {
-    const { registry, config } = this.#services;
-    const ids = batch.map(([deviceId]) => deviceId);
-    await registry.transaction(async (tx) => {
-      // A device may have been purged meanwhile.
-      const rows = await tx.selectFrom('devices').select(['id', 'accountId']).where('id', 'in', ids).execute();
-      const accounts = new Map(rows.map(({ id, accountId }) => [id, accountId]));
-      for (const [deviceId, noted] of batch) {
-        const accountId = accounts.get(deviceId);
-        if (accountId === undefined) continue;
-        await tx
-          .insertInto('refusals')
-          .values(noted.map((one) => toRow({ accountId, deviceId }, one)))
-          .execute();
-        await forgetOld(tx, deviceId);
-        await keepNewest(tx, config.limits, 'refusals', accountId, noted.length);
-      }
-    });
-  }
+/** What is noted of a device, with one more. */
+function withOne(noted: Noted[], one: Noted): Noted[] {
+  const leaving = leavingFor(one.origin, noted);
+  return [...noted.filter((former) => former !== leaving), one];
 }
 
 /** The refusal that a new one replaces: the former one of its origin, or the oldest if its share is full. */

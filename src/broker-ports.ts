@@ -11,6 +11,7 @@ import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
 import type { HiddenNumbers } from './formats/hidden-numbers.js';
 import { FairLanes, FairQueue, type Lane, laneOfAddress } from './limits/fair-queue.js';
+import { type Entry, Gathered } from './limits/gathered.js';
 import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
 import type { Cause, causeNow, onBehalfOf } from './log.js';
@@ -22,10 +23,12 @@ import type { DownlinkChannel } from './topics.js';
 
 export {
   type Cause,
+  type Entry,
   endEvents,
   exceeded,
   FairLanes,
   FairQueue,
+  Gathered,
   Handshakes,
   type HiddenNumbers,
   keepNewest,

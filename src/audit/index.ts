@@ -1,6 +1,5 @@
 /** The audit record: who did what to whose security, when and from where. Records are only added, and the oldest beyond an account's limit are removed. It holds no secret. */
 
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
@@ -16,6 +15,7 @@ import { type SliceServices, showSlices } from '../entity/row-slices.js';
 import { sendList, streamed } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { newId } from '../ids.js';
+import { Gathered } from '../limits/gathered.js';
 import { keepNewest, keptOf } from '../limits/kept.js';
 import type { Moves } from '../moves.js';
 import type { LongReads } from '../threads/long-reads.js';
@@ -64,12 +64,14 @@ export class Audit {
   readonly #ctx: AuditServices;
   readonly #seen = boundedCache<string, number>(samplesRemembered);
   readonly #strangers = boundedCache<string, StrangersShare>(accountsRemembered);
-  #waiting: AuditEntry[] = [];
+  readonly #waiting = new Gathered<AuditEntry>({
+    ...{ interval: 0, atOnce: rowsAtOnce },
+    write: (entries) => this.#write(entries.map(({ value }) => value)),
+  });
+  /** Each note has a key of its own: none takes the place of another. */
+  #notes = 0;
   /** Of accounts that are on their way to another server. */
   #held: AuditEntry[] = [];
-  #writing: Promise<void> = Promise.resolve();
-  /** Runs work in no transaction and on nobody's behalf: a note may be made inside either, and is written after it. */
-  readonly #outside = AsyncLocalStorage.snapshot();
 
   constructor(ctx: AuditServices) {
     this.#ctx = ctx;
@@ -89,7 +91,7 @@ export class Audit {
     const last = this.#seen.get(key);
     if (last !== undefined && now - last < sampleEvery) return;
     this.#seen.set(key, now);
-    if (this.#waiting.length < maxWaiting) this.note(entry);
+    if (this.#waiting.size < maxWaiting) this.note(entry);
   }
 
   /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record. */
@@ -111,9 +113,12 @@ export class Audit {
       if (this.#held.length < maxWaiting) this.#held.push(admitted);
       return;
     }
-    this.#waiting.push(admitted);
-    if (this.#waiting.length > 1) return;
-    this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
+    this.#add(admitted);
+  }
+
+  #add(entry: AuditEntry): void {
+    this.#notes += 1;
+    this.#waiting.put(entry.accountId, String(this.#notes), entry);
   }
 
   /** The entry, with the number of those omitted before it; undefined if the share of strangers is used up. */
@@ -128,7 +133,7 @@ export class Audit {
       share = { since: now, taken: 0, omitted: share?.omitted ?? 0 };
       this.#strangers.set(accountId, share);
     }
-    if (share.taken >= Math.ceil(limit * strangersPart) || this.#waiting.length >= maxWaiting) {
+    if (share.taken >= Math.ceil(limit * strangersPart) || this.#waiting.size >= maxWaiting) {
       if (share.omitted === 0) log.warn({ accountId }, 'failures of strangers are not in the audit record for now');
       share.omitted += 1;
       return undefined;
@@ -140,15 +145,11 @@ export class Audit {
     return { ...entry, details };
   }
 
-  async #write(): Promise<void> {
-    const entries = this.#waiting;
-    this.#waiting = [];
+  async #write(entries: readonly AuditEntry[]): Promise<void> {
     try {
-      for (let from = 0; from < entries.length; from += rowsAtOnce) {
-        const rows = entries.slice(from, from + rowsAtOnce).map((entry) => this.#rowOf(entry));
-        await this.#ctx.registry.query.insertInto('auditRecords').values(rows).execute();
-        await this.#removeOldest(rows);
-      }
+      const rows = entries.map((entry) => this.#rowOf(entry));
+      await this.#ctx.registry.query.insertInto('auditRecords').values(rows).execute();
+      await this.#removeOldest(rows);
     } catch (error) {
       this.#ctx.log.error({ err: error }, 'audit records could not be written');
     }
@@ -180,9 +181,8 @@ export class Audit {
 
   /** Writes everything that was noted, of accounts that are away too; on disk when it resolves. */
   async flush(): Promise<void> {
-    this.#waiting.push(...this.#held.splice(0));
-    this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
-    await this.#writing;
+    for (const entry of this.#held.splice(0)) this.#add(entry);
+    await this.#waiting.flush();
   }
 
   /** Forgets what has been noted since: another server handles these accounts. */
@@ -191,9 +191,8 @@ export class Audit {
   }
 
   /** Waits for what has not been written yet. */
-  async close(): Promise<void> {
-    while (this.#waiting.length > 0) await this.#writing;
-    await this.#writing;
+  close(): Promise<void> {
+    return this.#waiting.flush();
   }
 }
 

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { type Clock, timestamp } from '../../clock.js';
+import { type Entry, Gathered } from '../../limits/gathered.js';
 import type { Moves } from '../../moves.js';
 import type { Delivery } from './rollout.js';
 
@@ -13,7 +14,6 @@ type Services = { registry: Registry; clock: Clock; log: Logger; moves: Pick<Mov
 
 /** The bytes that a device has received of a file, and are not written yet. */
 interface Received {
-  accountId: string;
   rolloutId: string;
   /** A later offer of the same rollout begins again at zero. */
   offer: number;
@@ -23,10 +23,11 @@ interface Received {
 export class Progress {
   readonly #services: Services;
   readonly #written: (rolloutIds: Iterable<string>) => void;
-  /** By device id. */
-  readonly #unwritten = new Map<string, Received>();
-  #timer: NodeJS.Timeout | undefined;
-  #writing: Promise<void> = Promise.resolve();
+  /** By device. */
+  readonly #received = new Gathered<Received>({
+    ...{ interval: writeInterval, atOnce: devicesPerTransaction },
+    write: (entries) => this.#services.moves.work(() => this.#write(entries)),
+  });
 
   /** `written` is called after each write, with the rollouts of its devices. */
   constructor(services: Services, written: (rolloutIds: Iterable<string>) => void) {
@@ -39,44 +40,32 @@ export class Progress {
     { accountId, deviceId, rolloutId, offer }: Pick<Delivery, 'accountId' | 'deviceId' | 'rolloutId' | 'offer'>,
     bytes: number,
   ): void {
-    this.#unwritten.set(deviceId, { accountId, rolloutId, offer, bytes });
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.#writing = this.#writing.then(() => this.#services.moves.work(() => this.#write()));
-    }, writeInterval);
-    this.#timer.unref();
+    this.#received.put(accountId, deviceId, { rolloutId, offer, bytes });
   }
 
   /** Writes what is not written yet. */
-  async close(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    await this.#writing;
-    await this.#write();
+  close(): Promise<void> {
+    return this.#received.flush();
   }
 
   /** Never rejects: a lost write only makes progress look older, because the device itself reports the end. */
-  async #write(): Promise<void> {
+  async #write(entries: ReadonlyArray<Entry<Received>>): Promise<void> {
     const { registry, clock, log, moves } = this.#services;
     // A device of an account that is away asks again where the account is then, and says how far it has come.
-    const all = [...this.#unwritten].filter(([, { accountId }]) => !moves.isAway(accountId));
-    this.#unwritten.clear();
+    const here = entries.filter(({ accountId }) => !moves.isAway(accountId));
     try {
-      for (let from = 0; from < all.length; from += devicesPerTransaction) {
-        const batch = all.slice(from, from + devicesPerTransaction);
-        await registry.transaction(async (tx) => {
-          for (const [deviceId, { rolloutId, offer, bytes }] of batch)
-            await tx
-              .updateTable('firmwareDeliveries')
-              .set({ state: 'downloading', bytes, updated: timestamp(clock) })
-              .where('rolloutId', '=', rolloutId)
-              .where('deviceId', '=', deviceId)
-              .where('offer', '=', offer)
-              .where('state', 'in', ['pending', 'offered', 'downloading'])
-              .execute();
-        });
-      }
-      this.#written(new Set(all.map(([, { rolloutId }]) => rolloutId)));
+      await registry.transaction(async (tx) => {
+        for (const { key: deviceId, value } of here)
+          await tx
+            .updateTable('firmwareDeliveries')
+            .set({ state: 'downloading', bytes: value.bytes, updated: timestamp(clock) })
+            .where('rolloutId', '=', value.rolloutId)
+            .where('deviceId', '=', deviceId)
+            .where('offer', '=', value.offer)
+            .where('state', 'in', ['pending', 'offered', 'downloading'])
+            .execute();
+      });
+      this.#written(new Set(here.map(({ value }) => value.rolloutId)));
     } catch (error) {
       log.error({ err: error }, 'the progress of downloads could not be written');
     }
