@@ -1,6 +1,7 @@
 /** The log entries of a page, read a part at a time while they are sent. */
 
 import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Access, Caller } from '../../access.js';
 import { currentCaller } from '../../entity/current-caller.js';
 import { PlatformError } from '../../errors.js';
@@ -22,12 +23,14 @@ export function eachEntry<W>(
   show: (current: Caller, entry: FoundEntry) => W | undefined,
 ): Items<W> {
   return async function* (answer) {
+    const slices = new Slices();
     let part = begin;
     if (part.rest.length > 0) await answer.takePlace();
     for (let current: Caller = caller; ; ) {
       for (const entry of part.entries) {
         const shown = show(current, entry);
         if (shown !== undefined) yield shown;
+        await slices.step();
       }
       const { rest } = part;
       if (rest.length === 0) return;

@@ -10,13 +10,13 @@ import { seed, seedAdmin } from '../../../bench/seed.js';
 import { openSqlite } from '../../../db/sqlite/open.js';
 import type { Ok } from '../../support/answers.js';
 import { temporaryDirectory } from '../../support/directory.js';
+import type { Felt } from '../../support/loop-probe.js';
 import { type Launched, launch } from '../../support/process.js';
 import type { Made } from '../../support/service.js';
 import { copyKeys } from '../../support/template.js';
 import { sha256 } from '../fleet.js';
-import type { Felt } from './loop-probe.js';
 
-const probe = fileURLToPath(new URL('loop-probe.js', import.meta.url));
+const probe = fileURLToPath(new URL('../../support/loop-probe.js', import.meta.url));
 /** Bytes of the file; those of all downloads at once would be too many to wait for. */
 const fileBytes = 100_000;
 /** What may stay in the heap after a rollout has done anything, megabytes: ids of the devices, and little more. */
