@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { MessageStore, type Point } from '../db/messages/store.js';
+import { Registry } from '../db/registry/index.js';
 import { readConfig } from '../src/config.js';
 import { Keeping } from '../src/messages/keeping.js';
 import { at, type Row } from './figures.js';
@@ -64,7 +65,8 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const log = pino({ level: 'warn' });
   const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
   const messages = await MessageStore.open(directory, { log });
-  const keeping = await Keeping.start({ config, messages, log });
+  const registry = await Registry.open(directory);
+  const keeping = await Keeping.start({ config, messages, registry, log });
   const waits: number[] = [];
   const begun = performance.now();
   const end = begun + duration;
@@ -91,6 +93,7 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const bytes = messages.size;
   await keeping.stop();
   await messages.close();
+  await registry.close();
   return { pointsPerSecond: stored / taken, p99: at(waits, 0.99), bytes };
 }
 

@@ -202,7 +202,7 @@ export class Presence {
       messages.appendLog(entry, (error) => {
         if (!error) return;
         // A full store has said so once.
-        log[error === messages.full ? 'debug' : 'error'](
+        log[messages.isNoRoom(error) ? 'debug' : 'error'](
           { err: error, deviceId: entry.deviceId, connectionId },
           'a lifecycle entry could not be stored',
         );

@@ -119,6 +119,8 @@ export interface Overrides {
   mail?: Mail;
   sms?: Sms;
   passwords?: Passwords;
+  /** Bytes that are free on the disk of the data directory. */
+  freeOnDisk?: () => Promise<number>;
 }
 
 /** Everything built on one data directory, and its end. */
@@ -153,7 +155,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => longReads.close());
     const messages = await MessageStore.open(config.dataDir, { log, mark: fence.mark });
     closers.push(() => messages.close());
-    const keeping = await Keeping.start({ config, messages, log });
+    const keeping = await Keeping.start({ config, messages, registry, log, freeOnDisk: overrides.freeOnDisk });
     closers.push(() => keeping.stop());
     const retention = await Retention.open({ config, registry, clock });
     const payloads = new PayloadReader({
@@ -229,7 +231,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       overlaps,
       passwords,
       secrets: new Secrets(),
-      certificates: new ClientCertificates({ registry, access, clock, audit, fields, log }),
+      certificates: new ClientCertificates({ registry, access, clock, audit, fields, log, keeping }),
       tokens,
       sessions,
       sealing,

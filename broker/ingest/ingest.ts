@@ -89,7 +89,7 @@ export class Ingest {
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
     const { turns, client } = live;
     const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
-    const noRoom = packet.qos === 0 && this.#noRoomFor(packet);
+    const noRoom = packet.qos === 0 && this.#noRoomFor(packet, route);
     const message: Message = { packet, route, caller: live.identity?.caller, client, explanations: [] };
     if (packet.qos === 0 && !isStored && !noRoom) {
       this.#limitRetained(message);
@@ -306,7 +306,7 @@ export class Ingest {
   #keepForSessions(message: Message, done: Done): void {
     const { packet, client } = message;
     this.#limitRetained(message);
-    if (packet.qos === 0) done(this.#noRoomFor(packet));
+    if (packet.qos === 0) done(this.#noRoomFor(packet, message.route));
     else this.#persistence.keep(client, packet, done, (sessions) => this.#charge(message, sessions));
   }
 
@@ -329,8 +329,8 @@ export class Ingest {
   }
 
   /** Why a message cannot be retained; an empty one makes room. */
-  #noRoomFor({ retain, payload }: Incoming): Error | undefined {
-    return retain && payload.length > 0 ? this.#services.messages.full : undefined;
+  #noRoomFor({ retain, payload }: Incoming, { accountId }: Route): Error | undefined {
+    return retain && payload.length > 0 ? this.#services.messages.fullFor(accountId) : undefined;
   }
 
   /** A place for the message store, and one for the sessions right after it: both go into one transaction. */

@@ -87,7 +87,7 @@ export class ServiceHandlers {
       done(new Error('no caller'));
       return;
     }
-    const { full } = services.messages;
+    const full = services.messages.fullFor(route.accountId);
     if (full) {
       done(full);
       return;

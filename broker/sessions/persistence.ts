@@ -21,7 +21,7 @@ import { Unreleased } from './unreleased.js';
 import { Wills } from './wills.js';
 
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
-  messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
+  messages: Pick<MessageStore, 'mqtt' | 'record' | 'fullFor'>;
   log: Pick<Logger, 'error'>;
   /** The limits of retained messages of an account. */
   retainedRoom: RetainedRoom;
@@ -191,8 +191,9 @@ export class SessionStore {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(this.#retained.change(packet));
     const sessions = this.#sessionsFor(packet.topic);
-    const { full } = this.#services.messages;
-    if (full && (sessions.length > 0 || (packet.retain && packet.payload.length > 0))) {
+    const grows = sessions.length > 0 || (packet.retain && packet.payload.length > 0);
+    const full = grows ? this.#services.messages.fullFor(this.#rules.accountOf(packet.topic)) : undefined;
+    if (full) {
       done(full);
       return;
     }

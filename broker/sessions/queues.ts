@@ -87,12 +87,14 @@ export class Queues {
   ) {
     const ids = new Map<number, { id: number; counter: number; size: number }>();
     let last = counter;
+    const accounts = new Map(queue.map(([id, number]) => [id, accountIn(sessions.get(number)?.clientId ?? '')]));
     for (const message of messages) {
       const stored = this.#newMessage({ ...message, qos: message.qos as 0 | 1 | 2 });
       last += 1;
       const size = Buffer.byteLength(message.topic) + message.payload.length;
       ids.set(message.id, { id: stored.id, counter: last, size });
-      this.#journal.record({ kind: 'message', message: stored, sessions: [] });
+      const accountId = accounts.get(message.id) ?? '';
+      this.#journal.record({ kind: 'message', accountId, message: stored, sessions: [] });
     }
     for (const [old, number, packetId, released] of queue) {
       const [session, message] = [sessions.get(number), ids.get(old)];
@@ -108,7 +110,7 @@ export class Queues {
   keep(sessions: readonly Session[], packet: Incoming): MqttChange {
     const message = this.#newMessage(packet);
     this.#kept.set(packet.payload, { id: message.id, sessions });
-    return { kind: 'message', message, sessions: numbersOf(sessions) };
+    return { kind: 'message', accountId: accountOf(sessions), message, sessions: numbersOf(sessions) };
   }
 
   enqueue(sessions: readonly Session[], packet: Outgoing): void {
@@ -148,7 +150,8 @@ export class Queues {
     const { id } = message;
     this.#unwritten.set(id, message);
     this.#unwrittenBytes += bytes;
-    this.#journal.record({ kind: 'message', message, sessions: numbersOf(sessions) });
+    const accountId = accountOf(sessions);
+    this.#journal.record({ kind: 'message', accountId, message, sessions: numbersOf(sessions) });
     this.#journal.afterwards(() => {
       this.#unwritten.delete(id);
       this.#unwrittenBytes -= bytes;
@@ -357,6 +360,11 @@ export class Queues {
 
 function numbersOf(sessions: readonly Session[]): number[] {
   return sessions.map(({ number }) => number);
+}
+
+/** All sessions that get a message are of one account. */
+function accountOf([session]: readonly Session[]): string {
+  return session ? accountIn(session.clientId) : '';
 }
 
 function sentChange({ number }: Session, { id, packetId, released }: Queued): MqttChange {

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { bringUpToDate } from '../files/schema.js';
-import { storeFull } from '../sqlite/dialect.js';
+import { isRefusal, storeFull } from '../sqlite/dialect.js';
 import { openSqlite } from '../sqlite/open.js';
 import { Slices } from '../sqlite/slices.js';
 import { LogReads } from './logs/reads.js';
@@ -10,6 +10,7 @@ import { type OutboxChange, OutboxRows } from './outbox/rows.js';
 import { CategoryPages } from './series/category-pages.js';
 import { MissedRows } from './series/missed.js';
 import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
+import { type AccountBytes, prepareHeld } from './series/shares.js';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.js';
 import { TouchedNotes } from './series/touched.js';
 import { type MessageUsage, prepareUsage } from './series/usage.js';
@@ -47,12 +48,12 @@ export class MessageStore {
   readonly #thread: MessageReader;
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
+  readonly #held: () => AccountBytes[];
   readonly #categoryPages: CategoryPages;
   readonly #sums: SeriesSums;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
-  #accountsFull: ReadonlySet<string> = new Set();
-  #accountFull: Error | undefined;
+  #accountsFull: ReadonlyMap<string, Error> = new Map();
   #outboxesFull: ReadonlySet<string> = new Set();
   #outboxFull: Error | undefined;
   #watcher = () => {};
@@ -69,6 +70,7 @@ export class MessageStore {
     this.#thread = new MessageReader(directory);
     this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
+    this.#held = prepareHeld(this.#reader);
     this.#categoryPages = new CategoryPages(this.#reader);
     this.#sums = new SeriesSums(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
@@ -133,23 +135,37 @@ export class MessageStore {
     return this.#writer.held.size;
   }
 
+  /** Bytes of the file that are not in use. */
+  get unused(): number {
+    return this.#writer.held.unused;
+  }
+
   /** Bytes of points and log entries, about, of the account that has stored most. */
   get largestAccount(): number {
     return this.#writer.held.largest;
   }
 
-  /** Bytes of points and log entries, about, by account. */
-  bytesByAccount(): Map<string, number> {
-    return new Map(this.#statements.accountBytes.all().map(({ accountId, bytes }) => [accountId, bytes]));
+  /** Bytes of all that an account keeps here, about, by account. */
+  heldByAccount(): AccountBytes[] {
+    return this.#held();
   }
 
-  /** Takes nothing more from these accounts, for this reason, until called again. */
-  setAccountsFull(accountIds: ReadonlySet<string>, reason: string): void {
-    this.#accountsFull = accountIds;
-    if (this.#accountFull?.message !== reason) this.#accountFull = storeFull(reason);
+  /** Accounts with more than so many bytes of points and log entries. */
+  storedAbove(bytes: number): string[] {
+    return this.#statements.storedAbove.all(bytes);
   }
 
-  /** Bytes of payload that bridges have not delivered yet, each counted once for every bridge. */
+  /** Takes nothing more from these accounts, each for its reason, until called again. */
+  setAccountsFull(reasons: ReadonlyMap<string, string>): void {
+    const before = this.#accountsFull;
+    const refusalOf = (accountId: string, reason: string) => {
+      const known = before.get(accountId);
+      return known?.message === reason ? known : storeFull(reason);
+    };
+    this.#accountsFull = new Map([...reasons].map(([accountId, reason]) => [accountId, refusalOf(accountId, reason)]));
+  }
+
+  /** Bytes that bridges have not delivered yet, each message counted once for every bridge. */
   get outboxPending(): number {
     return this.#writer.held.outboxPending;
   }
@@ -164,9 +180,14 @@ export class MessageStore {
     this.#watcher = watcher;
   }
 
-  /** Why nothing more is taken; undefined while there is room. What sessions already hold changes all the same. */
+  /** Why nothing more is taken of anybody; undefined while there is room. */
   get full(): Error | undefined {
     return this.#full;
+  }
+
+  /** Why nothing more is taken of an account; undefined while there is room. What sessions already hold changes all the same. */
+  fullFor(accountId: string): Error | undefined {
+    return this.#full ?? this.#accountsFull.get(accountId);
   }
 
   /** Takes no more points and log entries, for this reason, until called without one. */
@@ -176,7 +197,7 @@ export class MessageStore {
 
   /** Why no more of an account is taken for its bridges to deliver; undefined while there is room. */
   outboxFullFor(accountId: string): Error | undefined {
-    return this.#full ?? (this.#outboxesFull.has(accountId) ? this.#outboxFull : undefined);
+    return this.fullFor(accountId) ?? (this.#outboxesFull.has(accountId) ? this.#outboxFull : undefined);
   }
 
   /** Takes nothing more for the bridges of these accounts, for this reason, until called again. */
@@ -185,9 +206,9 @@ export class MessageStore {
     if (this.#outboxFull?.message !== reason) this.#outboxFull = storeFull(reason);
   }
 
-  /** Whether an error that `done` was called with says that there was no room. */
-  isNoRoom(error: Error): boolean {
-    return error === this.#full || error === this.#accountFull || error === this.#outboxFull;
+  /** Whether an error that `done` was called with says that there was no room, as the log has said once. */
+  isNoRoom(error: unknown): boolean {
+    return isRefusal(error);
   }
 
   /** The stored amounts of an account, or of all accounts. */
@@ -201,7 +222,7 @@ export class MessageStore {
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
     this.#makeRoom(points.length);
-    const refusal = this.#refusal() ?? this.#fullFor(key.accountId) ?? refusalOf(points);
+    const refusal = this.#refusal() ?? this.fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.touched.note(key, kept);
     this.#pending += kept.length;
@@ -212,7 +233,7 @@ export class MessageStore {
   /** Stores a log entry; `done` as for append. */
   appendLog(entry: NewLogEntry, done: Done): void {
     this.#makeRoom();
-    const row = this.#refusal() ?? this.#fullFor(entry.accountId) ?? toLogRow(entry);
+    const row = this.#refusal() ?? this.fullFor(entry.accountId) ?? toLogRow(entry);
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
@@ -321,10 +342,6 @@ export class MessageStore {
   }
 
   // Collecting
-
-  #fullFor(accountId: string): Error | undefined {
-    return this.#full ?? (this.#accountsFull.has(accountId) ? this.#accountFull : undefined);
-  }
 
   #refusal(): Error | undefined {
     if (this.#closing) return closed();

@@ -24,6 +24,7 @@ import * as presence from './0023-presence.js';
 import * as deviceIndexes from './0024-device-indexes.js';
 import * as listCounts from './0025-list-counts.js';
 import * as commandBytes from './0026-command-bytes.js';
+import * as entityBytes from './0028-entity-bytes.js';
 import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -63,6 +64,7 @@ export const registryMigrations: readonly Migration[] = [
   listCounts,
   commandBytes,
   sqlStep('0027-session-uses', 'ALTER TABLE "sessions" ADD COLUMN "lastUsed" TEXT'),
+  entityBytes,
 ];
 
 /**

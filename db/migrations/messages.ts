@@ -10,6 +10,7 @@ import * as arrivals from './messages-0008.js';
 import * as numericCodes from './messages-0012.js';
 import * as outboxAccounts from './messages-0013.js';
 import * as retainedUse from './messages-0014.js';
+import * as heldBytes from './messages-0015.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -24,4 +25,5 @@ export const messageMigrations: readonly Migration[] = [
   numericCodes,
   outboxAccounts,
   retainedUse,
+  heldBytes,
 ];

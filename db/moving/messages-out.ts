@@ -172,7 +172,7 @@ export class MessagesOut {
         .raw()
         .all(),
       incoming: all<[number, number]>('"session", "packetId"', 'mqttIncoming', '1, 2').raw().all(),
-      messages: all<MqttState['messages'][number]>('*', 'mqttMessages', '"id"').all(),
+      messages: all<MqttState['messages'][number]>('"id", "topic", "qos", "payload"', 'mqttMessages', '"id"').all(),
       retained: all<MqttState['retained'][number]>('*', 'mqttRetained', '"topic"').all(),
       wills: all<StoredWill>('*', 'mqttWills', '"clientId"').all(),
     };

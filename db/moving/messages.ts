@@ -123,10 +123,10 @@ function reserve(file: Sqlite.Database): Offsets {
 
 /** Categories are texts that all series share: those that come are added, and every number has its own here. */
 function mapCategories(file: Sqlite.Database): void {
-  const used = `SELECT "text" FROM "source"."categories" WHERE "id" IN (SELECT "category" FROM "source"."categoryMarks"
+  const used = `SELECT "text", CASE WHEN "accountId" IN "moving" THEN "accountId" ELSE '' END FROM "source"."categories" WHERE "id" IN (SELECT "category" FROM "source"."categoryMarks"
     WHERE "series" IN (SELECT "id" FROM "source"."series" WHERE "accountId" IN "moving"))`;
   file.exec(`
-    INSERT OR IGNORE INTO "main"."categories" ("text") ${used};
+    INSERT OR IGNORE INTO "main"."categories" ("text", "accountId") ${used};
     CREATE TEMP TABLE "movedCategories" ("source" INTEGER NOT NULL PRIMARY KEY, "target" INTEGER NOT NULL);
     INSERT INTO "temp"."movedCategories" SELECT s."id", m."id"
       FROM "source"."categories" AS s JOIN "main"."categories" AS m ON m."text" = s."text"`);

@@ -142,6 +142,8 @@ export const messageRules: readonly TableRule[] = [
   { table: 'mqttSubscriptions', where: ofSession, to: { session: 't."session" + :session' } },
   { table: 'mqttWills', where: ofClient },
   { table: 'mqttSessions', where: ofClient, to: { id: 't."id" + :session' } },
+  // Last: triggers change it as the others go.
+  { table: 'heldBytes', where: own, left: byTriggers },
 ];
 
 /** Tables that belong to the file, and not to an account. The text index of the log is made again by the server. */

@@ -285,7 +285,17 @@ export function isStoreFull(error: unknown): error is Error {
   return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';
 }
 
+/** Errors that say that something was not even tried, because there is no room for it. */
+const refusals = new WeakSet<object>();
+
 /** An error of which isStoreFull says so, before the disk itself does. */
 export function storeFull(reason: string): Error {
-  return new Sqlite.SqliteError(reason, 'SQLITE_FULL');
+  const refusal = new Sqlite.SqliteError(reason, 'SQLITE_FULL');
+  refusals.add(refusal);
+  return refusal;
+}
+
+/** Whether an error is one of storeFull. */
+export function isRefusal(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && refusals.has(error);
 }

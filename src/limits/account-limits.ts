@@ -218,7 +218,8 @@ export const accountLimits = [
     off: true,
     unit: 'bytes',
     per: 'service',
-    about: 'of `messages.db` in use; beyond it the account furthest above its share loses its oldest messages',
+    about:
+      'of `messages.db` in use; beyond it the account furthest above its share loses its oldest messages, or is refused',
     counted: false,
   }),
   row({

@@ -9,6 +9,8 @@ export type Kept =
   | 'verifications'
   | 'refusals'
   | 'commandBytes'
+  | 'entityBytes'
+  | 'firmwareBytes'
   | 'jobs'
   | 'jobRows'
   | 'jobRowBytes'
@@ -23,6 +25,30 @@ const byAge = {
   verifications: { key: 'id', order: ['time', 'id'] },
   refusals: { key: 'sequence', order: ['sequence'] },
 } as const;
+
+/** What one of these takes on disk, about, with its places in indexes. */
+const bytesOnDisk: Record<Kept, number> = {
+  auditRecords: 750,
+  verifications: 500,
+  refusals: 500,
+  jobs: 900,
+  jobRows: 120,
+  jobRowBytes: 1.5,
+  idempotentBytes: 1,
+  commandBytes: 1,
+  entityBytes: 1,
+  firmwareBytes: 1,
+};
+
+/** What each account takes in the registry and as firmware, in bytes on disk, about. */
+export async function registryBytes(db: Db): Promise<Map<string, number>> {
+  const bytes = new Map<string, number>();
+  for (const { accountId, what, amount } of await db.selectFrom('kept').selectAll().execute()) {
+    const each = bytesOnDisk[what as Kept] ?? 0;
+    if (accountId !== '' && each > 0) bytes.set(accountId, (bytes.get(accountId) ?? 0) + amount * each);
+  }
+  return bytes;
+}
 
 export async function keptOf(db: Db, accountId: string, what: Kept): Promise<number> {
   const row = db.selectFrom('kept').select('amount').where('accountId', '=', accountId).where('what', '=', what);

@@ -2,11 +2,17 @@
 
 import { statfs } from 'node:fs/promises';
 import type { Logger } from 'pino';
+import { aboveShare } from '../../db/messages/series/shares.js';
 import type { MessageStore } from '../../db/messages/store.js';
+import type { Registry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
+import { PlatformError } from '../errors.js';
+import { DiskShare } from '../limits/disk-share.js';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;
+/** A look at what the accounts take rests for so many times as long as it has taken. */
+const restAfterLook = 100;
 /** Milliseconds between two looks at which accounts are above their share. */
 const refusedInterval = 100;
 /** Milliseconds between two lines of the log about what has been removed. */
@@ -21,22 +27,33 @@ const roomAgain = 64 * 1024 * 1024;
 
 const diskFull = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
 const outgrown =
-  'The account stores messages faster than they can be removed (SLIPWAY_MESSAGES_MAX_BYTES, SLIPWAY_ACCOUNT_MAX_BYTES).';
+  'The account keeps more than its share of the messages, and not enough of it can be removed (SLIPWAY_MESSAGES_MAX_BYTES, SLIPWAY_ACCOUNT_MAX_BYTES).';
 
 const outboxOutgrown =
   'The bridges of the account have not delivered more than its share of half of SLIPWAY_MESSAGES_MAX_BYTES.';
 
-type Services = { config: Config; messages: MessageStore; log: Logger };
+type Services = {
+  config: Config;
+  messages: MessageStore;
+  registry: Pick<Registry, 'query'>;
+  log: Logger;
+  /** Bytes that are free on the disk of the data directory. */
+  freeOnDisk?: (() => Promise<number>) | undefined;
+};
 
 /** Watches disk and store while the service runs; the store refuses what there is no room for. */
 export class Keeping {
   readonly #services: Services;
+  readonly share: DiskShare;
+  #lookAgain = 0;
   /** Bytes; null when the system does not say. */
   diskFree: number | null = null;
   #diskIsFull = false;
-  /** Accounts above their share, while eviction is not fast enough. */
+  /** Accounts above their share of the cap, while eviction does not make enough room. */
   #refused: ReadonlySet<string> = new Set();
   #refuseAgain = 0;
+  /** Nothing more can be removed, and the cap is exceeded. */
+  #isStuck = false;
   /** Accounts whose bridges have more to deliver than the account's share, while all together have too much. */
   #outboxesRefused: ReadonlySet<string> = new Set();
   /** Amounts not logged yet, and the time of the next log line. */
@@ -49,6 +66,7 @@ export class Keeping {
 
   private constructor(services: Services) {
     this.#services = services;
+    this.share = new DiskShare(services);
   }
 
   /** Resolves when it is known whether there is room. */
@@ -79,19 +97,53 @@ export class Keeping {
     return this.#diskIsFull ? diskFull : undefined;
   }
 
+  /** Why nothing of an account is taken that makes a database or its firmware grow by `bytes`; undefined while there is room. */
+  refusal(accountId: string, bytes = 0): string | undefined {
+    const isFull = this.diskFree !== null && this.diskFree - bytes < this.#services.config.messages.diskReserveBytes;
+    return isFull || this.#diskIsFull ? diskFull : this.share.refusal(accountId, bytes);
+  }
+
+  /** @throws PlatformError 507 with the refusal. */
+  demandRoom(accountId: string, bytes = 0): void {
+    const message = this.refusal(accountId, bytes);
+    if (message !== undefined) throw new PlatformError('storeFull', { details: [{ message }] });
+  }
+
   async #lookAtDisk(): Promise<void> {
-    const { config, log } = this.#services;
+    const { config, log, freeOnDisk = () => freeOn(config.dataDir) } = this.#services;
     const reserve = config.messages.diskReserveBytes;
     try {
-      const { bavail, bsize } = await statfs(config.dataDir);
-      this.diskFree = bavail * bsize;
+      this.diskFree = await freeOnDisk();
     } catch (error) {
       if (this.diskFree !== null) log.warn({ err: error }, 'what is free on the disk is not known');
       this.diskFree = null;
     }
     const free = this.diskFree ?? Number.POSITIVE_INFINITY;
     this.#diskIsFull = free < reserve + (this.#diskIsFull ? Math.min(roomAgain, reserve / 16) : 0);
+    const { unused } = this.#services.messages;
+    await this.#lookAtShares(this.diskFree === null ? null : this.diskFree + unused - reserve);
     this.#tell();
+  }
+
+  async #lookAtShares(free: number | null): Promise<void> {
+    const from = performance.now();
+    if (from < this.#lookAgain) return;
+    try {
+      await this.share.look(free);
+    } catch (error) {
+      this.#services.log.error({ err: error }, 'what the accounts take on the disk is not known');
+    }
+    const now = performance.now();
+    this.#lookAgain = now + restAfterLook * (now - from) - diskInterval;
+    this.#tellAccounts();
+  }
+
+  /** Who is refused, and why. */
+  #tellAccounts(): void {
+    const reasons = new Map<string, string>();
+    for (const accountId of this.#refused) reasons.set(accountId, outgrown);
+    for (const accountId of this.share.above) reasons.set(accountId, this.share.refusal(accountId) ?? outgrown);
+    this.#services.messages.setAccountsFull(reasons);
   }
 
   #lookAtSize(): void {
@@ -101,7 +153,8 @@ export class Keeping {
     if (maxBytes > 0) this.#refuseOutboxes(maxBytes * outboxShare);
     const isOver = maxBytes > 0 && messages.size > maxBytes;
     const isAccountOver = accountBytes > 0 && messages.largestAccount > accountBytes;
-    this.#refuseAccounts(maxBytes > 0 && messages.size > maxBytes * refuseAt);
+    if (!isOver) this.#isStuck = false;
+    this.#refuseAccounts(maxBytes > 0 && (this.#isStuck || messages.size > maxBytes * refuseAt));
     if (this.#stopped || !(isOver || isAccountOver)) return;
     const room = maxBytes > 0 ? maxBytes * (isOver ? evictTo : 1) : Number.MAX_SAFE_INTEGER;
     this.#evicting ??= this.#evict(room, accountBytes * (isAccountOver ? evictTo : 1)).finally(() => {
@@ -109,7 +162,7 @@ export class Keeping {
     });
   }
 
-  /** While eviction is not fast enough, those above their share are refused, and nobody else. */
+  /** While eviction does not make enough room, those above their share are refused, and nobody else. */
   #refuseAccounts(isOutgrown: boolean): void {
     const { config, messages, log } = this.#services;
     const accountBytes = config.limits.accountMessagesBytes;
@@ -118,11 +171,10 @@ export class Keeping {
     if (!isOutgrown && !isAccountOutgrown && !wasRefusing) return;
     if (performance.now() < this.#refuseAgain && (isOutgrown || isAccountOutgrown)) return;
     this.#refuseAgain = performance.now() + refusedInterval;
-    const stored = [...messages.bytesByAccount()].filter(([, bytes]) => bytes > 0);
-    const share = isOutgrown ? config.messages.maxBytes / Math.max(1, stored.length) : Number.POSITIVE_INFINITY;
-    const most = Math.min(share, accountBytes > 0 ? accountBytes * refuseAt : Number.POSITIVE_INFINITY);
-    this.#refused = new Set(stored.flatMap(([accountId, bytes]) => (bytes > most ? accountId : [])));
-    messages.setAccountsFull(this.#refused, outgrown);
+    const ofCap = isOutgrown ? aboveShare(messages.heldByAccount(), messages.size, config.messages.maxBytes) : [];
+    const ofAccount = isAccountOutgrown ? messages.storedAbove(accountBytes * refuseAt) : [];
+    this.#refused = new Set([...ofCap.map(({ accountId }) => accountId), ...ofAccount]);
+    this.#tellAccounts();
     const refuses = this.#refused.size > 0;
     if (refuses && !wasRefusing)
       log.error({ accounts: [...this.#refused].slice(0, 10) }, `messages of accounts are refused: ${outgrown}`);
@@ -136,8 +188,12 @@ export class Keeping {
     try {
       while (!this.#stopped) {
         if (messages.size <= bytes && (accountBytes === 0 || messages.largestAccount <= accountBytes)) break;
-        if (!(await messages.evictSome(bytes, accountBytes))) break;
+        if (await messages.evictSome(bytes, accountBytes)) continue;
+        // Not while an account is copied elsewhere: then nothing is removed.
+        this.#isStuck = bytes < messages.size && !messages.touched.isWatching;
+        break;
       }
+      if (this.#isStuck) this.#lookAtSize();
       const { points, logs } = messages.usage();
       this.#removed.points += before.points - points;
       this.#removed.logs += before.logs - logs;
@@ -182,4 +238,9 @@ export class Keeping {
     if (reason === undefined) log.warn('messages are taken again');
     else log.error({ diskFree: this.diskFree, size: messages.size }, `messages are refused: ${reason}`);
   }
+}
+
+async function freeOn(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
 }

@@ -26,6 +26,10 @@ const answer = Type.Object(
   {
     usage: Type.Object({
       messagesBytes: Type.Integer({ description: 'What these points and log entries take, about.' }),
+      diskBytes: Type.Integer({ description: 'All that the account takes on the disk, about.' }),
+      diskShareBytes: Nullable(
+        Type.Integer({ description: 'What it may take there; null while it is the only account.' }),
+      ),
       points: Type.Integer({ description: 'Stored points of the account.' }),
       logs: Type.Integer({ description: 'Stored log entries of the account.' }),
       outbox: Type.Integer({
@@ -44,7 +48,7 @@ const answer = Type.Object(
 );
 
 export function usageRoutes(app: App, ctx: Context): void {
-  const { messages, bridges, config } = ctx;
+  const { messages, bridges, config, keeping } = ctx;
   const use = limitUse(ctx);
 
   async function read(caller: Caller): Promise<Static<typeof answer>> {
@@ -53,6 +57,8 @@ export function usageRoutes(app: App, ctx: Context): void {
     return {
       usage: {
         messagesBytes: bytes,
+        diskBytes: Math.round(keeping.share.takenBy(accountId)),
+        diskShareBytes: keeping.share.bytes,
         points,
         logs,
         outbox: bridges.stored(accountId),

@@ -50,7 +50,7 @@ function messageMetrics(registry: Registry, { messages, keeping, config }: Servi
   gauge(
     registry,
     'slipway_messages_outbox_pending_bytes',
-    'Payload that bridges have not delivered yet.',
+    'Bytes of messages that bridges have not delivered yet.',
     () => messages.outboxPending,
   );
   gauge(registry, 'slipway_messages_points', 'Stored points.', () => messages.usage().points);
@@ -61,6 +61,25 @@ function messageMetrics(registry: Registry, { messages, keeping, config }: Servi
   });
   gauge(registry, 'slipway_messages_refused', '1 while messages are refused for want of space.', () =>
     messages.full ? 1 : 0,
+  );
+  const { share } = keeping;
+  gauge(
+    registry,
+    'slipway_disk_share_bytes',
+    'What each account may take on the disk; not a number while there is one account.',
+    () => share.bytes ?? NaN,
+  );
+  gauge(
+    registry,
+    'slipway_disk_share_highest_use_bytes',
+    'The most that any account takes on the disk, about.',
+    () => share.highest,
+  );
+  gauge(
+    registry,
+    'slipway_disk_share_refused_accounts',
+    'Accounts that are refused because they have taken their share of the disk.',
+    () => share.above.size,
   );
   gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
 }

@@ -21,6 +21,7 @@ const full = new Error('the disk is full');
 const subscribe = (filter: string, options = 1): MqttChange => ({ kind: 'subscribe', session: 1, filter, options });
 const message = (id: number, ...sessions: number[]): MqttChange => ({
   kind: 'message',
+  accountId: 'account',
   message: { id, topic: 'x', qos: 1, payload: new Uint8Array() },
   sessions,
 });

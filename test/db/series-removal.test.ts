@@ -59,11 +59,11 @@ function recount(directory: string, accountId: string) {
     .get(accountId) ?? { count: 0, oldest: null };
   const bytes = file
     .prepare<[string, string], number>(
-      `SELECT (SELECT coalesce(sum(32 + coalesce(octet_length(p."text"), 0)), 0)
+      `SELECT (SELECT coalesce(sum(32 + coalesce(octet_length(p."text") * 9 / 8, 0)), 0)
                  FROM "points" p JOIN "series" s ON s."id" = p."series" WHERE s."accountId" = ?)
-            + (SELECT coalesce(sum(240 + octet_length("tags") + coalesce(octet_length("message"), 0)
+            + (SELECT coalesce(sum(600 + (octet_length("tags") + coalesce(octet_length("message"), 0)
                  + coalesce(octet_length("code"), 0) + coalesce(octet_length("details"), 0)
-                 + coalesce(octet_length("custom"), 0)), 0) FROM "logs" WHERE "accountId" = ?)`,
+                 + coalesce(octet_length("custom"), 0)) * 7 / 4), 0) FROM "logs" WHERE "accountId" = ?)`,
     )
     .pluck()
     .get(accountId, accountId);

@@ -229,9 +229,11 @@ t.test('an upload ends when the disk becomes full, and goes on later', async (t)
   const { id } = await draft(service);
   const bytes = randomBytes(1000);
   const { keeping } = service.server.ctx;
-  const isFull = Object.defineProperty(keeping, 'diskFull', { configurable: true, value: 'The disk is full.' });
+  // There is room for all of it when it begins, and none while it comes.
+  const refusal = (_: string, bytes?: number) => (bytes === undefined ? 'The disk is full.' : undefined);
+  const isFull = Object.defineProperty(keeping, 'refusal', { configurable: true, value: refusal });
   t.match(await put(service, `${id}/files/one`, bytes), { status: 507, body: { error: { code: -199 } } });
-  Reflect.deleteProperty(isFull, 'diskFull');
+  Reflect.deleteProperty(isFull, 'refusal');
   t.equal((await put(service, `${id}/files/one`, bytes)).status, 200);
 });
 

@@ -37,6 +37,8 @@ export interface Options {
   clock?: Clock;
   mail?: Mail;
   sms?: Sms;
+  /** Bytes that the disk has free. */
+  freeOnDisk?: () => Promise<number>;
   /** Hashes of passwords take as long as in the product; otherwise a thousandth. */
   slowHashes?: true;
   /** Lines the service logs, for tests that read them. */
@@ -102,9 +104,16 @@ async function startDirectly(t: Test, options: Options): Promise<Service> {
     secrets.write(line);
   };
   const log = openLog('trace', { write });
-  const { clock, mail, sms } = options;
+  const { clock, mail, sms, freeOnDisk } = options;
   const passwords = new Passwords(options.slowHashes ? undefined : { memoryCost: 8, timeCost: 1 });
-  const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), passwords, log };
+  const overrides = {
+    ...(clock && { clock }),
+    ...(mail && { mail }),
+    ...(sms && { sms }),
+    ...(freeOnDisk && { freeOnDisk }),
+    passwords,
+    log,
+  };
   const server = await startServer(config, overrides);
   if (usual) keepTemplate(directory);
   const service = new Service(server, directory, secrets);

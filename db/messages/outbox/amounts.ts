@@ -1,4 +1,4 @@
-/** How many bytes of payload the outbox holds by bridge and by account, inside the writer's transactions. */
+/** How many bytes on disk, about, the outbox takes by bridge and by account, inside the writer's transactions. */
 
 /** Of one bridge. */
 interface Amounts {
@@ -41,12 +41,8 @@ export class OutboxAmounts {
     this.add(bridgeId, { kept: -(this.#bridges.get(bridgeId)?.kept ?? 0) });
   }
 
-  /** The bridge that keeps most, of the account that keeps most. */
-  largest(): string | undefined {
-    const byAccount = new Map<string, number>();
-    for (const { accountId, kept } of this.#bridges.values())
-      byAccount.set(accountId, (byAccount.get(accountId) ?? 0) + kept);
-    const [account] = [...byAccount].reduce((most, one) => (one[1] > most[1] ? one : most), ['', 0]);
+  /** The bridge of an account that keeps most. */
+  largestOf(account: string): string | undefined {
     let most: string | undefined;
     let bytes = 0;
     for (const [bridgeId, { accountId, kept }] of this.#bridges)

@@ -5,6 +5,9 @@ import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.js';
 
 /** Rows that are removed at once to make room; each may hold a payload of the largest size. */
 const rowsAtOnce = 64;
+/** What a row takes besides its payload, with its places in indexes. */
+const rowBytes = 500;
+const size = `(${rowBytes} + length("payload"))`;
 
 /** A row that has changed: whose it was, and how large. */
 interface Changed {
@@ -21,7 +24,7 @@ export class OutboxWriter {
     this.#amounts = new OutboxAmounts(this.#statements.amounts.all());
   }
 
-  /** Bytes of payload that are pending, and so cannot make room. */
+  /** Bytes that are pending, and so cannot make room. */
   get pendingBytes(): number {
     return this.#amounts.pendingBytes;
   }
@@ -47,14 +50,14 @@ export class OutboxWriter {
       const { accountId, message, bridgeIds } = change;
       for (const bridgeId of bridgeIds) {
         add.run({ ...message, accountId, bridgeId, sequence: next() });
-        this.#amounts.add(bridgeId, { pending: message.payload.length }, accountId);
+        this.#amounts.add(bridgeId, { pending: rowBytes + message.payload.length }, accountId);
       }
       return;
     }
     if (change.kind === 'take') {
       const { row } = change;
       this.#statements.take.run({ ...row, sequence: next() });
-      const bytes = row.payload.length;
+      const bytes = rowBytes + row.payload.length;
       this.#amounts.add(row.bridgeId, row.state === 0 ? { pending: bytes } : { kept: bytes }, row.accountId);
       return;
     }
@@ -80,13 +83,16 @@ export class OutboxWriter {
     }
   }
 
-  /**
-   * Removes some of what is kept only to be replayed or read, of the account that keeps most: what was delivered first,
-   * then dead letters, each the oldest. How many.
-   */
-  evictSome(): number {
+  /** Whether an account has something that is kept only to be replayed or read. */
+  keeps(accountId: string): boolean {
+    return this.#amounts.largestOf(accountId) !== undefined;
+  }
+
+  /** Removes some of that: what was delivered first, then dead letters, each the oldest. How many. */
+  evictSome(accountId: string): number {
     const { evict } = this.#statements;
-    for (let bridgeId = this.#amounts.largest(); bridgeId !== undefined; bridgeId = this.#amounts.largest()) {
+    const next = () => this.#amounts.largestOf(accountId);
+    for (let bridgeId = next(); bridgeId !== undefined; bridgeId = next()) {
       for (const state of [outboxStates.delivered, outboxStates.dead]) {
         const bytes = evict.all(bridgeId, state, rowsAtOnce);
         if (bytes.length === 0) continue;
@@ -100,7 +106,7 @@ export class OutboxWriter {
 }
 
 function prepare(file: Sqlite.Database) {
-  const changed = '"bridgeId", length("payload") AS "bytes"';
+  const changed = `"bridgeId", ${size} AS "bytes"`;
   return {
     add: file.prepare<[OutboxMessage & { accountId: string; bridgeId: string; sequence: number }]>(
       `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
@@ -111,9 +117,7 @@ function prepare(file: Sqlite.Database) {
        @channel, @qos, @time, @reason, @payload, @accountId)`,
     ),
     forget: file
-      .prepare<[string, number], number>(
-        'DELETE FROM "outbox" WHERE "bridgeId" = ? AND "state" = ? RETURNING length("payload")',
-      )
+      .prepare<[string, number], number>(`DELETE FROM "outbox" WHERE "bridgeId" = ? AND "state" = ? RETURNING ${size}`)
       .pluck(),
     move: file.prepare<[number, number, string | null, number, number], Changed>(
       `UPDATE "outbox" SET "state" = ?, "since" = ?, "reason" = ? WHERE "sequence" = ? AND "state" = ? RETURNING ${changed}`,
@@ -123,15 +127,15 @@ function prepare(file: Sqlite.Database) {
     ),
     amounts: file.prepare<[], AmountRow>(
       `SELECT "bridgeId", max("accountId") AS "accountId",
-         coalesce(sum(length("payload")) FILTER (WHERE "state" = 0), 0) AS "pending",
-         coalesce(sum(length("payload")) FILTER (WHERE "state" <> 0), 0) AS "kept"
+         coalesce(sum(${size}) FILTER (WHERE "state" = 0), 0) AS "pending",
+         coalesce(sum(${size}) FILTER (WHERE "state" <> 0), 0) AS "kept"
        FROM "outbox" GROUP BY "bridgeId"`,
     ),
     evict: file
       .prepare<[string, number, number], number>(
         `DELETE FROM "outbox" WHERE "sequence" IN (
            SELECT "sequence" FROM "outbox" INDEXED BY "outbox_state"
-           WHERE "bridgeId" = ? AND "state" = ? ORDER BY "sequence" LIMIT ?) RETURNING length("payload")`,
+           WHERE "bridgeId" = ? AND "state" = ? ORDER BY "sequence" LIMIT ?) RETURNING ${size}`,
       )
       .pluck(),
   };

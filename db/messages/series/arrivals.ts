@@ -6,9 +6,6 @@
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.js';
 
-/** About what a point and a log entry take besides their texts. */
-export const pointBytes = 32;
-export const logBytes = 240;
 /** A block is ended when it has so many bytes. */
 const blockBytes = 64 * 1024;
 /** Blocks that one sweep of eviction goes over at most. */
@@ -47,7 +44,12 @@ export class Arrivals {
     totals.set(accountId, Math.max(0, (totals.get(accountId) ?? 0) - bytes));
   }
 
-  /** The account that has stored most: every account has the same share. */
+  /** What an account has stored. */
+  of(accountId: string): number {
+    return this.#known().get(accountId) ?? 0;
+  }
+
+  /** The account that has stored most. */
   largest(): { accountId: string; bytes: number } | undefined {
     let most: { accountId: string; bytes: number } | undefined;
     for (const [accountId, bytes] of this.#known()) if (bytes > (most?.bytes ?? 0)) most = { accountId, bytes };

@@ -4,6 +4,7 @@
  */
 import type Sqlite from 'better-sqlite3';
 import type { Arrivals } from './arrivals.js';
+import { pointBytes, textSizeSql } from './sizes.js';
 
 /** Points that one step looks at in a series, and log entries. */
 const pointsAtOnce = 5000;
@@ -63,6 +64,11 @@ export class Eviction {
   /** A transaction has failed: the sweep starts again, and finds what is left. */
   clear(): void {
     this.#sweep = undefined;
+  }
+
+  /** The account whose sweep is under way. */
+  get sweeping(): string | undefined {
+    return this.#sweep?.accountId;
   }
 
   /** One small step towards `bytes` less of an account; false when the account has nothing left. */
@@ -129,7 +135,7 @@ function prepare(file: Sqlite.Database) {
        ORDER BY "time", "sequence" LIMIT 1 OFFSET ? - 1`,
     ),
     found: file.prepare<[Place], Removed>(
-      `SELECT count(*) AS "points", coalesce(sum(32 + coalesce(octet_length("text"), 0)), 0) AS "bytes"
+      `SELECT count(*) AS "points", coalesce(sum(${pointBytes} + coalesce(${textSizeSql('"text"')}, 0)), 0) AS "bytes"
        FROM "points" WHERE ${stretch}`,
     ),
     remove: file.prepare<[Place]>(`DELETE FROM "points" WHERE ${stretch}`),

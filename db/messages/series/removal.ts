@@ -3,9 +3,11 @@ import type Sqlite from 'better-sqlite3';
 import type { OutboxWriter } from '../outbox/writer.js';
 import type { Expired, Purged, Room } from '../threads/protocol.js';
 import { everything } from '../types.js';
-import { type Arrivals, logBytes, pointBytes } from './arrivals.js';
+import type { Arrivals } from './arrivals.js';
 import type { SeriesCounts } from './counts.js';
 import { Eviction } from './eviction.js';
+import { type AccountBytes, aboveShare, prepareHeld } from './shares.js';
+import { logSizeSql, pointBytes, textSizeSql } from './sizes.js';
 
 /** How long a step goes on, in milliseconds, and what it takes from one place at once. */
 const stepTime = 10;
@@ -35,6 +37,7 @@ export class SeriesRemoval {
   readonly #eviction: Eviction;
   readonly #outbox: OutboxWriter;
   readonly #size: () => number;
+  readonly #held: () => AccountBytes[];
   /** Told of each series from which points have been removed, as it is now. */
   readonly #changed: (series: Series) => void;
 
@@ -52,6 +55,7 @@ export class SeriesRemoval {
     const { arrivals, counts, outbox, size, sequence, changed } = parts;
     this.#arrivals = arrivals;
     this.#statements = prepare(file);
+    this.#held = prepareHeld(file);
     this.#counts = counts;
     this.#outbox = outbox;
     this.#size = size;
@@ -97,23 +101,39 @@ export class SeriesRemoval {
 
   /**
    * One step of making room: while more than `bytes` of the file are in use, and while an account has stored more than
-   * `accountBytes` (0 is no maximum). What bridges have delivered, or could not deliver, goes first, of the account that keeps
-   * most of it: otherwise one account's dead letters would take the room of everybody. Then go the oldest arrivals of the
-   * account that has stored most. What
-   * is pending stays. False when there is nothing to remove.
+   * `accountBytes` (0 is no maximum). Room is made by the account furthest above its share of `bytes`: what its bridges have delivered,
+   * or could not deliver, goes first, then its oldest arrivals. What it keeps for MQTT, and what is pending, counts and stays.
+   * False when nothing of an account above its share can be removed.
    */
   evictSome({ bytes, accountBytes }: Room): boolean {
     const over = performance.now() + stepTime;
+    let heaviest: AccountBytes | undefined;
     for (let isFirst = true; isFirst || performance.now() < over; isFirst = false) {
       const excess = this.#size() - bytes;
       const most = this.#arrivals.largest();
       const own = accountBytes > 0 && most ? most.bytes - accountBytes : 0;
       if (excess <= 0 && own <= 0) return !isFirst;
-      if (excess > 0 && this.#outbox.evictSome() > 0) continue;
-      if (!most) return !isFirst;
-      if (!this.#eviction.step(most.accountId, Math.max(excess, own), most.bytes)) this.#counts.recount(most.accountId);
+      if (own > 0 && most) {
+        this.#evict(most.accountId, own);
+        continue;
+      }
+      if (!heaviest || this.#eviction.sweeping !== heaviest.accountId) heaviest = this.#heaviest(bytes);
+      if (!heaviest) return !isFirst;
+      const { accountId } = heaviest;
+      if (this.#outbox.evictSome(accountId) === 0) this.#evict(accountId, Math.min(excess, heaviest.bytes));
     }
     return true;
+  }
+
+  /** The account furthest above its share of which something can be removed, and how far it is above. */
+  #heaviest(room: number): AccountBytes | undefined {
+    return aboveShare(this.#held(), this.#size(), room).find(
+      ({ accountId }) => this.#arrivals.of(accountId) > 0 || this.#outbox.keeps(accountId),
+    );
+  }
+
+  #evict(accountId: string, bytes: number): void {
+    if (!this.#eviction.step(accountId, bytes, this.#arrivals.of(accountId))) this.#counts.recount(accountId);
   }
 
   /** A transaction has failed. */
@@ -154,9 +174,7 @@ export class SeriesRemoval {
 }
 
 /** What Arrivals counts of an entry. */
-const logColumns = `"sequence", "accountId", ${logBytes} + octet_length("tags") + coalesce(octet_length("message"), 0)
-  + coalesce(octet_length("code"), 0) + coalesce(octet_length("details"), 0)
-  + coalesce(octet_length("custom"), 0) AS "bytes"`;
+const logColumns = `"sequence", "accountId", ${logSizeSql} AS "bytes"`;
 const columns = '"id", "accountId", "deviceId", "channelTemplateId", "oldest"';
 
 function prepare(file: Sqlite.Database) {
@@ -177,7 +195,7 @@ function prepare(file: Sqlite.Database) {
     ),
     textBytes: file
       .prepare<[number, number, number], number>(
-        `SELECT coalesce(sum(octet_length("text")), 0) FROM "points"
+        `SELECT coalesce(sum(${textSizeSql('"text"')}), 0) FROM "points"
          WHERE "series" = ? AND ("time", "sequence") < (?, ?) AND "text" IS NOT NULL`,
       )
       .pluck(),

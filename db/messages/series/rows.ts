@@ -137,9 +137,7 @@ export function prepareReads(reader: Sqlite.Database) {
          WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId`,
       )
       .pluck(),
-    accountBytes: reader.prepare<[], { accountId: string; bytes: number }>(
-      'SELECT "accountId", "bytes" FROM "messageCounts"',
-    ),
+    storedAbove: reader.prepare<[number], string>('SELECT "accountId" FROM "messageCounts" WHERE "bytes" > ?').pluck(),
     category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     ascending: points('>', '<', 'ASC'),
     descending: points('<', '>=', 'DESC'),

@@ -33,8 +33,8 @@ export type MqttChange =
   | { kind: 'endSession'; session: number; messages: number[] }
   | { kind: 'subscribe'; session: number; filter: string; options: number }
   | { kind: 'unsubscribe'; session: number; filter: string }
-  /** A message, and the sessions in whose queues it is. */
-  | { kind: 'message'; message: StoredMessage; sessions: readonly number[] }
+  /** A message of an account, and the sessions in whose queues it is. */
+  | { kind: 'message'; accountId: string; message: StoredMessage; sessions: readonly number[] }
   /** One place in a queue: the packet id under which it was sent, and whether PUBREL has taken its place. */
   | { kind: 'queue'; session: number; id: number; packetId: number | null; released: number }
   | { kind: 'unqueue'; session: number; id: number }

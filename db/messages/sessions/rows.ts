@@ -103,7 +103,9 @@ function prepare(reader: Sqlite.Database) {
       .raw(),
     incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
     wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
-    message: reader.prepare<[number], StoredMessage>('SELECT * FROM "mqttMessages" WHERE "id" = ?'),
+    message: reader.prepare<[number], StoredMessage>(
+      'SELECT "id", "topic", "qos", "payload" FROM "mqttMessages" WHERE "id" = ?',
+    ),
     qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     retained: reader.prepare<[string], RetainedMessage>('SELECT * FROM "mqttRetained" WHERE "topic" = ?'),

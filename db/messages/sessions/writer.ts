@@ -18,7 +18,7 @@ export class MqttWriter {
     const run = this.#statements;
     switch (change.kind) {
       case 'message':
-        run.addMessage.run(change.message);
+        run.addMessage.run({ ...change.message, accountId: change.accountId, places: change.sessions.length });
         for (const session of change.sessions) run.enqueue.run(change.message.id, session);
         return;
       case 'queue':
@@ -31,8 +31,9 @@ export class MqttWriter {
         run.session.run(change.session, change.clientId, change.left);
         return;
       case 'endSession':
-        run.endSession.run(change.session);
+        // Triggers count a subscription for the account of its session.
         run.endSubscriptions.run(change.session);
+        run.endSession.run(change.session);
         run.endIncoming.run(change.session);
         for (const id of change.messages) this.#unqueue(id, change.session);
         return;
@@ -77,9 +78,16 @@ function prepare(file: Sqlite.Database) {
     endSession: file.prepare<[number]>('DELETE FROM "mqttSessions" WHERE "id" = ?'),
     endSubscriptions: file.prepare<[number]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ?'),
     endIncoming: file.prepare<[number]>('DELETE FROM "mqttIncoming" WHERE "session" = ?'),
-    subscribe: file.prepare<[number, string, number]>('REPLACE INTO "mqttSubscriptions" VALUES (?, ?, ?)'),
+    // Triggers count what an account has; of a REPLACE they would not see the row that goes.
+    subscribe: file.prepare<[number, string, number]>(
+      `INSERT INTO "mqttSubscriptions" VALUES (?, ?, ?)
+       ON CONFLICT ("session", "filter") DO UPDATE SET "options" = excluded."options"`,
+    ),
     unsubscribe: file.prepare<[number, string]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ? AND "filter" = ?'),
-    addMessage: file.prepare<[StoredMessage]>('REPLACE INTO "mqttMessages" VALUES (@id, @topic, @qos, @payload)'),
+    addMessage: file.prepare<[StoredMessage & { accountId: string; places: number }]>(
+      `INSERT OR IGNORE INTO "mqttMessages" ("id", "topic", "qos", "payload", "accountId", "places")
+       VALUES (@id, @topic, @qos, @payload, @accountId, @places)`,
+    ),
     dropMessage: file.prepare<[number, number]>(
       'DELETE FROM "mqttMessages" WHERE "id" = ? AND NOT EXISTS (SELECT 1 FROM "mqttQueue" WHERE "message" = ?)',
     ),
@@ -90,13 +98,14 @@ function prepare(file: Sqlite.Database) {
     incoming: file.prepare<[number, number]>('REPLACE INTO "mqttIncoming" VALUES (?, ?)'),
     unincoming: file.prepare<[number, number]>('DELETE FROM "mqttIncoming" WHERE "session" = ? AND "packetId" = ?'),
     retain: file.prepare<[RetainedMessage]>(
-      // Triggers count what an account has; of a REPLACE they would not see the row that goes.
       `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload") VALUES (@accountId, @topic, @qos, @payload)
        ON CONFLICT ("topic") DO UPDATE SET "qos" = excluded."qos", "payload" = excluded."payload"`,
     ),
     unretain: file.prepare<[string]>('DELETE FROM "mqttRetained" WHERE "topic" = ?'),
     will: file.prepare<[StoredWill]>(
-      `REPLACE INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId)`,
+      `INSERT INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId)
+       ON CONFLICT ("clientId") DO UPDATE SET "topic" = excluded."topic", "qos" = excluded."qos", "retain" = excluded."retain",
+         "payload" = excluded."payload", "generation" = excluded."generation", "sessionId" = excluded."sessionId"`,
     ),
     unwill: file.prepare<[string]>('DELETE FROM "mqttWills" WHERE "clientId" = ?'),
     tidy: [

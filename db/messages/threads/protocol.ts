@@ -74,11 +74,12 @@ export type StepOrder =
 export type Order = { write: Batch } | StepOrder | { close: true };
 
 /**
- * In bytes: `size` is how much of the file is in use, `outboxPending` how much payload bridges have not delivered yet,
+ * In bytes: `size` is how much of the file is in use, `unused` how much of it is not, `outboxPending` how much payload bridges have not delivered yet,
  * `largest` how much the account that has stored most has stored.
  */
 export interface Held {
   size: number;
+  unused: number;
   outboxPending: number;
   largest: number;
 }

@@ -12,12 +12,13 @@ import { LogWriter } from '../logs/writer.js';
 import type { AccountBytes } from '../outbox/amounts.js';
 import type { OutboxChange } from '../outbox/rows.js';
 import { OutboxWriter } from '../outbox/writer.js';
-import { Arrivals, logBytes, pointBytes } from '../series/arrivals.js';
+import { Arrivals } from '../series/arrivals.js';
 import { SeriesCounts } from '../series/counts.js';
 import { LatePoints } from '../series/late-points.js';
 import { SeriesMarks } from '../series/marks.js';
 import { SeriesRemoval } from '../series/removal.js';
 import { orderByTime } from '../series/rows.js';
+import { logSize, pointBytes, textSize } from '../series/sizes.js';
 import { MqttWriter } from '../sessions/writer.js';
 import {
   type Answer,
@@ -35,6 +36,8 @@ import {
 const checkpointPages = 8000;
 const seriesKept = 50_000;
 const categoriesKept = 10_000;
+/** Categories that are removed with one step. */
+const unusedAtOnce = 200;
 
 /** A series as its row has it; `oldest` is infinite while it has no point. */
 interface KnownSeries {
@@ -109,6 +112,7 @@ class Writer {
   get held(): Held {
     return {
       size: this.size,
+      unused: (this.#statements.freePages.get() ?? 0) * this.#pageSize,
       outboxPending: this.#outbox.pendingBytes,
       largest: this.#arrivals.largest()?.bytes ?? 0,
     };
@@ -135,9 +139,9 @@ class Writer {
   /** One step; whether there is more to do. */
   step(order: StepOrder): boolean {
     return this.#transaction(() => {
-      if ('deleteSome' in order) return this.#removal.purgeSome(order.deleteSome);
-      if ('expireSome' in order) return this.#removal.expireSome(order.expireSome);
-      if ('evictSome' in order) return this.#removal.evictSome(order.evictSome);
+      if ('deleteSome' in order) return this.#removed(this.#removal.purgeSome(order.deleteSome));
+      if ('expireSome' in order) return this.#removed(this.#removal.expireSome(order.expireSome));
+      if ('evictSome' in order) return this.#removed(this.#removal.evictSome(order.evictSome));
       if ('forget' in order) {
         for (const statement of this.#statements.forget) statement.run(order.forget);
         this.#arrivals.clear();
@@ -147,6 +151,12 @@ class Writer {
       else this.#mqtt.tidy();
       return false;
     });
+  }
+
+  /** Points have been removed: some of the categories that nothing has any more go, too. `more` is passed on. */
+  #removed(more: boolean): boolean {
+    for (const text of this.#statements.removeUnused.all(unusedAtOnce)) this.#categories.delete(text);
+    return more;
   }
 
   /** Whether log entries are waiting to be indexed. */
@@ -170,7 +180,7 @@ class Writer {
     const ids = series.map(({ id }) => id);
     const oldest = Float64Array.from(series, (one) => one.oldest);
     const counts = new Uint32Array(series.length);
-    const categoryIds = categories.map((text) => this.#categoryId(text));
+    const categoryIds: number[] = [];
     const { addPoint } = this.#statements;
     const from = this.#sequence;
     for (let at = 0; at < points.length; at += pointWidth) {
@@ -185,9 +195,12 @@ class Writer {
     for (let n = 0; n < points.length / pointWidth; n += 1) {
       const point = order ? (order[n] as number) : n;
       const at = point * pointWidth;
-      const id = ids[points[at] as number] as number;
+      const index = points[at] as number;
+      const id = ids[index] as number;
       const time = points[at + 1] as number;
-      const category = categoryIds[points[at + 2] as number] as number;
+      const named = points[at + 2] as number;
+      categoryIds[named] ??= this.#categoryId(categories[named] as string, (series[index] as KnownSeries).accountId);
+      const category = categoryIds[named];
       const number = points[at + 3] as number;
       const sequence = from + point + 1;
       addPoint.run(id, time, sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
@@ -259,9 +272,10 @@ class Writer {
     this.#statements.keepSequence.run(this.#sequence);
   }
 
-  #categoryId(text: string): number {
+  /** A new category is counted for the account that brings it. */
+  #categoryId(text: string, accountId: string): number {
     const known = this.#categories.get(text) ?? this.#statements.findCategory.get(text);
-    const id = known ?? Number(this.#statements.addCategory.run(text).lastInsertRowid);
+    const id = known ?? Number(this.#statements.addCategory.run(text, accountId).lastInsertRowid);
     this.#categories.set(text, id);
     return id;
   }
@@ -296,21 +310,21 @@ class Writer {
   }
 }
 
-/** The bytes of texts in the points of each series. */
+/** What the texts add to the points of each series. */
 function textBytesOf(series: readonly KnownSeries[], points: Float64Array, texts: Map<number, string>): Uint32Array {
   const bytes = new Uint32Array(series.length);
   for (const [point, text] of texts) {
     const index = points[point * pointWidth] as number;
-    bytes[index] = (bytes[index] as number) + Buffer.byteLength(text);
+    bytes[index] = (bytes[index] as number) + textSize(Buffer.byteLength(text));
   }
   return bytes;
 }
 
 /** What Arrivals counts of a log entry. */
 function bytesOf({ tags, message, code, details, custom }: LogRow): number {
-  let bytes = logBytes;
-  for (const text of [tags, message, code, details, custom]) if (text !== null) bytes += Buffer.byteLength(text);
-  return bytes;
+  let texts = 0;
+  for (const text of [tags, message, code, details, custom]) if (text !== null) texts += Buffer.byteLength(text);
+  return logSize(texts);
 }
 
 function nameOf(key: string[]): string {
@@ -335,8 +349,16 @@ function prepare(file: Sqlite.Database) {
       'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId") VALUES (?, ?, ?)',
     ),
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
-    addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
-    forget: ['messageCounts', 'arrivals', 'mqttRetainedUse'].map((table) =>
+    addCategory: file.prepare<[string, string]>('INSERT INTO "categories" ("text", "accountId") VALUES (?, ?)'),
+    // Never the last one: its number would be given out again, and readers remember the texts of numbers.
+    removeUnused: file
+      .prepare<[number], string>(
+        `DELETE FROM "categories" WHERE "id" IN (
+           SELECT "id" FROM "categories" INDEXED BY "categories_unused"
+           WHERE "marks" = 0 AND "id" < (SELECT max("id") FROM "categories") LIMIT ?) RETURNING "text"`,
+      )
+      .pluck(),
+    forget: ['messageCounts', 'arrivals', 'mqttRetainedUse', 'heldBytes'].map((table) =>
       file.prepare<[string]>(`DELETE FROM "${table}" WHERE "accountId" = ?`),
     ),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),

@@ -33,7 +33,7 @@ export class SeriesWriter {
   #restart: NodeJS.Timeout | undefined;
   readonly #inFlight: Job[] = [];
   #closing = false;
-  #held: Held = { size: 0, outboxPending: 0, largest: 0 };
+  #held: Held = { size: 0, unused: 0, outboxPending: 0, largest: 0 };
   readonly #outboxPending = new Map<string, number>();
   /** Told after each answer. */
   readonly #sized: () => void;

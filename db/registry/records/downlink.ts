@@ -137,7 +137,7 @@ export const firmwareRolloutColumns = {
   due: hidden(Nullable(Type.Integer())),
 };
 
-export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id });
+export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id, accountId: Id });
 
 /**
  * One device of a rollout. A device has one open delivery at most. `offer` counts offers: URLs of a former one are void.

@@ -115,7 +115,7 @@ export class Uploads {
       if (!isSame || part.from > received) throw gap(isSame ? received : 0);
     }
     const bytes = part.total ?? this.#ctx.config.limits.firmwareFileBytes;
-    this.#demandDisk(bytes);
+    this.#ctx.keeping.demandRoom(caller.accountId, bytes);
     const upload: Upload = {
       packageId,
       name,
@@ -148,13 +148,6 @@ export class Uploads {
     demandWithin(this.#ctx.config.limits, 'firmwareBytes', used + bytes, 'file');
   }
 
-  /** @throws PlatformError 507 for a disk that has no room next to its reserve. */
-  #demandDisk(bytes: number): void {
-    const { config, keeping } = this.#ctx;
-    if (keeping.diskFree !== null && keeping.diskFree - bytes < config.messages.diskReserveBytes)
-      throw new PlatformError('storeFull', { details: [{ message: 'SLIPWAY_DISK_RESERVE_BYTES: the disk is full' }] });
-  }
-
   /** Writes the bytes of a body; those that are on disk, and why there are not more. */
   async #receive(
     upload: Upload,
@@ -178,8 +171,9 @@ export class Uploads {
           break;
         }
         // Each upload had room when it began, and there may be many.
-        if (keeping.diskFull !== undefined) {
-          fault = new PlatformError('storeFull', { details: [{ message: keeping.diskFull }] });
+        const full = keeping.refusal(upload.accountId);
+        if (full !== undefined) {
+          fault = new PlatformError('storeFull', { details: [{ message: full }] });
           break;
         }
         await writeAll(file, chunk as Buffer, received);

@@ -256,7 +256,7 @@ export class FirmwareEngine {
     };
     messages.appendLog({ ...entry, ...own }, (error) => {
       if (error)
-        log[error === messages.full ? 'debug' : 'error']({ err: error, deviceId }, 'a log entry could not be stored');
+        log[messages.isNoRoom(error) ? 'debug' : 'error']({ err: error, deviceId }, 'a log entry could not be stored');
     });
   }
 }

@@ -79,7 +79,7 @@ export async function createRollout(ctx: Context, caller: Caller, body: Body): P
       finished: null,
       due: startAt,
     });
-    const targets = [...new Set(deviceIds ?? [])].map((deviceId) => ({ rolloutId: made.id, deviceId }));
+    const targets = [...new Set(deviceIds ?? [])].map((deviceId) => ({ rolloutId: made.id, deviceId, accountId }));
     await insertMany(tx, 'firmwareTargets', targets);
     await recordRollout(ctx, tx, caller, made, 'created');
     return made;

@@ -44,6 +44,9 @@ const works: Readonly<Record<JobAction, OpenWork>> = {
   undoMove,
 };
 
+/** What makes the registry grow. */
+const growing: ReadonlySet<string> = new Set<JobAction>(['provision', 'command']);
+
 /** Rows of a job, looked at. */
 interface Share {
   count: number;
@@ -280,6 +283,8 @@ export class Jobs {
   /** Writes one share; how long that has held the event loop, in milliseconds. */
   async #write(job: Job, prepared: Prepared): Promise<number> {
     const caller = workerOf(this.#ctx, job);
+    // What moves or removes devices makes nothing grow.
+    if (growing.has(job.action)) this.#ctx.keeping.demandRoom(job.accountId);
     let held = 0;
     const changed = await writeAs(this.#writing(job), caller, undefined, async (tx) => {
       const from = performance.now();

@@ -14,6 +14,7 @@ import type { Revocations } from '../../http/revocations.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
+import type { Keeping } from '../../messages/keeping.js';
 import type { Moves } from '../../moves.js';
 import type { Overlaps } from '../../registry/credentials/overlaps.js';
 import type { Equipping } from '../provisioning/equipping.js';
@@ -27,6 +28,7 @@ export type JobServices = {
   clock: Clock;
   log: Logger;
   moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+  keeping: Pick<Keeping, 'demandRoom'>;
   registry: Registry;
   access: Access;
   commands: Commands;

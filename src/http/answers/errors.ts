@@ -76,7 +76,7 @@ export function noteRefusal(
 
 /** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
 export function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
-  const isSaid = isStoreFull(error) && error.message === messages.full?.message;
+  const isSaid = messages.isNoRoom(error);
   // What has a name is no fault of the service, and a provider that is away would fill the log with them.
   const isNamed = error instanceof PlatformError && error.kind !== 'server';
   const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';

@@ -1,15 +1,15 @@
-/** Below the disk reserve what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
+/** Without room on the disk, or in the account's share of it, what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
 import type { FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
 import type { Keeping } from '../../messages/keeping.js';
 import type { App } from '../app.js';
 
-/** Refuses requests that make the registry grow while the disk is full. Mount behind idempotentPosts: repeats are answered. */
-export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'diskFull'> }): void {
+/** Refuses requests that make the registry grow where there is no room. Mount behind idempotentPosts: repeats are answered. */
+export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'refusal'> }): void {
   app.addHook('preHandler', (request, _, next) => {
-    const reason = keeping.diskFull;
-    if (reason === undefined || !grows(request)) return next();
-    next(new PlatformError('storeFull', { details: [{ message: reason }] }));
+    const message = grows(request) ? keeping.refusal(request.caller.accountId) : undefined;
+    if (message === undefined) return next();
+    next(new PlatformError('storeFull', { details: [{ message }] }));
   });
 }
 

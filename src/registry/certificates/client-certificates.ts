@@ -11,6 +11,7 @@ import type { Clock } from '../../clock.js';
 import type { Fields } from '../../entity/fields.js';
 import { find, findLive, insert } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import type { Keeping } from '../../messages/keeping.js';
 import { newDevice } from '../devices/changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
@@ -50,7 +51,15 @@ interface Claim {
   maker?: AuthorityRow;
 }
 
-type Needed = { registry: Registry; access: Access; clock: Clock; audit: Audit; fields: Fields; log: Logger };
+type Needed = {
+  registry: Registry;
+  access: Access;
+  clock: Clock;
+  audit: Audit;
+  fields: Fields;
+  log: Logger;
+  keeping: Pick<Keeping, 'demandRoom'>;
+};
 
 export class ClientCertificates {
   readonly #ctx: Needed;
@@ -274,10 +283,11 @@ export class ClientCertificates {
     deviceId: string,
     address: string | undefined,
   ): Promise<boolean> {
-    const { registry, access, clock, audit, fields, log } = this.#ctx;
+    const { registry, access, clock, audit, fields, log, keeping } = this.#ctx;
     try {
       await registry.transaction(async (tx) => {
         if (await find(tx, 'devices', deviceId)) return;
+        keeping.demandRoom(accountId);
         const authority = await findLive(tx, 'certificateAuthorities', accountId, id);
         if (authority?.createDevices !== 1) throw new PlatformError('notFound');
         const { deviceTemplateId, organizationId } = authority;

@@ -1,0 +1,89 @@
+/** How much of the disk an account may take while there is another one, and which accounts have taken it. */
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Registry } from '../../db/registry/index.js';
+import { registryBytes } from './kept.js';
+
+/** Of what is free above the reserve and of what all accounts take. */
+const part = 1 / 2;
+/** The log names an account that takes so much of its share, and again once it has taken less than the second in between. */
+const warned = { from: 0.8, until: 0.75 };
+/** An account that has taken its share is refused until it takes so much of it. */
+const admittedAgain = 31 / 32;
+
+const reason =
+  'The account has taken its share of the disk: half of what is free above SLIPWAY_DISK_RESERVE_BYTES and of what all accounts take.';
+
+type Services = { registry: Pick<Registry, 'query'>; messages: Pick<MessageStore, 'heldByAccount'>; log: Logger };
+
+export class DiskShare {
+  readonly #services: Services;
+  #taken: ReadonlyMap<string, number> = new Map();
+  #bytes: number | null = null;
+  /** Accounts above their share, and those that the log has named. */
+  #above: ReadonlySet<string> = new Set();
+  #named: ReadonlySet<string> = new Set();
+
+  constructor(services: Services) {
+    this.#services = services;
+  }
+
+  /** The share of each account, in bytes on disk; null while there is one account, or nobody knows what is free. */
+  get bytes(): number | null {
+    return this.#bytes;
+  }
+
+  /** What an account takes in both databases and as firmware, in bytes on disk, about. */
+  takenBy(accountId: string): number {
+    return this.#taken.get(accountId) ?? 0;
+  }
+
+  /** The most that any account takes. */
+  get highest(): number {
+    return Math.max(0, ...this.#taken.values());
+  }
+
+  /** Accounts of which nothing is taken that grows. */
+  get above(): ReadonlySet<string> {
+    return this.#above;
+  }
+
+  /** Why an account gets no `bytes` more; undefined while it may. */
+  refusal(accountId: string, bytes = 0): string | undefined {
+    const isFull =
+      this.#above.has(accountId) || (this.#bytes !== null && this.takenBy(accountId) + bytes > this.#bytes);
+    return isFull ? reason : undefined;
+  }
+
+  /** Looks at what all accounts take. `free` is what the disk has above the reserve; null when nobody knows. */
+  async look(free: number | null): Promise<void> {
+    const { registry, messages } = this.#services;
+    const accounts = await registry.query.selectFrom('accounts').select('id').execute();
+    const taken = await registryBytes(registry.query);
+    for (const { accountId, bytes } of messages.heldByAccount())
+      taken.set(accountId, (taken.get(accountId) ?? 0) + bytes);
+    const all = [...taken.values()].reduce((sum, bytes) => sum + bytes, 0);
+    this.#taken = taken;
+    this.#bytes = accounts.length > 1 && free !== null ? Math.floor((Math.max(0, free) + all) * part) : null;
+    this.#decide();
+  }
+
+  #decide(): void {
+    const { log } = this.#services;
+    const share = this.#bytes ?? Number.POSITIVE_INFINITY;
+    const [above, named] = [new Set<string>(), new Set<string>()];
+    for (const [accountId, bytes] of this.#taken) {
+      const about = { accountId, bytes, share };
+      const [wasAbove, wasNamed] = [this.#above.has(accountId), this.#named.has(accountId)];
+      if (bytes > share * (wasAbove ? admittedAgain : 1)) above.add(accountId);
+      if (bytes > share * (wasNamed ? warned.until : warned.from)) named.add(accountId);
+      if (named.has(accountId) && !wasNamed)
+        log.warn(about, `an account takes ${warned.from * 100} % of its share of the disk`);
+      if (above.has(accountId) && !wasAbove)
+        log.error(about, 'an account is refused: it has taken its share of the disk');
+      if (wasAbove && !above.has(accountId)) log.warn(about, 'an account is not refused any more');
+    }
+    this.#above = above;
+    this.#named = named;
+  }
+}

@@ -1,0 +1,171 @@
+/** The share of the disk that an account may take while there is another one: out of the box, and by what is really on the disk. */
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import t, { type Test } from 'tap';
+import { publish as publishFirmware } from './downlink/fleet.js';
+import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.js';
+import { until } from './support/until.js';
+
+const mebibyte = 1024 * 1024;
+const text = { 'content-type': 'text/csv' };
+
+async function usageOf(service: Service, token = service.admin) {
+  return (await service.ok('GET', '/api/v1/usage', { token })).usage;
+}
+
+/** The rows of a CSV payload with texts of 900 bytes. */
+const rows = (count: number) => Array.from({ length: count }, () => `,c,,${'x'.repeat(900)}`).join('\n');
+
+/** A device that stores points, with its client. */
+async function startDevice(t: Test, service: Service) {
+  const template = await service.template({ channels: ['data', { name: 'live', persistenceType: 'simple' }] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  t.teardown(() => client.end(true));
+  await client.subscribeAsync(service.topic(device.id, '_rejected'), { qos: 1 });
+  return { device, client, template, topic: service.topic(device.id, 'data') };
+}
+
+t.test('an account takes half of the disk and no more, and other accounts go on', async (t) => {
+  let room = 6 * mebibyte;
+  let stored = () => 0;
+  const logLines: string[] = [];
+  const env = { SLIPWAY_DISK_RESERVE_BYTES: String(mebibyte) };
+  const service = await startService(t, { env, logLines, freeOnDisk: async () => room - stored() });
+  const { messages } = service.server.ctx;
+  const empty = messages.size;
+  stored = () => messages.size - empty;
+  t.equal((await usageOf(service)).diskShareBytes, null, 'the only account has all of it');
+  const other = await service.account();
+  const { device, client, template, topic } = await startDevice(t, service);
+  await until(async () => (await usageOf(service)).diskShareBytes !== null);
+  const { diskShareBytes, diskBytes } = await usageOf(service);
+  const others = await usageOf(service, other.admin);
+  t.ok(diskShareBytes >= 2.5 * mebibyte && diskShareBytes < 2.6 * mebibyte, `${diskShareBytes} bytes`);
+  t.ok(diskBytes > 0 && others.diskBytes > 0 && diskBytes < mebibyte / 10, `${diskBytes} bytes`);
+  t.equal(others.diskShareBytes, diskShareBytes);
+
+  const post = (path: string, body: unknown, headers = {}) => service.http('POST', path, { body, headers });
+  const store = () => post(`/api/v4/data/${topic}`, rows(120), text);
+  let count = 0;
+  for (let isTaken = true; isTaken; ) {
+    const { diskBytes: before } = await usageOf(service);
+    const answers = await Promise.all(Array.from({ length: 5 }, store));
+    const taken = answers.filter(({ status }) => status === 200).length;
+    count += taken;
+    isTaken = taken === answers.length;
+    // The service looks once a second, so a time is waited for.
+    if (isTaken) await until(async () => (await usageOf(service)).diskBytes > before);
+  }
+  t.ok(count >= 15 && count <= 35, `${count} messages of 120 points of 1 KB`);
+  const share = { code: -199, details: [{ message: /^The account has taken its share of the disk/ }] };
+  const refused = { status: 507, body: { error: share } };
+  const { accountId } = service;
+  const of = { accountId, deviceTemplateId: template.id };
+  t.match(await store(), refused);
+  t.match(await post('/api/v1/devices', { ...of, serialNumber: 'new' }), refused);
+  t.match(await post('/api/v1/provisioning/jobs', { rows: [{ serialNumber: 'new' }] }), refused);
+  t.match(await post(`/api/v1/devices/${device.id}/commands`, { name: 'x' }), refused);
+  t.match(await post(`/api/v1/devices/${device.id}/logs`, { message: 'hot' }), refused);
+  t.match(await post(`/messaging/publish/${service.topic(device.id, 'live')}?retain=true`, 'on', text), refused);
+  await t.rejects(publishFirmware(service, template.id, '2', { 'app.bin': randomBytes(10) }), /share of the disk/);
+
+  const said = nextMessage(client, (heard) => heard.endsWith('/_rejected'));
+  const ended = closed(client).then(() => 'closed');
+  const published = client.publishAsync(topic, ',c,1,', { qos: 1 });
+  published.catch(() => {});
+  t.equal(await Promise.race([published, ended]), 'closed', 'nothing is acknowledged that is not kept');
+  t.match(JSON.parse((await said).text).error, share);
+
+  const made = { accountId: other.accountId, name: 'of another account' };
+  t.equal((await service.http('POST', '/api/v1/organizations', { body: made, token: other.admin })).status, 200);
+  t.ok((await service.loginAs(adminEmail, adminPassword)).jwt, 'logging in works');
+  t.ok(await service.credential(device.id), 'a secret can be replaced');
+  const { device: found } = await service.ok('GET', `/api/v1/devices/${device.id}`);
+  await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: found.version } });
+
+  const lines = logLines.map((line) => JSON.parse(line)).filter(({ msg }) => /share of the disk/.test(msg ?? ''));
+  t.match(
+    lines.filter(({ level }) => level >= 40).map(({ msg, accountId }) => ({ msg, accountId })),
+    [
+      { msg: 'an account takes 80 % of its share of the disk', accountId },
+      { msg: 'an account is refused: it has taken its share of the disk', accountId },
+    ],
+    'the operator is told, once',
+  );
+  const { text: metrics } = await service.http('GET', '/metrics', { token: null });
+  t.match(metrics, /^slipway_disk_share_refused_accounts 1$/m);
+  const gauge = (name: string) => Number(new RegExp(`^slipway_disk_share_${name} (.*)$`, 'm').exec(metrics)?.[1]);
+  t.ok(gauge('highest_use_bytes') > gauge('bytes'));
+
+  room = 100 * mebibyte;
+  await until(async () => (await post('/api/v1/devices', { ...of, serialNumber: 'new' })).status === 200);
+});
+
+t.test('what an account is said to take is what the databases grow by', async (t) => {
+  const service = await startService(t);
+  const { accountId } = service;
+  const { topic, device, template } = await startDevice(t, service);
+  for (const name of ['a', 'b'])
+    await service.ok('POST', '/api/v1/devices/custom-fields', {
+      body: { accountId, deviceTemplateId: template.id, name, fieldType: 'text' },
+    });
+  const { messages, keeping } = service.server.ctx;
+  const registry = new Sqlite(join(service.directory, 'registry.db'), { readonly: true });
+  t.teardown(() => registry.close());
+  const inUse = () => {
+    const [pages, unused] = ['page_count', 'freelist_count'].map(
+      (name) => registry.pragma(name, { simple: true }) as number,
+    ) as [number, number];
+    return messages.size + 4096 * (pages - unused);
+  };
+  /** What has been counted, for each byte by which the files have grown. */
+  const counted = async (work: () => Promise<unknown>) => {
+    await messages.prove();
+    await keeping.share.look(null);
+    const before = { size: inUse(), taken: keeping.share.takenBy(accountId) };
+    await work();
+    await messages.prove();
+    await keeping.share.look(null);
+    return (keeping.share.takenBy(accountId) - before.taken) / (inUse() - before.size);
+  };
+  const many = async (count: number, one: (n: number) => Promise<unknown>) => {
+    for (let n = 0; n < count; n += 20) await Promise.all(Array.from({ length: 20 }, (_, at) => one(n + at)));
+  };
+  const write = (body: string) => service.ok('POST', `/api/v4/data/${topic}`, { body, headers: text });
+  const texts = (length: number) =>
+    Array.from({ length: 100 }, (_, n) => `,c,,${`${n}`.padEnd(length, 'x')}`).join('\n');
+  const log = (length: number) => ({
+    message: Array.from({ length: length / 8 }, () => randomBytes(4).toString('hex')).join(' '),
+  });
+  const create = <const P extends string, const W extends string>(path: P, wrapper: W, body: object) =>
+    service.create(path, wrapper, { accountId, ...body });
+  const cases: Record<string, () => Promise<unknown>> = {
+    'points of one number': () => many(20, () => write(Array.from({ length: 500 }, (_, n) => `,c,${n},`).join('\n'))),
+    'texts of 100 bytes': () => many(20, () => write(texts(100))),
+    'texts of 1,000 bytes': () => many(20, () => write(texts(1000))),
+    'categories of 1,000 bytes that nobody else has': () =>
+      many(20, () => write(Array.from({ length: 100 }, () => `,${randomBytes(500).toString('hex')},1,`).join('\n'))),
+    'log entries': () => many(200, () => service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: log(80) })),
+    'long log entries': () =>
+      many(100, () => service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: log(8000) })),
+    'devices and organizations': async () => {
+      await many(400, (n) => create('/devices', 'device', { deviceTemplateId: template.id, serialNumber: `SN-${n}` }));
+      const values = { a: 'x'.repeat(1000), b: 'y'.repeat(1000) };
+      const long = (n: number) => ({ deviceTemplateId: template.id, serialNumber: `L-${n}`, ...values });
+      await many(200, (n) => create('/devices', 'device', long(n)));
+      await many(200, (n) => create('/organizations', 'organization', { name: `Organization ${n}` }));
+    },
+    commands: () =>
+      many(80, () =>
+        service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: 'x', payload: 'x'.repeat(9000) } }),
+      ),
+  };
+  for (const [name, work] of Object.entries(cases)) {
+    const share = await counted(work);
+    t.ok(share > 0.5 && share < 1.7, `${name}: ${share.toFixed(2)}`);
+  }
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.ok(usage.diskBytes > inUse() / 2 && usage.diskBytes < inUse() * 1.5);
+});
