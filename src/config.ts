@@ -12,7 +12,7 @@ export interface Config {
   mqttPort: number;
   mqttsPort: number;
   /** PEM; `chain` is the certificate with what is to be sent along with it. */
-  tls: (TlsFiles & { files: string[]; read(): TlsFiles }) | undefined;
+  tls: (TlsFiles & { files: string[]; keyFile: string; read(): TlsFiles }) | undefined;
   dataDir: string;
   topicRoot: string;
   controlRoot: string;
@@ -250,7 +250,8 @@ function readTls({ tlsCert, tlsKey, tlsCa }: Settings, fail: Fail): Config['tls'
         caPath === undefined ? undefined : readFileSync(caPath, 'utf8'),
       );
     try {
-      return { ...fitting(cert, key, ca), files: [certPath, keyPath, ...(caPath === undefined ? [] : [caPath])], read };
+      const files = [certPath, keyPath, ...(caPath === undefined ? [] : [caPath])];
+      return { ...fitting(cert, key, ca), files, keyFile: keyPath, read };
     } catch (error) {
       return fail('SLIPWAY_TLS_KEY', `does not go with SLIPWAY_TLS_CERT: ${(error as Error).message}`);
     }

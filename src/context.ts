@@ -4,11 +4,9 @@ import type { Logger } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { FirmwareFiles } from '../db/files/firmware.js';
 import { finishReplacement } from '../db/files/incoming.js';
-import { type Fence, lockDirectory, takeOver } from '../db/files/lock.js';
-import { openToOthers } from '../db/files/modes.js';
+import { type Fence, takeOver } from '../db/files/lock.js';
 import { MessageStore } from '../db/messages/store.js';
 import { removeAccounts } from '../db/moving/index.js';
-import { movingIn } from '../db/moving/marker.js';
 import { Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
 import { Access } from './access.js';
@@ -52,6 +50,7 @@ import { Retention } from './messages/retention.js';
 import { Moves } from './moves.js';
 import { Positions } from './network/positions.js';
 import { watchChanges } from './process/changes.js';
+import { holdDirectory } from './process/start-checks.js';
 import { ClientCertificates } from './registry/certificates/client-certificates.js';
 import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.js';
 import { Overlaps } from './registry/credentials/overlaps.js';
@@ -129,7 +128,7 @@ export interface Opened {
   close(): Promise<void>;
 }
 
-/** Opens the data directory and builds everything. @throws ConfigError when the directory cannot be used. */
+/** Opens the data directory, which `checkStart` has looked at, and builds everything. @throws ConfigError when it cannot be used. */
 export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
   const clock = overrides.clock ?? { now: () => Date.now() };
   const log = overrides.log ?? openLog(config.logLevel);
@@ -138,8 +137,6 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     for (const closer of closers.splice(0).reverse()) await closer();
   };
   try {
-    demandPrivate(config.dataDir);
-    demandNoMove(config.dataDir);
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
     const fence = takeOver(config.dataDir);
@@ -319,39 +316,11 @@ async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Po
   }
 }
 
-/** @throws ConfigError when other users of the machine may read the data or the keys. */
-function demandPrivate(directory: string): void {
-  const [open] = openToOthers(directory);
-  if (!open) return;
-  throw new ConfigError(
-    `SLIPWAY_DATA_DIR cannot be used: other users can open ${open.path} (mode ${open.mode}). Run: chmod -R go-rwx ${directory}`,
-  );
-}
-
 /** Removes what an earlier process had got of accounts that count elsewhere: the move begins again, or never. */
 function clearArrivals(directory: string, moves: Moves): void {
   for (const { accounts, state } of moves.records) {
     if (state !== 'coming') continue;
     removeAccounts(directory, accounts);
     moves.record(accounts, undefined);
-  }
-}
-
-/** @throws ConfigError while accounts are moved out of the directory or into it: some of them may be here in part. */
-function demandNoMove(directory: string): void {
-  const moving = movingIn(directory);
-  if (!moving) return;
-  throw new ConfigError(
-    `SLIPWAY_DATA_DIR cannot be used: ${directory} takes part in a move of ${moving.accounts.join(', ')} from ${moving.from} to ${moving.to}. ` +
-      'Run slipway account move again, which finishes it, or with --undo.',
-  );
-}
-
-/** @throws ConfigError in one sentence: the system's own does not say which directory, nor who has chosen it. */
-function holdDirectory(directory: string): { release(): void } {
-  try {
-    return lockDirectory(directory);
-  } catch (error) {
-    throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${directory}: ${(error as Error).message}`);
   }
 }

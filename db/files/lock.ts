@@ -1,6 +1,6 @@
 /** The owner of a data directory: a lock between processes of a machine, a fence between machines. */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
@@ -88,6 +88,17 @@ export function lockDirectory(directory: string): { release(): void } {
     throw error;
   }
   return { release: () => lock.close() };
+}
+
+/** Whether another process has locked a directory; nothing is created to find out. */
+export function isLocked(directory: string): boolean {
+  if (!existsSync(join(directory, 'server.lock'))) return false;
+  try {
+    lockDirectory(directory).release();
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 /** Makes this process the holder of a directory that it has locked; the process that held it before can commit nothing more. */

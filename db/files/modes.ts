@@ -21,3 +21,15 @@ export function openToOthers(directory: string): OpenToOthers[] {
     return mode & 0o077 ? [{ path, mode: mode.toString(8) }] : [];
   });
 }
+
+/**
+ * A secret file that others than its owner may open. The group may read a file of root: so containers mount their secrets.
+ * Undefined if it is not there, and where the system has no such modes.
+ */
+export function openSecret(path: string): OpenToOthers | undefined {
+  const file = process.platform === 'win32' ? undefined : statSync(path, { throwIfNoEntry: false });
+  if (!file) return undefined;
+  const mode = file.mode & 0o777;
+  const others = file.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
+  return mode & others ? { path, mode: mode.toString(8) } : undefined;
+}

@@ -67,13 +67,26 @@ async function claimPort(place: Place): Promise<Server> {
       if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
     }
   }
-  const message = `listen EADDRINUSE: address already in use ${place.host}:${place.port}`;
-  throw Object.assign(new Error(message), {
-    code: 'EADDRINUSE',
-    syscall: 'listen',
-    address: place.host,
-    port: place.port,
-  });
+  throw inUse(place);
+}
+
+/** Ports below it are for root, or for programs that have the right to use them. */
+const firstFreePort = 1024;
+
+/**
+ * Looks whether a port can be had, port 0 at its address alone. Nothing listens there meanwhile, which would turn away who
+ * connects; a port for root is tried for a moment, because nothing else tells. @throws Error as listening would.
+ */
+export async function demandPort({ host, port }: Place): Promise<void> {
+  const tried = createServer((socket) => socket.destroy());
+  await open(tried, { host, port: port < firstFreePort ? port : 0, exclusive: true });
+  await new Promise((resolve) => tried.close(resolve));
+  if (port >= firstFreePort && (await isAnswered({ host, port }))) throw inUse({ host, port });
+}
+
+function inUse({ host, port }: Place): Error {
+  const message = `listen EADDRINUSE: address already in use ${host}:${port}`;
+  return Object.assign(new Error(message), { code: 'EADDRINUSE', syscall: 'listen', address: host, port });
 }
 
 /** Whether somebody accepts connections there, or is too busy to refuse them within a second. */

@@ -1,10 +1,44 @@
-/** Messages on standard output: the first account when it is created, the rest when the server listens. */
+/** Messages on standard output: the address of the console first, the first account, the rest when the server listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Config } from '../config.js';
 import type { CreatedAccount } from '../registry/accounts.js';
 import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.js';
-import type { Server } from './server.js';
+import { addressAt, type Server } from './server.js';
+
+/** Standard output of a start. Its first line is the address of the console, and what is said before that is known waits. */
+export class FirstWords {
+  readonly #print: (text: string) => void;
+  readonly #waiting: string[] = [];
+  #hasBegun = false;
+
+  constructor(print: (text: string) => void) {
+    this.#print = print;
+  }
+
+  /** The port is known: at once, unless the system chooses it. */
+  begin(config: Pick<Config, 'host' | 'tls' | 'publicUrl'>, port: number): void {
+    if (this.#hasBegun) return;
+    this.#print(`Console ${config.publicUrl ?? here(addressAt(config, port))}/console/`);
+    this.end();
+  }
+
+  say(text: string): void {
+    if (this.#hasBegun) this.#print(text);
+    else this.#waiting.push(text);
+  }
+
+  /** Says what waits, with an address or without: the start may have failed. */
+  end(): void {
+    this.#hasBegun = true;
+    for (const text of this.#waiting.splice(0)) this.#print(text);
+  }
+}
+
+/** Where it listens on every address, this machine is the one to name. */
+function here(url: string): string {
+  return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+}
 
 /** The account that the first start has created. A generated password is shown only here. */
 export function introduction({ firstAccount }: Pick<Config, 'firstAccount'>, account: CreatedAccount): string {
@@ -24,9 +58,8 @@ export function introduction({ firstAccount }: Pick<Config, 'firstAccount'>, acc
 /** The addresses; on the very first start also three commands to paste. */
 export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server): string {
   const { config, broker } = ctx;
-  // Where it listens on every address, this machine is the one to name.
   const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[config.host] ?? config.host;
-  const url = listening.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+  const url = here(listening);
   const lines = ['', `Slipway is listening.  API ${url}/api/v1   documentation ${url}/docs`];
   const { mqtts } = broker.addresses;
   if (mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${mqtts}`);

@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { Fenced } from '../../db/files/lock.js';
 import { ConfigError, loadConfig } from '../config.js';
 import type { CreatedAccount } from '../registry/accounts.js';
-import { greeting, introduction } from './greeting.js';
+import { FirstWords, greeting, introduction } from './greeting.js';
 import { type Server, startServer } from './server.js';
 
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
@@ -45,14 +45,20 @@ function giveBackAtRest(): void {
 export async function run(): Promise<void> {
   let server: Server;
   let created = '';
+  const words = new FirstWords((text) => console.log(text));
   try {
     const config = loadConfig();
+    const onChecked = () => {
+      if (config.httpPort > 0) words.begin(config, config.httpPort);
+    };
     const onFirstAccount = (account: CreatedAccount) => {
-      console.log(introduction(config, account));
+      words.say(introduction(config, account));
       created = '\nThe account above exists now: the next start uses it, and does not show its password again.';
     };
-    server = await startServer(config, { onFirstAccount });
+    server = await startServer(config, { onChecked, onFirstAccount });
+    words.begin(config, Number(new URL(server.url).port));
   } catch (error) {
+    words.end();
     if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}${created}`);
     else console.error('slipway cannot start:', error, created);
     process.exitCode = 1;
@@ -107,5 +113,5 @@ export async function run(): Promise<void> {
   });
   giveBackAtRest();
   // Last: anyone who reads that it listens may send a signal at once.
-  console.log(greeting(server));
+  words.say(greeting(server));
 }

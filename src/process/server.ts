@@ -2,7 +2,7 @@
 import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Config, ConfigError } from '../config.js';
+import type { Config } from '../config.js';
 import { type Opened, openContext } from '../context.js';
 import type { App } from '../http/app.js';
 import { buildHttp } from '../http/server.js';
@@ -12,6 +12,7 @@ import { reloadTls } from '../network/tls-reload.js';
 import { startPurge } from '../purge/purge.js';
 import { type CreatedAccount, createFirstAccount } from '../registry/accounts.js';
 import { startExpiryWarnings } from '../registry/certificates/expiry.js';
+import { checkStart, nameTheVariable } from './start-checks.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;
@@ -29,13 +30,17 @@ export interface Server extends Opened {
   announceEnd(hurry: AbortSignal): Promise<void>;
 }
 
-/** `onFirstAccount` is called before anything listens, so that its password is shown even when a port is taken. */
 export type StartOptions = Parameters<typeof openContext>[1] & {
+  /** What can be checked before anything is created has been. */
+  onChecked?(): void;
+  /** It exists, and HTTP does not listen yet: its password is shown even when that fails. */
   onFirstAccount?(account: CreatedAccount): void;
 };
 
 /** Opens everything and listens. Nothing is left open when it throws. */
 export async function startServer(config: Config, options: StartOptions = {}): Promise<Server> {
+  await checkStart(config);
+  options.onChecked?.();
   const opened = await openContext(config, options);
   const { broker } = opened.ctx;
   let app: App | undefined;
@@ -43,12 +48,12 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   try {
     app = await buildHttp(opened.ctx);
     broker.attachWebSocket(app.server);
-    firstAccount = await createFirstAccount(opened.ctx);
-    if (firstAccount) options.onFirstAccount?.(firstAccount);
     await opened.ctx.commands.begin();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
-
+    // Late: a start that fails before leaves no account.
+    firstAccount = await createFirstAccount(opened.ctx);
+    if (firstAccount) options.onFirstAccount?.(firstAccount);
     await listenHttp(app, config).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
   } catch (error) {
@@ -69,8 +74,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   const purging = startPurge(opened.ctx);
   const warnings = startExpiryWarnings(opened.ctx);
   const { port } = listening.server.address() as AddressInfo;
-  const host = config.host.includes(':') ? `[${config.host}]` : config.host;
-  const url = `${config.tls ? 'https' : 'http'}://${host}:${port}`;
+  const url = addressAt(config, port);
   opened.ctx.firmwareEngine.begin(url);
   return {
     ...opened,
@@ -97,16 +101,13 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   };
 }
 
+/** Where HTTP is. */
+export function addressAt({ host, tls }: Pick<Config, 'host' | 'tls'>, port: number): string {
+  return `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
 /** Connections that are accepted are as those of Node's HTTP server. */
 function listenHttp(app: App, { host, httpPort: port, tls }: Config): Promise<void> {
   const options = { noDelay: true, allowHalfOpen: tls === undefined };
   return listenWide(app.server, { host, port }, options, (listening) => app.listen(listening));
-}
-
-/** A port or an address that cannot be had is a wrong setting. */
-function nameTheVariable(port: string): (error: NodeJS.ErrnoException) => never {
-  return (error) => {
-    const variable = error.code === 'EADDRINUSE' || error.code === 'EACCES' ? port : 'SLIPWAY_HOST';
-    throw new ConfigError(`${variable} cannot be used: ${error.message}`);
-  };
 }

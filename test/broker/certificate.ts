@@ -30,6 +30,6 @@ export function certificate(t: Test): Record<string, string> {
   const directory = temporaryDirectory(t);
   const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
   writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);
-  writeFileSync(paths.SLIPWAY_TLS_KEY, testKey);
+  writeFileSync(paths.SLIPWAY_TLS_KEY, testKey, { mode: 0o600 });
   return paths;
 }

@@ -32,7 +32,7 @@ const wrong = (found: Finding[], check: Finding['check']) =>
   found.flatMap((one) => (one.check === check && one.level !== 'ok' ? [`${one.level} ${one.message}`] : []));
 
 /** The rest of a certificate that no file holds. */
-const unread = { ca: undefined, files: [], read: () => ({ cert: '', ca: undefined, chain: '', key: '' }) };
+const unread = { ca: undefined, files: [], keyFile: '', read: () => ({ cert: '', ca: undefined, chain: '', key: '' }) };
 
 t.test('a service that is well is found well, while it runs', async (t) => {
   const directory = temporaryDirectory(t);

@@ -1,12 +1,12 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { startServer } from '../../src/process/server.js';
+import { certificate } from '../broker/certificate.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { inherited, launch, mainFile, plainNode } from '../support/process.js';
 import { adminEmail, adminPassword } from '../support/service.js';
@@ -70,31 +70,103 @@ t.test('the first answers of the first start are right: password, readiness, MQT
   t.match(refused, { code: 4 });
 });
 
-t.test('a first start that fails for its port has shown the password of the account that it leaves', async (t) => {
-  for (const variable of ['SLIPWAY_HTTP_PORT', 'SLIPWAY_MQTT_PORT']) {
-    const directory = temporaryDirectory(t);
-    const { port } = await takenPort(t);
-    const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', [variable]: `${port}` };
-    const child = spawn('env', [...plainNode, mainFile], {
-      cwd: directory,
-      env: { ...inherited, ...ports, SLIPWAY_DATA_DIR: directory },
+/** A start on a directory: its end, what it has said, and what it has left there. */
+async function failedStart(directory: string, env: Record<string, string>, asUser: string[] = []) {
+  const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_MQTTS_PORT: '0' };
+  const [command = '', ...args] = [...asUser, 'env', ...plainNode, mainFile];
+  const child = spawn(command, args, { env: { ...inherited, ...ports, SLIPWAY_DATA_DIR: directory, ...env } });
+  const said = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name].on('data', (chunk) => {
+      said[name] += chunk;
     });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr])
-      stream.on('data', (chunk) => {
-        output += chunk;
-      });
-    t.same(await once(child, 'close'), [1, null]);
-    t.match(output, new RegExp(`slipway cannot start: ${variable}.* cannot be used`));
-    t.match(output, 'The account above exists now');
-    const [, id = ''] = /account\s+(\S{36})/.exec(output) ?? [];
-    const [, emailAddress = ''] = /email\s+(\S+)/.exec(output) ?? [];
-    const [, password = ''] = /password\s+(\S+)\n/.exec(output) ?? [];
-    const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
-    const again = await startServer(readConfig(env, directory), { log: openLog('fatal', { write() {} }) });
-    t.teardown(() => again.close());
-    t.equal((await again.ctx.registry.query.selectFrom('accounts').select('id').execute()).length, 1);
-    const entered = await login(again.url, { accountId: id, emailAddress, password });
-    t.equal(entered.status, 200);
+  const [code] = await once(child, 'close');
+  return { code, ...said };
+}
+
+t.test('a first start that cannot have a port or its address names the variable and leaves nothing', async (t) => {
+  const { port } = await takenPort(t);
+  const tls = certificate(t);
+  // Of the addresses for documentation: no machine has it.
+  const elsewhere = '192.0.2.1';
+  for (const [variable, env, reason] of [
+    ['SLIPWAY_HTTP_PORT', { SLIPWAY_HTTP_PORT: `${port}` }, 'EADDRINUSE'],
+    ['SLIPWAY_MQTT_PORT', { SLIPWAY_MQTT_PORT: `${port}` }, 'EADDRINUSE'],
+    ['SLIPWAY_MQTTS_PORT', { ...tls, SLIPWAY_MQTTS_PORT: `${port}` }, 'EADDRINUSE'],
+    ['SLIPWAY_HOST', { SLIPWAY_HOST: elsewhere }, 'EADDRNOTAVAIL'],
+    ['SLIPWAY_HOST', { SLIPWAY_HOST: elsewhere, SLIPWAY_HTTP_PORT: '3999' }, 'EADDRNOTAVAIL'],
+  ] as const) {
+    const directory = join(temporaryDirectory(t), 'data');
+    const { code, stdout, stderr } = await failedStart(directory, env);
+    t.equal(code, 1, variable);
+    t.match(stderr, new RegExp(`^slipway cannot start: ${variable} cannot be used: .*${reason}.*\n$`));
+    t.equal(stdout, '');
+    t.notOk(existsSync(directory), 'not even the directory');
+  }
+});
+
+t.test('a first start that cannot use its directory names the variable and leaves nothing', async (t) => {
+  const parent = temporaryDirectory(t);
+  const file = join(parent, 'file');
+  writeFileSync(file, '');
+  const refused = (path: string, reason: string) =>
+    new RegExp(`^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: ${path}: ${reason}\n$`);
+  t.match(await failedStart(file, {}), { code: 1, stdout: '', stderr: refused(file, 'it is not a directory\\.') });
+  const below = join(file, 'data');
+  t.match(await failedStart(below, {}), { code: 1, stdout: '', stderr: refused(file, 'it is not a directory\\.') });
+  const closed = join(parent, 'closed');
+  mkdirSync(closed, { mode: 0o500 });
+  chmodSync(parent, 0o755);
+  const isRoot = process.getuid?.() === 0;
+  // Root may write anywhere: its start is that of another user, who has to be able to read this checkout.
+  const asUser = isRoot ? ['setpriv', '--reuid', '65534', '--clear-groups', '--'] : [];
+  if (isRoot) chmodSync(closed, 0o555);
+  const canRun =
+    !isRoot || spawnSync('setpriv', [...asUser.slice(1), process.execPath, '--check', mainFile]).status === 0;
+  if (!canRun) return t.comment('skipped as root: another user cannot read the checkout');
+  for (const directory of [join(closed, 'new', 'data'), closed]) {
+    const start = await failedStart(directory, {}, asUser);
+    t.match(start, { code: 1, stdout: '', stderr: refused(closed, 'this user may not write there\\.') }, directory);
+    t.same(readdirSync(closed), []);
+  }
+});
+
+t.test('a start with a key that other users can read names the variable and leaves nothing', async (t) => {
+  const tls = certificate(t);
+  const { SLIPWAY_TLS_KEY: key = '' } = tls;
+  for (const mode of [0o644, 0o604, 0o660]) {
+    chmodSync(key, mode);
+    const directory = join(temporaryDirectory(t), 'data');
+    const sentence = `SLIPWAY_TLS_KEY cannot be used: other users can read ${key} (mode ${mode.toString(8)}). Run: chmod 600 ${key}`;
+    t.match(await failedStart(directory, tls), { code: 1, stdout: '', stderr: `slipway cannot start: ${sentence}\n` });
+    t.notOk(existsSync(directory));
+  }
+  const missing = await failedStart(join(temporaryDirectory(t), 'data'), { ...tls, SLIPWAY_TLS_CERT: `${key}.none` });
+  t.match(missing, {
+    code: 1,
+    stdout: '',
+    stderr: /^slipway cannot start: SLIPWAY_TLS_CERT names a file that cannot be/,
+  });
+});
+
+t.test('standard output of every start begins with the address of the console', async (t) => {
+  const [free, tls] = [await takenPort(t), certificate(t)];
+  await free.free();
+  const directory = temporaryDirectory(t);
+  // Lines of the log do not come before it either, where the port is known.
+  const fixed = { SLIPWAY_HTTP_PORT: `${free.port}`, SLIPWAY_LOG_LEVEL: 'trace', SLIPWAY_UNKNOWN: 'x' };
+  for (const [env, address] of [
+    [{}, 'http://127\\.0\\.0\\.1:\\d+'],
+    [{ SLIPWAY_HOST: '0.0.0.0' }, 'http://127\\.0\\.0\\.1:\\d+'],
+    [fixed, `http://127\\.0\\.0\\.1:${free.port}`],
+    [{ ...tls, SLIPWAY_MQTTS_PORT: '0' }, 'https://127\\.0\\.0\\.1:\\d+'],
+    [{ SLIPWAY_PUBLIC_URL: 'https://things.example.com' }, 'https://things\\.example\\.com'],
+  ] as const) {
+    const { child, listening } = launch(directory, env);
+    t.teardown(() => child.kill('SIGKILL'));
+    const server = await listening;
+    const [first] = server.output().split('\n').filter(Boolean);
+    t.match(first, new RegExp(`^Console ${address}/console/$`));
+    await server.stop('SIGTERM');
   }
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { databasesIn } from '../../../db/files/copies.js';
 import { firmwareName, hashOf, usedContents } from '../../../db/files/firmware.js';
 import { isUnfinished } from '../../../db/files/incoming.js';
-import { openToOthers } from '../../../db/files/modes.js';
+import { openSecret, openToOthers } from '../../../db/files/modes.js';
 import { behind, unknownSteps } from '../../../db/files/schema.js';
 import { dataVersion } from '../../../db/files/snapshots.js';
 import { openSqlite } from '../../../db/sqlite/open.js';
@@ -21,11 +21,8 @@ export function lookAtModes(dataDir: string, others: readonly string[]): Finding
       `${path} has mode ${mode}, and the server does not start: other users can open it. chmod -R go-rwx ${dataDir}`,
     ),
   );
-  for (const path of others.filter((one) => existsSync(one))) {
-    const mode = statSync(path).mode & 0o777;
-    if (mode & 0o077)
-      found.push(error(`${path} has mode ${mode.toString(8)}: others can read the secrets in it. chmod 600 ${path}`));
-  }
+  for (const { path, mode } of others.flatMap((one) => openSecret(one) ?? []))
+    found.push(error(`${path} has mode ${mode}: others can read the secrets in it. chmod 600 ${path}`));
   return found.length > 0 ? found : [ok('data, keys and secrets can be opened by their owner only')];
 }
 

@@ -2,13 +2,14 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { databasesIn } from '../../../db/files/copies.js';
+import { isLocked } from '../../../db/files/lock.js';
 import { ConfigError, loadConfig } from '../../config.js';
 import { lookAtClock } from './clock.js';
 import { lookAtConfiguration } from './configuration.js';
 import { lookAtDisk } from './disk.js';
 import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.js';
 import { type Finding, findings } from './finding.js';
-import { isServed, lookAtPorts, lookAtServer } from './server.js';
+import { lookAtPorts, lookAtServer } from './server.js';
 import { lookAtTls } from './tls.js';
 
 interface DoctorFlags {
@@ -50,7 +51,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     return [...lookAtConfiguration(own, { hasAccount: false }), missing, ...(await lookAtPorts(own, false))];
   }
   const now = Date.now();
-  const served = isServed(dataDir);
+  const served = isLocked(dataDir);
   const hasAccount = databasesIn(dataDir).includes('registry.db');
   return [
     ...lookAtConfiguration(own, { hasAccount }),

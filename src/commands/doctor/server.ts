@@ -1,10 +1,8 @@
 /** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
 import { X509Certificate } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
-import { join } from 'node:path';
-import { lockDirectory } from '../../../db/files/lock.js';
+import { connect } from 'node:net';
 import type { Config } from '../../config.js';
+import { demandPort } from '../../network/accepting.js';
 import { ask, doubt, here } from '../own-server.js';
 import { type Finding, findings } from './finding.js';
 
@@ -13,17 +11,6 @@ const patience = 5000;
 const slow = 250;
 /** Requests by which the event loop is felt from outside. */
 const samples = 20;
-
-/** Whether a server holds the directory. */
-export function isServed(dataDir: string): boolean {
-  if (!existsSync(join(dataDir, 'server.lock'))) return false;
-  try {
-    lockDirectory(dataDir).release();
-    return false;
-  } catch {
-    return true;
-  }
-}
 
 /** Each port is held by the server that runs, or free for one that does not. */
 export async function lookAtPorts(config: Config, served: boolean): Promise<Finding[]> {
@@ -41,8 +28,8 @@ export async function lookAtPorts(config: Config, served: boolean): Promise<Find
       const fault = await reach(config.host, port);
       if (fault) found.push(error(`A server runs on this data, but nothing answers at ${what}: ${fault}`));
     } else {
-      const fault = await take(config.host, port);
-      if (fault) found.push(error(`No server runs on this data, but ${what} cannot be used: ${fault}`));
+      const fault = await demandPort({ host: config.host, port }).catch((reason: Error) => reason);
+      if (fault) found.push(error(`No server runs on this data, but ${what} cannot be used: ${fault.message}`));
     }
   }
   return found.length > 0 ? found : [ok(served ? 'the server listens on its ports' : 'free for the server')];
@@ -116,14 +103,5 @@ function reach(host: string, port: number): Promise<string | undefined> {
     socket.on('connect', () => end());
     socket.on('timeout', () => end('no answer'));
     socket.on('error', (fault) => end(fault.message));
-  });
-}
-
-/** Why a port cannot be had; undefined when it can. */
-function take(host: string, port: number): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.on('error', (fault) => resolve(fault.message));
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
   });
 }
