@@ -19,11 +19,14 @@ export interface Config {
   headerPrefix: string;
   /** Whether an unknown parameter of a query is an error; otherwise it is named and has no effect. */
   strictQueries: boolean;
+  strictBodies: boolean;
   firstAccount: {
     id: string | undefined;
     name: string;
     adminEmail: string | undefined;
     adminPassword: string | undefined;
+    /** Read when the account is made: later it may be gone. */
+    adminPasswordFile: string | undefined;
   };
   /** The slots that new accounts may get. */
   slots: readonly string[];
@@ -143,7 +146,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const given = readSettings(environment, directory, fail);
   const tls = readTls(given, fail);
   demandDifferentPorts(given, tls !== undefined, fail);
-  const { dataDir, accountId, accountName, adminEmail, adminPassword, allowPrivateTargets } = given;
+  const { dataDir, accountId, accountName, adminEmail, adminPassword, adminPasswordFile, allowPrivateTargets } = given;
   const config = {
     host: given.host,
     httpPort: given.httpPort,
@@ -156,7 +159,8 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     controlRoot: given.controlRoot,
     headerPrefix: given.headerPrefix,
     strictQueries: given.strictQueries,
-    firstAccount: { id: accountId, name: accountName, adminEmail, adminPassword },
+    strictBodies: given.strictBodies,
+    firstAccount: { id: accountId, name: accountName, adminEmail, adminPassword, adminPasswordFile },
     slots: given.slots,
     logLevel: given.logLevel,
     limits,

@@ -236,6 +236,11 @@ export const settings = {
     'The password of the first admin. Used only by the first start',
     'generated and printed',
   ),
+  adminPasswordFile: optional(
+    'SLIPWAY_ADMIN_PASSWORD_FILE',
+    path,
+    'A file that holds that password in one line, instead of `SLIPWAY_ADMIN_PASSWORD`. Read only by the first start',
+  ),
   logLevel: row(
     'SLIPWAY_LOG_LEVEL',
     oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
@@ -247,6 +252,12 @@ export const settings = {
     flag,
     'false',
     '`true` answers 400 to unknown query parameters. `false` ignores them and names them in `meta.ignored`',
+  ),
+  strictBodies: row(
+    'SLIPWAY_STRICT_BODIES',
+    flag,
+    'false',
+    '`true` answers 400 to unknown properties of bodies. `false` ignores them and names them in a response header. Read-only properties are never errors',
   ),
   trustedProxies: row(
     'SLIPWAY_TRUSTED_PROXIES',

@@ -1,21 +1,36 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
 import { loadConfig } from '../config.js';
+import { readPasswordFile } from '../formats/password-file.js';
 import { Passwords } from '../identity/secrets/passwords.js';
 import { createAccount } from '../registry/accounts.js';
 import { type OnDirectory, print, withNewRegistry, withRegistry } from './data/files.js';
+import { UsageError } from './usage.js';
 
 interface NewAccount extends OnDirectory {
   name: string;
   adminEmail: string;
   adminPassword: string | undefined;
+  adminPasswordFile: string | undefined;
 }
 
 export async function accountCreate(given: NewAccount): Promise<void> {
-  const { name, adminEmail, adminPassword } = given;
+  const { name, adminEmail } = given;
+  const adminPassword = readPassword(given);
   await withNewRegistry(given, async ({ registry, clock }) => {
     const services = { registry, clock, passwords: new Passwords(), config: loadConfig() };
     print(await createAccount(services, { name, adminEmail, adminPassword }));
   });
+}
+
+/** @throws UsageError for both, and for a file without a password. */
+function readPassword({ adminPassword, adminPasswordFile: file }: NewAccount): string | undefined {
+  if (file === undefined) return adminPassword;
+  if (adminPassword !== undefined) throw new UsageError('Give one of --admin-password and --admin-password-file.');
+  try {
+    return readPasswordFile(file);
+  } catch (error) {
+    throw new UsageError(`--admin-password-file ${(error as Error).message}`);
+  }
 }
 
 export async function accountList(given: OnDirectory): Promise<void> {

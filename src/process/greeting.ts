@@ -42,7 +42,7 @@ function here(url: string): string {
 
 /** The account that the first start has created. A generated password is shown only here. */
 export function introduction({ firstAccount }: Pick<Config, 'firstAccount'>, account: CreatedAccount): string {
-  const generated = firstAccount.adminPassword === undefined;
+  const generated = isGenerated(firstAccount);
   return [
     '',
     generated
@@ -53,6 +53,10 @@ export function introduction({ firstAccount }: Pick<Config, 'firstAccount'>, acc
     `  email     ${account.adminEmail}`,
     ...(generated ? [`  password  ${account.adminPassword}`] : []),
   ].join('\n');
+}
+
+function isGenerated({ adminPassword, adminPasswordFile }: Config['firstAccount']): boolean {
+  return adminPassword === undefined && adminPasswordFile === undefined;
 }
 
 /** The addresses; on the very first start also three commands to paste. */
@@ -69,8 +73,10 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   if (!firstAccount) return `${lines.join('\n')}\n`;
 
   const { accountId, adminEmail, adminPassword } = firstAccount;
-  const generated = config.firstAccount.adminPassword === undefined;
-  const secret = generated ? adminPassword : `'"$SLIPWAY_ADMIN_PASSWORD"'`;
+  const generated = isGenerated(config.firstAccount);
+  const { adminPasswordFile: file } = config.firstAccount;
+  const given = file === undefined ? '$SLIPWAY_ADMIN_PASSWORD' : `$(cat ${file})`;
+  const secret = generated ? adminPassword : `'"${given}"'`;
   const login = JSON.stringify({ accountId, emailAddress: adminEmail, password: '' }).replace('""', `"${secret}"`);
   const name = config.tls ? nameIn(config.tls.cert, host) : host;
   const certified = config.tls ? url.replace(`//${host}:`, `//${name}:`) : url;
@@ -91,7 +97,7 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const pick = (path: string) => `node -pe 'JSON.parse(fs.readFileSync(0))${path}'`;
   lines.push(
     '',
-    `Paste these in another terminal${generated ? '' : ', where SLIPWAY_ADMIN_PASSWORD is set too'}.`,
+    `Paste these in another terminal${generated || file !== undefined ? '' : ', where SLIPWAY_ADMIN_PASSWORD is set too'}.`,
     '',
     ...(config.tls ? trusting : []),
     '1. Log in:',

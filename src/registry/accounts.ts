@@ -8,6 +8,7 @@ import { type Clock, timestamp } from '../clock.js';
 import { type Config, ConfigError } from '../config.js';
 import { insert, stamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
+import { readPasswordFile } from '../formats/password-file.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import type { Passwords } from '../identity/secrets/passwords.js';
 import { newAccountId, newId } from '../ids.js';
@@ -89,14 +90,31 @@ export async function createFirstAccount(services: Services & { config: Config }
   const { config } = services;
   const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
   if (existing) return undefined;
-  const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
+  const { id, name, adminEmail = 'admin@slipway.local', adminPasswordFile } = config.firstAccount;
+  const adminPassword = readFirstPassword(config);
   try {
     return await createAccount(services, { id, name, adminEmail, adminPassword });
   } catch (error) {
     const [detail] = error instanceof PlatformError ? error.details : [];
     if (!detail) throw error;
-    const variable = detail.path === 'adminPassword' ? 'SLIPWAY_ADMIN_PASSWORD' : 'SLIPWAY_ADMIN_EMAIL';
+    const ofPassword = adminPasswordFile === undefined ? 'SLIPWAY_ADMIN_PASSWORD' : passwordFileVariable;
+    const variable = detail.path === 'adminPassword' ? ofPassword : 'SLIPWAY_ADMIN_EMAIL';
     throw new ConfigError(`${variable} ${detail.message}.`);
+  }
+}
+
+const passwordFileVariable = 'SLIPWAY_ADMIN_PASSWORD_FILE';
+
+/** The configured password of the first admin. @throws ConfigError for a file without one. */
+function readFirstPassword({ firstAccount }: Pick<Config, 'firstAccount'>): string | undefined {
+  const { adminPassword, adminPasswordFile } = firstAccount;
+  if (adminPasswordFile === undefined) return adminPassword;
+  if (adminPassword !== undefined)
+    throw new ConfigError(`${passwordFileVariable} and SLIPWAY_ADMIN_PASSWORD are both set: set one of them.`);
+  try {
+    return readPasswordFile(adminPasswordFile);
+  } catch (error) {
+    throw new ConfigError(`${passwordFileVariable} ${(error as Error).message}`);
   }
 }
 

@@ -198,6 +198,11 @@ t.test('by-email finds end-users, and anyone who has registered, and no admin', 
   const headers = { accesstoken: phoneApp.appToken };
   const walkIn = await service.ok('POST', '/api/v1/auth/create-user', { token: null, headers, body });
   t.strictSame((await lookUp('walk+in@example.com')).body, { success: true, userId: walkIn.userId });
+  const { jwt } = await service.loginAs(body.emailAddress, body.password);
+  t.match(await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`, { token: jwt }), {
+    status: 403,
+    body: { error: { code: 21, message: /create your first organization: POST .* with endUserTemplateId/ } },
+  });
   const none = { status: 404, body: { attributes: { errorCode: 'NotFoundError' } } };
   const [admin, nobody] = [await lookUp(adminEmail), await lookUp('nobody@example.com')];
   for (const answer of [admin, nobody]) t.match(answer, none);

@@ -1,11 +1,13 @@
 /** The policy of passwords on every way on which one can be set. */
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { dictionary } from '@zxcvbn-ts/language-common';
 import t from 'tap';
 import { Passwords } from '../../src/identity/secrets/passwords.js';
 import { runCommand } from '../support/command.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { Mailbox } from '../support/mailbox.js';
-import { mainFile, runToEnd } from '../support/process.js';
+import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.js';
 import { type Answer, type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
@@ -129,4 +131,64 @@ t.test('the first account and the command line keep to it too', async (t) => {
   t.equal(second.code, 2);
   t.match(second.stderr, /adminPassword must not be one of the most common/);
   t.equal((await runCommand(create)).code, 0, 'a generated one is fine');
+});
+
+t.test('the password of an admin comes from a file or standard input', async (t) => {
+  const directory = temporaryDirectory(t);
+  const file = join(directory, 'password');
+  const dataDir = join(directory, 'data');
+  const create = ['account', 'create', '--name', 'N', '--data-dir', dataDir, '--admin-email'];
+  writeFileSync(file, 'a secret in a file\n');
+  const made = await runCommand([...create, 'a@example.com', '--admin-password-file', file]);
+  t.match(JSON.parse(made.stdout), { adminPassword: 'a secret in a file' });
+  const byInput = await runToEnd(
+    cliFile,
+    [...create, 'b@example.com', '--admin-password-file', '-'],
+    {},
+    'typed in\r\n',
+  );
+  t.match(JSON.parse(byInput.stdout), { adminPassword: 'typed in' }, byInput.stderr);
+  writeFileSync(file, 'two\nlines\n');
+  for (const [more, sentence] of [
+    [['--admin-password-file', file], /--admin-password-file must hold one line, the password/],
+    [
+      ['--admin-password-file', join(directory, 'none')],
+      /--admin-password-file names a file that cannot be read: .*ENOENT/,
+    ],
+    [
+      ['--admin-password-file', file, '--admin-password', 'x'],
+      /Give one of --admin-password and --admin-password-file/,
+    ],
+  ] as const)
+    t.match(await runCommand([...create, 'c@example.com', ...more]), { code: 2, stderr: sentence });
+});
+
+t.test('the first start reads the password from SLIPWAY_ADMIN_PASSWORD_FILE, and no later one does', async (t) => {
+  const directory = temporaryDirectory(t);
+  const file = join(directory, 'password');
+  const env = { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  const named = { ...env, SLIPWAY_ADMIN_PASSWORD_FILE: file };
+  const missing = await runToEnd(mainFile, [], named);
+  t.match(missing, { code: 1, stderr: /SLIPWAY_ADMIN_PASSWORD_FILE names a file that cannot be read/ });
+  const both = await runToEnd(mainFile, [], { ...named, SLIPWAY_ADMIN_PASSWORD: 'a long enough secret' });
+  t.match(both, { code: 1, stderr: /SLIPWAY_ADMIN_PASSWORD_FILE and SLIPWAY_ADMIN_PASSWORD are both set/ });
+  writeFileSync(file, 'short\n');
+  const weak = await runToEnd(mainFile, [], named);
+  t.match(weak.stderr, /SLIPWAY_ADMIN_PASSWORD_FILE must have 8 to 256 characters/);
+  writeFileSync(file, 'a secret in a file\n');
+  const settings = { SLIPWAY_ADMIN_PASSWORD: undefined, SLIPWAY_ADMIN_PASSWORD_FILE: file };
+  const server = await startProcess(t, env.SLIPWAY_DATA_DIR, settings);
+  const [, accountId] = /account\s+(\S{36})/.exec(server.output()) ?? [];
+  t.match(server.output(), `"password":"'"$(cat ${file})"'"`, 'its commands can be pasted');
+  t.notMatch(server.output(), 'a secret in a file');
+  const login = await fetch(`${server.url}/api/v1/auth/login-user`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ accountId, emailAddress: 'admin@example.com', password: 'a secret in a file' }),
+  });
+  t.equal(login.status, 200, await login.text());
+  await server.stop('SIGTERM');
+  rmSync(file);
+  const again = await startProcess(t, env.SLIPWAY_DATA_DIR, settings);
+  t.equal(await again.stop('SIGTERM'), 0);
 });

@@ -63,6 +63,7 @@ export const operatorCommands = [
       name: { value: 'NAME', about: 'name of the account', required: true },
       adminEmail: { value: 'EMAIL', about: 'email address of its first admin', required: true },
       adminPassword: { value: 'PASSWORD', about: 'password of its first admin', otherwise: password.otherwise },
+      adminPasswordFile: { value: 'FILE', about: 'file with that password; - is standard input', completes: 'files' },
       dataDir,
     },
     examples: ['slipway account create --name "My company" --admin-email admin@example.com'],

@@ -1,8 +1,16 @@
 /** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints. */
 import type { preHandlerHookHandler } from 'fastify';
-import type { Access } from '../../access.js';
+import type { Access, Caller } from '../../access.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../app.js';
+
+/** Someone who has just registered is told how to begin. */
+function refusalOf({ kind }: Caller): PlatformError {
+  if (kind !== 'newcomer') return new PlatformError('forbidden');
+  const message =
+    'This identity has no end-user. To begin, create your first organization: POST /api/v1/organizations with endUserTemplateId.';
+  return new PlatformError('forbidden', { message });
+}
 
 /**
  * Answers 403/21 on every route whose right the caller does not have. The check comes after authentication and validation,
@@ -13,7 +21,7 @@ export function enforceRights(app: App, { access }: { access: Access }): void {
     const right = route.config?.right;
     if (!right) return;
     const demand: preHandlerHookHandler = ({ caller }, _, next) =>
-      next(access.may(caller, ...right) ? undefined : new PlatformError('forbidden'));
+      next(access.may(caller, ...right) ? undefined : refusalOf(caller));
     route.preHandler = [route.preHandler ?? [], demand].flat();
   });
 }
