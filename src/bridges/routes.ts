@@ -151,7 +151,6 @@ export function bridgeRoutes(app: App, ctx: Context): void {
         creates: true,
         right: ['update', 'bridge'],
         errors: ['notFound', 'deleted', 'forbidden'],
-        sends: ['ignored'],
       },
       schema: {
         tags,
@@ -162,10 +161,9 @@ export function bridgeRoutes(app: App, ctx: Context): void {
         response: { 200: replayShape },
       },
     },
-    async (request, reply) => {
+    async (request) => {
       const { caller, params, body } = request;
       const row = demandLive(findReached(ctx, caller, 'bridges', params.id));
-      nameIgnored(request, reply, replayBody);
       return { replay: { messages: await replay(ctx, caller, row, body) } };
     },
   );

@@ -21,6 +21,7 @@ import {
   metaWith,
   nameIgnored,
   readEtag,
+  refuseUnknownProperties,
   sendEntity,
   type Wire,
 } from './routes.js';
@@ -59,8 +60,10 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   shape: TObject;
   /** Rows whose columns differ from `within` are of another kind and look as if they did not exist. */
   listing: Listing<T>;
-  /** Parameters of a GET that are no filters, such as `expand`; `check` throws for what they cannot be. */
-  expand?: { query: TProperties; check(caller: Caller, query: Expand): void };
+  /** Parameters of a GET that are no filters, such as `expand`; `check` throws for what they cannot be. They add properties. */
+  expand?: { query: TProperties; adds: readonly string[]; check(caller: Caller, query: Expand): void };
+  /** The names of the custom fields that a body may have: of a new entity, or of `before`. */
+  customFields?(caller: Caller, body: Static<TObject>, before?: Row<T>): Promise<readonly string[]>;
   /** How rows are shown. Called once for several rows, so that it reads for all of them what they need. */
   prepare(caller: Caller, rows: Row<T>[], query: Expand): Show<T> | Promise<Show<T>>;
   /** The account of the body is the caller's. */
@@ -71,9 +74,10 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
     query?: TObject;
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
   };
-  /** `before` is in the caller's reach, live or in the trash. */
+  /** `before` is in the caller's reach, live or in the trash. `ignores` names properties that have no effect on this one. */
   update?: Said & {
     body: U;
+    ignores?(before: Row<T>): readonly string[];
     run(caller: Caller, before: Row<T>, version: number, body: Static<U>): Promise<Wire>;
   };
   /** As update. Without a version it needs no etag. */
@@ -115,7 +119,7 @@ export function entityRoutes<T extends EntityTable, C extends TObject, U extends
   const parts = partsOf(services, any);
   createRoute(app, services, any, parts);
   readRoute(app, any, parts);
-  if (kind.update) updateRoute(app, any.shape, any.update as NonNullable<AnyKind<T>['update']>, parts);
+  if (kind.update) updateRoute(app, any, any.update as NonNullable<AnyKind<T>['update']>, parts);
   if (kind.remove) removeRoute(app, any.remove as NonNullable<AnyKind<T>['remove']>, parts);
   listRoute(app, services, any, 'list', parts);
   if (kind.trash) trashRoutes(app, services, any, any.trash as NonNullable<AnyKind<T>['trash']>, parts);
@@ -133,12 +137,21 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
     whatPlural,
     /** The right of a verb, its errors, the headers that it sends. */
     config(verb: Verb, { errors = [], revokes }: Said = {}) {
+      const hasCustomFields = kind.customFields !== undefined;
       const { action, errors: usual } = verbs[verb];
       const version = verb === 'list' || verb === 'listTrash' ? [] : (['etag'] as const);
-      const ignored = ['create', 'update', 'list', 'listTrash'].includes(verb) ? (['ignored'] as const) : [];
+      const ignored = verb === 'list' || verb === 'listTrash' ? (['ignored'] as const) : [];
       const right: readonly [Action, EntityKind] = [action, entity];
       const ends = revokes ? (['revocation'] as const) : [];
-      return { right, errors: [...usual, ...errors], sends: [...version, ...ignored, ...ends] };
+      return { right, errors: [...usual, ...errors], sends: [...version, ...ignored, ...ends], hasCustomFields };
+    },
+    /** @throws PlatformError 400/106 naming unknown properties of a body, with `SLIPWAY_STRICT_BODIES`. */
+    async demandNames(request: FastifyRequest, schema: TObject, before?: Row<T>): Promise<void> {
+      if (!request.server.strictBodies || !kind.customFields) return;
+      const body = request.body as Static<TObject>;
+      const fields = await kind.customFields(request.caller, body, before);
+      const names = [...Object.keys(kind.shape.properties), ...(kind.expand?.adds ?? []), ...fields];
+      refuseUnknownProperties(body, schema, names);
     },
     schema(said: Said, summary: string) {
       const { description, shape = kind.shape } = said;
@@ -173,8 +186,8 @@ const etagFirst: preHandlerHookHandler = (request, _, next) => {
 function createRoute<T extends EntityTable>(
   app: App,
   { access }: Services,
-  { path, create, shape }: AnyKind<T>,
-  { config, schema, what, send }: Parts<T>,
+  { path, create, shape, customFields }: AnyKind<T>,
+  { config, schema, what, send, demandNames }: Parts<T>,
 ): void {
   app.post(
     path,
@@ -186,8 +199,9 @@ function createRoute<T extends EntityTable>(
     async (request, reply) => {
       const body = request.body as Static<TObject> & { accountId: string };
       access.demandAccount(request.caller, body.accountId);
+      await demandNames(request, create.body);
       const wire = await create.run(request.caller, body);
-      nameIgnored(request, reply, create.body, customNames(create.shape ?? shape, wire));
+      if (customFields) nameIgnored(request, reply, create.body, customNames(create.shape ?? shape, wire));
       return send(reply, wire);
     },
   );
@@ -218,9 +232,9 @@ function readRoute<T extends EntityTable>(
 
 function updateRoute<T extends EntityTable>(
   app: App,
-  shape: TObject,
+  { shape, customFields }: AnyKind<T>,
   update: NonNullable<AnyKind<T>['update']>,
-  { one, config, schema, what, reached, send, preHandler }: Parts<T>,
+  { one, config, schema, what, reached, send, preHandler, demandNames }: Parts<T>,
 ): void {
   app.put(
     one,
@@ -237,8 +251,12 @@ function updateRoute<T extends EntityTable>(
     async (request, reply) => {
       const { caller, params } = request;
       const before = reached(caller, params.id);
+      await demandNames(request, update.body, before);
       const wire = await update.run(caller, before, readEtag(request), request.body as Static<TObject>);
-      nameIgnored(request, reply, update.body, customNames(update.shape ?? shape, wire));
+      if (customFields) {
+        const heeded = omit(update.body, update.ignores?.(before) ?? []);
+        nameIgnored(request, reply, heeded, customNames(update.shape ?? shape, wire));
+      }
       return send(reply, wire);
     },
   );
@@ -353,6 +371,11 @@ function trashRoutes<T extends EntityTable>(
 function heeded(query: FastifyRequest['query'], schema: TObject): ListQuery {
   const known = Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name));
   return Object.fromEntries(known) as unknown as ListQuery;
+}
+
+function omit(schema: TObject, names: readonly string[]): TObject {
+  if (names.length === 0) return schema;
+  return Type.Object(Object.fromEntries(Object.entries(schema.properties).filter(([name]) => !names.includes(name))));
 }
 
 /** The custom fields of an entity: what its kind's schema does not know. */

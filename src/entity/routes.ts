@@ -4,6 +4,7 @@ import { type TObject, type TSchema, Type } from 'typebox';
 import { oneOf } from '../../db/registry/records.js';
 import { invalid, PlatformError } from '../errors.js';
 import { streamed } from '../http/answers/streamed-list.js';
+import { type NamedSchema, namesOf, unknownNames } from './names.js';
 import { parseDate } from './values.js';
 import { parseVersion } from './verbs.js';
 
@@ -85,7 +86,8 @@ export function readEtag(request: FastifyRequest): number {
 
 /**
  * Says in a header which properties had no effect, so that a typing error can be seen. `more` are names that the schema
- * does not hold and that were heeded. Of a GET these are parameters: the names, which a list shows in its `meta` too.
+ * does not hold and that were heeded. Of a GET, and of a payload as it is, these are parameters: the names, which a list shows in
+ * its `meta` too. Bodies of other endpoints are looked at for all of them (src/http/body-names.ts).
  * @throws PlatformError 400/106 naming each unknown parameter of a GET, with `SLIPWAY_STRICT_QUERIES`.
  */
 export function nameIgnored(
@@ -97,14 +99,14 @@ export function nameIgnored(
   const isQuery = request.method === 'GET' || request.method === 'HEAD';
   // A payload as it is has no properties: what can be mistyped there is the query.
   const given = isQuery || Buffer.isBuffer(request.body) ? request.query : request.body;
-  const ignored = unknownNames(given, schema, more);
+  const ignored = namesBesides(given, schema, more);
   if (isQuery && request.server.strictQueries) refuseUnknown(ignored, schema);
   sayIgnored(request, reply, ignored);
   return ignored.slice(0, maxNamed);
 }
 
 /** The names in `given` that the schema does not hold. */
-function unknownNames(given: unknown, { properties }: TObject, more: readonly string[] = []): string[] {
+function namesBesides(given: unknown, { properties }: TObject, more: readonly string[] = []): string[] {
   const heeded = new Set([...Object.keys(properties), ...more]);
   return Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
 }
@@ -116,6 +118,21 @@ export function refuseUnknown(names: readonly string[], { properties }: TObject,
   const details = names.slice(0, maxNamed).map((name) => ({
     path: path + shortened(name),
     message: `is not a parameter of this endpoint; supported: ${supported}`,
+  }));
+  throw new PlatformError('invalid', { details });
+}
+
+/**
+ * `known` are names at the top that have no effect and are no errors.
+ * @throws PlatformError 400/106 naming each property of the body that its schema does not know.
+ */
+export function refuseUnknownProperties(body: unknown, schema: NamedSchema, known: readonly string[]): void {
+  const paths = unknownNames(body, schema, known, maxNamed);
+  if (paths.length === 0) return;
+  const supported = `; supported: ${namesOf(schema)?.join(', ')}`;
+  const details = paths.map((path) => ({
+    path: shortened(path),
+    message: `is not a property of this endpoint${path.includes('.') ? '' : supported}`,
   }));
   throw new PlatformError('invalid', { details });
 }

@@ -66,7 +66,6 @@ export function verificationRoutes(app: App, ctx: Context): void {
         creates: true,
         right: ['create', 'verification'],
         errors: ['notFound', 'deleted', 'forbidden', 'tooMany', 'stopping'],
-        sends: ['ignored'],
       },
       schema: {
         tags: ['Provisioning'],
@@ -86,7 +85,6 @@ export function verificationRoutes(app: App, ctx: Context): void {
       const device = await findDevice(ctx, caller, request.body);
       const { timeoutSeconds = usualWait } = request.body;
       if (isInsideBatch(request) && timeoutSeconds > 0) throw invalid('timeoutSeconds', 'must be 0 in a batch');
-      nameIgnored(request, reply, body);
       const watch = ctx.broker.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
       if (!watch) {
         const allowance = { limit: 0, remaining: 0, reset: maxWait };

@@ -22,6 +22,8 @@ declare module 'fastify' {
   }
   interface FastifyInstance {
     headerPrefix: string;
+    /** Whether an unknown property of a body is an error. */
+    strictBodies: boolean;
     /** Whether an unknown parameter of a query is an error. */
     strictQueries: boolean;
     /** The places of long answers, by account. */

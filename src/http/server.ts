@@ -16,6 +16,7 @@ import { asksForCertificates, secureOptions } from '../network/server-tls.js';
 import { noteFailure, noteRefusal, sendError } from './answers/errors.js';
 import type { App } from './app.js';
 import { schemaCompilers, strictBodies } from './bodies.js';
+import { lookAtBodyNames } from './body-names.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.js';
 import { holdMoving } from './guards/moving.js';
@@ -83,6 +84,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorate('strictQueries', config.strictQueries);
+  app.decorate('strictBodies', config.strictBodies);
   app.decorate('longAnswers', ctx.longAnswers);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
@@ -133,6 +135,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
 
   await app.register(cookie);
   boundTexts(app);
+  lookAtBodyNames(app);
   sliceArrays(app);
   await documentation(app, ctx);
   holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });

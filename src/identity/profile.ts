@@ -10,7 +10,6 @@ import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import type { Access } from '../access.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -95,7 +94,7 @@ export function profileRoutes(app: App, ctx: Context): void {
   app.post(
     '/profile/update',
     {
-      config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
+      config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags,
         summary: 'Change a profile',
@@ -105,9 +104,8 @@ export function profileRoutes(app: App, ctx: Context): void {
         },
       },
     },
-    async (request, reply) => {
+    async (request) => {
       const updated = await updateProfile(ctx, request.caller, request.body);
-      nameIgnored(request, reply, updateBody);
       const { id: userId } = updated;
       return { ...showProfile(updated), success: true as const, user: { userId } };
     },

@@ -6,7 +6,6 @@ import { DateText, Id } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { noteAnswer } from '../entity/kept-answers.js';
-import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -59,7 +58,7 @@ export function registrationRoutes(app: App, ctx: Context): void {
         creates: true,
         right: ['create', 'identity'],
         errors: ['notFound', 'notUnique', 'userExists', 'forbidden'],
-        sends: ['ignored', 'limits'],
+        sends: ['limits'],
       },
       schema: {
         tags: [tag],
@@ -74,7 +73,6 @@ export function registrationRoutes(app: App, ctx: Context): void {
       sendAllowance(reply, registrations.take(application.id));
       ctx.access.demandAccount(caller, request.body.accountId);
       const answer = await register(ctx, caller, request.body);
-      nameIgnored(request, reply, createBody);
       return answer;
     },
   );

@@ -10,7 +10,6 @@ import type { Access, Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
-import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/verbs.js';
 import type { App } from '../http/app.js';
 
@@ -141,13 +140,9 @@ export function retentionRoutes(app: App, ctx: Needed): void {
   app.put(
     '/retention',
     {
-      config: { whenFull: true, right: ['update', 'account'], errors: ['forbidden'], sends: ['ignored'] },
+      config: { whenFull: true, right: ['update', 'account'], errors: ['forbidden'] },
       schema: { tags, summary: 'Change how long messages are kept', body, response: { 200: answer } },
     },
-    async (request, reply) => {
-      const updated = await update(request.caller, request.body);
-      nameIgnored(request, reply, body);
-      return updated;
-    },
+    (request) => update(request.caller, request.body),
   );
 }

@@ -35,7 +35,7 @@ import { accountOf } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
 import { demandMembershipRoom } from './memberships.js';
 import { showOrganization } from './organizations.js';
-import { showTemplate, templateFor } from './templates.js';
+import { customFieldsFor, showTemplate, templateFor } from './templates.js';
 
 /** The person of an end-user: an existing identity, a new one, or nobody. */
 const person = {
@@ -217,11 +217,19 @@ export function endUserRoutes(app: App, ctx: Context): void {
     plural: 'endUsers',
     shape: endUserShape,
     listing,
-    expand: { query: expandQuery, check: (_, { expand }) => readNames('expand', expand, expandable) },
+    expand: {
+      query: expandQuery,
+      adds: ['account', 'endUserTemplate', 'organization'],
+      check: (_, { expand }) => readNames('expand', expand, expandable),
+    },
+    customFields: (caller, body, before) =>
+      customFieldsFor(ctx, 'endUsers', ['endUserTemplates', 'endUserTemplateId'], caller, before ?? body),
     prepare,
     create: { body: createBody, errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'], run: create },
     update: {
       body: updateBody,
+      // An end-user that has a person keeps it.
+      ignores: ({ userId }) => (userId === null ? [] : Object.keys(person)),
       errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
       revokes: true,
       run: update,

@@ -42,7 +42,7 @@ import type { App } from '../http/app.js';
 import { accountOf } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
 import { demandMembershipRoom } from './memberships.js';
-import { showTemplate, templateFor } from './templates.js';
+import { customFieldsFor, showTemplate, templateFor } from './templates.js';
 
 /** A top-level organization is level 1. */
 const deepestLevel = 5;
@@ -257,7 +257,19 @@ export function organizationRoutes(app: App, ctx: Context): void {
     plural: 'organizations',
     shape: organizationShape,
     listing,
-    expand: { query: expandQuery, check: (_, query) => readExpand(query) },
+    expand: {
+      query: expandQuery,
+      adds: ['account', 'organizationTemplate', 'parent', 'deviceCount', 'endUserCount', 'childCount'],
+      check: (_, query) => readExpand(query),
+    },
+    customFields: (caller, body, before) =>
+      customFieldsFor(
+        ctx,
+        'organizations',
+        ['organizationTemplates', 'organizationTemplateId'],
+        caller,
+        before ?? body,
+      ),
     prepare,
     create: { body: createBody, errors: ['unknownReference', 'tooDeep', 'userExists'], run: create },
     update: { body: updateBody, errors: ['unknownReference', 'tooDeep'], revokes: true, run: update },

@@ -4,7 +4,6 @@ import { type Static, Type } from 'typebox';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
 import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.js';
 import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -97,7 +96,7 @@ export function permissionRoutes(app: App, ctx: Context): void {
   app.post(
     '/permissions/explain',
     {
-      config: { right: ['read', 'permission'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
+      config: { right: ['read', 'permission'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags: ['Permissions'],
         summary: 'Explain whether a caller may do something',
@@ -106,10 +105,7 @@ export function permissionRoutes(app: App, ctx: Context): void {
         response: { 200: answerShape },
       },
     },
-    async (request, reply) => {
-      nameIgnored(request, reply, body);
-      return explain(ctx, request.caller, request.body);
-    },
+    (request) => explain(ctx, request.caller, request.body),
   );
 }
 

@@ -22,7 +22,7 @@ import { childCounts, hasChildren, readNames } from '../entity/expand.js';
 import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
 import type { ListServices } from '../entity/row-slices.js';
-import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
+import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
 import { change, demandReference, find, insert, recover, stamp, trash, writeAs } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -151,6 +151,22 @@ export async function templateFor(
   return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
+/**
+ * The names of the custom fields that a body may have: of the template of `before`, or of the one that the new entity gets.
+ * @throws PlatformError 400/102 for a template that is not there.
+ */
+export async function customFieldsFor(
+  { registry, fields }: Pick<Needed, 'registry' | 'fields'>,
+  kind: FieldKind,
+  [table, path]: [TemplateTable, string],
+  { accountId }: Caller,
+  given: object,
+): Promise<string[]> {
+  const id = (given as Record<string, string | undefined>)[path];
+  const template = await templateFor(registry.query, table, accountId, id, path);
+  return fields.of(kind, template.id).map(({ name }) => name);
+}
+
 type Needed = ListServices & { registry: Registry; clock: Clock; fields: Fields };
 
 export function templateRoutes(app: App, ctx: Needed): void {
@@ -240,7 +256,12 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     plural: table,
     shape: kind.shape,
     listing,
-    expand: { query: counted, check: (_, { count }) => readCounts(count) },
+    expand: {
+      query: counted,
+      adds: [kind.counts.children[1], kind.counts.fields[1]],
+      check: (_, { count }) => readCounts(count),
+    },
+    customFields: async ({ accountId }) => fieldsOf(accountId).map(({ name }) => name),
     prepare,
     create: { body: createBody, errors: ['notUnique'], run: create },
     update: { body: updateBody, errors: ['notUnique'], run: update },

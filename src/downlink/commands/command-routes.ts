@@ -45,7 +45,7 @@ export function commandRoutes(app: App, ctx: Context): void {
   app.post(
     path,
     {
-      config: { creates: true, right: ['create', 'command'], errors: [...errors, 'tooMany'], sends: ['ignored'] },
+      config: { creates: true, right: ['create', 'command'], errors: [...errors, 'tooMany'] },
       schema: {
         tags,
         summary: 'Send a command to a device; it waits until the device is connected',
@@ -60,7 +60,6 @@ export function commandRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params, body, query } = request;
       const { id: deviceId, accountId } = demandLive(findReached(ctx, caller, 'devices', params.id));
-      nameIgnored(request, reply, commandBody, Object.keys(waitQuery.properties));
       const command = await writeAs(ctx, caller, ['devices', deviceId], async (tx) => {
         const made = await commands.add(tx, caller, { deviceId, accountId }, body);
         await noteMade(tx, made.id);

@@ -4,7 +4,6 @@ import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.js';
 import type { ProvenCaller } from '../../broker-ports.js';
 import type { Context } from '../../context.js';
-import { nameIgnored } from '../../entity/routes.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
@@ -73,7 +72,6 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       config: {
         right: ['update', 'firmwareOffer'],
         errors: ['notFound', 'offerGone', 'forbidden', 'badCredentials', 'tooMany'],
-        sends: ['ignored'],
       },
       schema: {
         tags,
@@ -84,8 +82,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
         response: { 200: reported },
       },
     },
-    async (request, reply) => {
-      nameIgnored(request, reply, reportBody);
+    async (request) => {
       const device = provenCaller(request.caller, proven.get(request));
       const { delivery, firmwareVersion } = await firmwareEngine.report(device, request.body);
       return { firmware: { state: delivery.state, firmwareVersion } };

@@ -42,6 +42,8 @@ declare module 'fastify' {
     made?: { at: string; status: number };
     /** Whether it takes an expired token of a session that nobody has used for long. */
     renewsSession?: true;
+    /** Whether its body may have the custom fields of a template, which its own code knows. */
+    hasCustomFields?: boolean;
     /** Headers of its answer besides those of every answer in its place. */
     sends?: readonly Sent[];
   }

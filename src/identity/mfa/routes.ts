@@ -3,7 +3,6 @@ import { Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import type { Context } from '../../context.js';
-import { nameIgnored } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { sendAllowance } from '../../limits/attempts.js';
@@ -75,7 +74,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
         creates: true,
         right: ['create', 'mfaMethod'],
         errors: ['notFound', 'notUnique', 'tooMany', 'forbidden'],
-        sends: ['ignored', 'limits'],
+        sends: ['limits'],
       },
       schema: {
         tags,
@@ -87,7 +86,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       demandOwn(request.caller, request.params.userId);
-      nameIgnored(request, reply, phoneBody);
       const phoneNumber = readPhoneNumber(request.body.phoneNumber);
       const { id, accountId } = request.caller;
       sendAllowance(reply, ctx.textedCodes.count({ id, accountId, enrolling: phoneNumber }));
@@ -128,7 +126,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
           creates: true,
           right: ['update', 'mfaMethod'],
           errors: ['notFound', 'badCode', 'forbidden'],
-          sends: ['ignored', 'revocation'],
+          sends: ['revocation'],
         },
         schema: {
           tags,
@@ -138,9 +136,8 @@ export function mfaRoutes(app: App, ctx: Context): void {
           response: { 200: confirmedShape },
         },
       },
-      async (request, reply) => {
+      async (request) => {
         demandOwn(request.caller, request.params.userId);
-        nameIgnored(request, reply, confirmBody);
         const confirmed = recordingWrongCodes(ctx, request.caller, { mfaMethod: method, change: 'confirmed' }, () =>
           confirm(ctx, request.caller, method, request.body.code),
         );
@@ -154,7 +151,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
           family,
           right: ['delete', 'mfaMethod'],
           errors: ['notFound', 'badCode', 'tooMany', 'forbidden'],
-          sends: ['ignored'],
         },
         // An admin needs no code, and so no body.
         preValidation: async (request) => {
@@ -168,10 +164,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
           response: success('It is asked for no longer.'),
         },
       },
-      async (request, reply) => {
+      async (request) => {
         const { caller, body } = request;
         const { userId } = request.params;
-        nameIgnored(request, reply, removeBody);
         if (caller.id === userId)
           await recordingWrongCodes(ctx, caller, { mfaMethod: method, change: 'removed' }, () =>
             removeOwn(ctx, caller, method, body.code),

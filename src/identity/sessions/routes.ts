@@ -103,8 +103,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
       schema: {
         tags: [tag],
         summary: 'Get a new token and a new CSRF token; the old CSRF token is void',
-        description:
-          'Works as long as the session lives, also with an expired token that other endpoints answer with 401 and code 31.',
+        description: 'It takes an expired token too, as long as the session lives.',
         response: { 200: sessionShape },
       },
     },

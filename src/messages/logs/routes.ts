@@ -61,7 +61,10 @@ const entryBody = Type.Object(
       }),
     ),
   },
-  { description: `At most ${maxLogEntryLength} bytes of JSON. Of which device it is, the path says alone.` },
+  {
+    description: `At most ${maxLogEntryLength} bytes of JSON. Of which device it is, the path says alone.`,
+    additionalProperties: true,
+  },
 );
 const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: maxEntries })]);
 

@@ -22,7 +22,7 @@ import {
   shownProperties,
 } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
+import { etagOf, idParams } from '../../entity/routes.js';
 import {
   change,
   demandLive,
@@ -95,7 +95,7 @@ function proofRoute(app: App, ctx: Context): void {
       config: {
         right: ['update', 'certificateAuthority'],
         errors: ['notFound', 'deleted', 'forbidden'],
-        sends: ['etag', 'ignored'],
+        sends: ['etag'],
       },
       schema: {
         tags: ['Credentials'],
@@ -108,7 +108,6 @@ function proofRoute(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params, body } = request;
       const certificateAuthority = await proveAuthority(ctx, caller, params.id, body.certificate);
-      nameIgnored(request, reply, proofBody);
       return reply.header('etag', etagOf(certificateAuthority)).send({ certificateAuthority });
     },
   );

@@ -5,7 +5,7 @@ import { Id } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { entityVersion, etagOf, nameIgnored } from '../../entity/routes.js';
+import { entityVersion, etagOf } from '../../entity/routes.js';
 import { find, findLive, formatVersion, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { alphabet, inGroups, readTyped } from '../../formats/crockford.js';
@@ -58,7 +58,6 @@ export function associationRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, createBody);
       const { associationCode, version } = await createCode(ctx, request.caller, request.body.deviceId);
       reply.header('etag', etagOf({ version }));
       return { associationCode, entityVersion: version };
@@ -82,7 +81,6 @@ export function associationRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, startBody);
       const { caller } = request;
       const code = readCode(request.body.associationCode);
       attempts.take(caller.id);

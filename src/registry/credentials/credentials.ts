@@ -11,7 +11,7 @@ import type { Broker, SecretCheck } from '../../broker-ports.js';
 import { type Clock, timestamp } from '../../clock.js';
 import type { SecretAnswers } from '../../entity/kept-answers.js';
 import { noteSecret } from '../../entity/kept-answers.js';
-import { entityVersion, etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
+import { entityVersion, etagOf, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion, writeAs } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -70,7 +70,7 @@ export function credentialRoutes(app: App, ctx: Needed): void {
         whenFull: true,
         right: ['create', 'mqttCredential'],
         errors: ['notFound', 'unknownReference', 'answerGone', 'forbidden'],
-        sends: ['etag', 'ignored', 'revocation'],
+        sends: ['etag', 'revocation'],
       },
       schema: {
         tags: ['Credentials'],
@@ -83,7 +83,6 @@ export function credentialRoutes(app: App, ctx: Needed): void {
     },
     async (request, reply) => {
       const credential = await createCredential(ctx, request.caller, request.body);
-      nameIgnored(request, reply, createBody);
       return sendEntity(reply, 'mqttCredential', credential);
     },
   );

@@ -5,7 +5,7 @@ import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { noteSecret } from '../../entity/kept-answers.js';
-import { etagHeaders, etagOf, idParams, nameIgnored, readEtag } from '../../entity/routes.js';
+import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.js';
 import { change, demandLive, find, findReached, writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -26,7 +26,7 @@ export function replacementRoutes(app: App, ctx: Context): void {
         whenFull: true,
         right: ['create', 'replacement'],
         errors: ['notFound', 'etagMissing', 'etagInvalid', 'deleted', 'staleVersion', 'answerGone', 'forbidden'],
-        sends: ['etag', 'ignored', 'revocation'],
+        sends: ['etag', 'revocation'],
       },
       schema: {
         tags: ['Provisioning'],
@@ -47,7 +47,6 @@ export function replacementRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params } = request;
       const answer = await replaceDevice(ctx, caller, params.id, readEtag(request), request.body);
-      nameIgnored(request, reply, body);
       return reply.header('etag', etagOf(answer.device)).send(answer);
     },
   );

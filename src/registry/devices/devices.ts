@@ -14,7 +14,7 @@ import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { accountOf } from '../accounts.js';
 import { showOrganization } from '../organizations.js';
-import { showDeviceTemplate, templateFor } from '../templates.js';
+import { customFieldsFor, showDeviceTemplate, templateFor } from '../templates.js';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.js';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.js';
 import { askedPlace, demandNew, reserve } from './station-limits.js';
@@ -119,7 +119,15 @@ export function deviceRoutes(app: App, ctx: Context): void {
     plural: 'devices',
     shape: deviceShape,
     listing: deviceListing,
-    expand: { query: expandQuery, check: readExpand },
+    expand: { query: expandQuery, adds: ['account', 'deviceTemplate', 'organization'], check: readExpand },
+    customFields: (caller, body, before) =>
+      customFieldsFor(
+        ctx,
+        'devices',
+        ['deviceTemplates', 'deviceTemplateId'],
+        caller,
+        before ?? askedPlace(caller, body),
+      ),
     prepare,
     create: { body: createBody, errors: ['unknownReference', 'notUnique'], run: create },
     update: { body: updateBody, errors: ['unknownReference'], revokes: true, run: update },
