@@ -242,6 +242,6 @@ t.test('"Show the call" shows what was asked, without secrets', async (t) => {
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
   await page.getByRole('button', { name: 'Show the call' }).click();
   const text = (await page.getByRole('dialog').textContent()) ?? '';
-  t.match(text, /curl -X GET .*\/api\/v1\/devices/);
+  t.match(text, /curl -sS -X GET .*\/api\/v1\/devices/);
   t.notMatch(text, /correct horse battery/);
 });

@@ -11,7 +11,6 @@ import type { Clock } from '../../clock.js';
 import type { Fields } from '../../entity/fields.js';
 import { find, findLive, insert } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
-import type { Keeping } from '../../messages/keeping.js';
 import { newDevice } from '../devices/changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
@@ -58,7 +57,8 @@ type Needed = {
   audit: Audit;
   fields: Fields;
   log: Logger;
-  keeping: Pick<Keeping, 'demandRoom'>;
+  /** Throws 507 when the account, or the disk, has no room for another device. */
+  keeping: { demandRoom(accountId: string): void };
 };
 
 export class ClientCertificates {
