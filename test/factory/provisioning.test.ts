@@ -411,7 +411,7 @@ t.test('its events end when it cannot be read who may have them, and nothing els
   sessions.isOpen = () => {
     throw new Error('disk I/O error');
   };
-  await t.rejects(events.text());
+  t.notMatch(await events.text(), /"state":"succeeded"/);
   sessions.isOpen = isOpen;
   t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
 });
@@ -428,7 +428,6 @@ t.test('its events end with the session of the reader', async (t) => {
   });
   t.equal(events.status, 200);
   await service.ok('POST', '/api/v1/sessions/logout', { token: jwt });
-  const text = await events.text().catch(() => 'cut off');
-  t.notMatch(text, /"state":"succeeded"/);
+  t.notMatch(await events.text(), /"state":"succeeded"/);
   t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
 });
