@@ -72,16 +72,17 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
     if (kept.answer !== null) {
       const [headers, answer] = unsealAnswer(keyed.key, kept.answer);
+      // As text: it is short, and was made by the route once.
       reply
         .status(kept.status ?? 200)
         .headers(headers)
-        .send(answer);
+        .send(JSON.stringify(answer));
       return true;
     }
     // The process ended between the commit and the answer: what was made is read back.
     const { statusCode, headers, payload } = await readBack(request, kept.entityId);
     if (headers.etag !== undefined) reply.header('etag', headers.etag);
-    reply.status(statusCode).send(JSON.parse(payload));
+    reply.status(statusCode).send(payload);
     return true;
   }
 
