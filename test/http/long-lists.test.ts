@@ -12,7 +12,7 @@ import { temporaryDirectory } from '../support/directory.js';
 import type { Felt } from '../support/loop-probe.js';
 import { documentOf } from '../support/openapi.js';
 import { launch } from '../support/process.js';
-import { startService } from '../support/service.js';
+import { present, startService } from '../support/service.js';
 import { Filler } from './long-list-fills.js';
 
 const readers = 3;
@@ -41,6 +41,13 @@ async function fillAll(directory: string): Promise<{ lists: List[]; admin: strin
   for (const [path, { get: operation }] of Object.entries(documentOf(service).paths)) {
     const isList = operation?.parameters?.some(({ name }) => name === 'pageSize');
     if (isList) lists.push({ path, ...(await filler.fill(path)) });
+  }
+  // A rollup has no pages: all of it is one answer.
+  const series = present(lists.find(({ path }) => path === '/api/v4/data/{topic}'));
+  const range = 'startDateTime=1970-01-01T00:00:00Z&endDateTime=1970-01-01T05:30:00Z&rollup=1s&fill=null';
+  for (const groupType of [0, 1, 2]) {
+    const url = series.url.replace(/\?.*/, `?${range}&groupType=${groupType}`);
+    lists.push({ path: `a rollup of 19,800 buckets, groupType ${groupType}`, url, bytes: 19_800 * 35 });
   }
   const victim = await service.account();
   const { admin } = service;

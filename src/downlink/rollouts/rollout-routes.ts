@@ -53,15 +53,12 @@ const devicesQuery = Type.Object({
 const one = (description: string) => entityResponse('firmwareRollout', rolloutShape, description);
 
 export function firmwareRolloutRoutes(app: App, ctx: Context): void {
-  const { registry } = ctx;
   async function create(caller: Caller, body: Static<typeof rolloutBody>) {
     return showOne(ctx, await createRollout(ctx, caller, body));
   }
 
   async function prepare(_: Caller, rows: Row<'firmwareRollouts'>[]) {
-    const ids = rows.map(({ id }) => id);
-    const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
-    return (row: Row<'firmwareRollouts'>) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
+    return showCounted(ctx, rows);
   }
 
   entityRoutes(app, ctx, {
@@ -113,6 +110,13 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
   changes(app, ctx);
   events(app, ctx);
   deviceRoutes(app, ctx);
+}
+
+/** As lists and events show rollouts: how many devices each names, of which there may be 10,000. */
+async function showCounted({ registry }: Context, rows: readonly Row<'firmwareRollouts'>[]) {
+  const ids = rows.map(({ id }) => id);
+  const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
+  return (row: Row<'firmwareRollouts'>) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
 }
 
 async function listDevices(
@@ -203,7 +207,7 @@ function events(app: App, ctx: Context): void {
       };
       const read = async () => {
         const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
-        return { data: await showOne(ctx, row), ended: hasEnded(row) };
+        return { data: (await showCounted(ctx, [row]))(row), ended: hasEnded(row) };
       };
       const watch = (hear: () => void) => firmwareEngine.watchers.watch(params.id, hear);
       return sendEvents(reply, streams.open(caller, { event: 'firmwareRollout', read, watch, isPermitted }));

@@ -81,7 +81,9 @@ export const rolloutShape = Type.Object({
   ...shownProperties(firmwareRolloutColumns),
   target: Type.Object({
     deviceIds: Type.Optional(Type.Array(Type.String(), { maxItems: maxTargets })),
-    deviceCount: Type.Optional(Type.Integer({ description: 'In lists, instead of deviceIds.' })),
+    deviceCount: Type.Optional(
+      Type.Integer({ description: 'In lists and events, and when it is read: instead of deviceIds.' }),
+    ),
     filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     organizationId: Type.Optional(Type.String()),
   }),
