@@ -52,9 +52,13 @@ function afterPrefix(filter: string[], prefix: string[]): string[] | 'everything
   return filter.slice(prefix.length);
 }
 
+/** Characters of the name of a channel. */
+const maxChannelNameLength = 100;
+
 /** Whether these levels can match the name of a channel that the caller may hear on some device. */
 function couldBeChannel(caller: Caller, levels: string[]): boolean {
   const [first = ''] = levels;
+  if (first.length > maxChannelNameLength) return false;
   // Channels of a template have names of one level, and never that of a service channel.
   if (!serviceChannel(first) && matchesLevels(levels, [first])) return true;
   return serviceChannelNames.some((name) => mayHearChannel(caller, name) && matchesLevels(levels, name.split('/')));

@@ -196,6 +196,18 @@ t.test('stored sessions: a CONNECT that would begin one too many is refused', as
   t.equal((await connect('e', false)).code, 0);
 });
 
+t.test(
+  'filters of a stored session are as long as topics can be: a longer one matches nothing and is refused',
+  async (t) => {
+    const service = await startService(t);
+    const client = await service.connect({ jwt: service.admin }, { clientId: 'stored', clean: false });
+    const filter = (length: number) => `slipway/v1/${service.accountId}/d/+/${'x'.repeat(length)}`;
+    t.equal((await client.subscribeAsync(filter(100), { qos: 1 }))[0]?.qos, 1);
+    for (const length of [101, 60_000])
+      await t.rejects(client.subscribeAsync(filter(length), { qos: 1 }), `${length} characters`);
+  },
+);
+
 t.test('bytes in the queues of stored sessions: the longest queue of the account loses its oldest', async (t) => {
   const env = { SLIPWAY_MQTT_MAX_QUEUE_BYTES_PER_ACCOUNT: '10000' };
   const service = await startService(t, { env });

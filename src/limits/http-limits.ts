@@ -3,6 +3,18 @@ import { maxBytes, million, row } from './row.js';
 
 export const httpLimits = [
   row({
+    name: 'sessions',
+    variable: 'SLIPWAY_MAX_SESSIONS',
+    default: 1000,
+    min: 1,
+    max: million,
+    off: true,
+    unit: 'items',
+    per: 'person or application',
+    about: 'login sessions; a login that begins one more ends the one that has rested longest',
+    counted: false,
+  }),
+  row({
     name: 'httpBodyBytes',
     variable: 'SLIPWAY_HTTP_BODY_BYTES',
     default: 1_048_576,

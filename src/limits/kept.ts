@@ -78,6 +78,19 @@ export async function keepNewest(
     );
 }
 
+/** Logins that are under way: the oldest of an identity, or of a provider, go when there are more than `most`. */
+export async function keepLastLogins(
+  db: Db,
+  table: 'mfaLogins' | 'federatedLogins',
+  of: { userId: string } | { providerId: string },
+  most: number,
+): Promise<void> {
+  const [[column = '', id] = []] = Object.entries(of);
+  await sql`delete from ${sql.table(table)} where rowid in (
+    select rowid from ${sql.table(table)} where ${sql.ref(column)} = ${id}
+    order by "expires" desc limit -1 offset ${most})`.execute(db);
+}
+
 /** Only the audit records beyond the limit in the registry can be removed. */
 async function allowBeyond(db: Db, maximum: number): Promise<void> {
   await db

@@ -191,6 +191,34 @@ t.test('room is made by the account that has stored most, however old or young t
   t.equal(store.usage('victim').points, victim.length);
 });
 
+t.test('categories count for who brought them, and go with their last point', async (t) => {
+  const { store, directory } = await open(t);
+  const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
+  t.teardown(() => file.close());
+  const texts = () => file.prepare<[], string>('SELECT "text" FROM "categories" ORDER BY "id"').pluck().all();
+  const held = (accountId: string) => store.heldByAccount().find((one) => one.accountId === accountId)?.bytes ?? 0;
+  const named = (category: string, time: number): Point => ({ time, category, numericValue: 1, stringValue: null });
+  const long = (n: number) => `${n}`.padEnd(1000, 'x');
+  await append(store, keyOf('a', '1'), [named('shared', 0)]);
+  await append(
+    store,
+    keyOf('a', '2'),
+    Array.from({ length: 300 }, (_, n) => named(long(n), n)),
+  );
+  t.ok(held('a') > 300 * 5000, `${held('a')} bytes`);
+  await append(store, keyOf('b', '3'), [named('shared', 0), named(long(7), 0), named('last', 0)]);
+  t.ok(held('b') < 2000, 'what another account has brought costs nothing');
+  await store.deleteDevice('2');
+  await all(() => store.expireSome({ channelTemplateId: 'channel', before: -1 }));
+  await store.expireSome({ channelTemplateId: 'channel', before: -1 });
+  t.same(texts(), ['shared', long(7), 'last']);
+  t.ok(held('a') < 10_000, `${held('a')} bytes`);
+  await append(store, keyOf('a', '2'), [named(long(8), 5)]);
+  const { time, category } = store.latest(keyOf('a', '2'), 1)[0] ?? {};
+  t.same({ time, category }, { time: 5, category: long(8) }, 'a text that comes back is a new category');
+  t.equal(store.latest(keyOf('b', '3'), 3).length, 3);
+});
+
 t.test('many small series give way as well, and nothing is left in the end', async (t) => {
   const { store } = await open(t);
   await Promise.all(

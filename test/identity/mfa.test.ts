@@ -238,6 +238,23 @@ t.test('of twenty logins at once with one code and an mfaToken each one succeeds
   t.equal(await sessionsOf(who), before + 2);
 });
 
+t.test('a person has 1,000 logins that wait for a second factor: the oldest end', async (t) => {
+  const who = await person();
+  const { secret } = await enrolTotp(who);
+  await mfaToken(who);
+  const [row] = await rows('mfaLogins', who.userId);
+  if (!row) throw new Error('nothing waits');
+  const others = Array.from({ length: 999 }, (_, n) => ({ ...row, tokenHash: `${who.userId} ${n}` }));
+  await service.server.ctx.registry.transaction(async (tx) => {
+    for (const other of others) await tx.insertInto('mfaLogins').values(other).execute();
+  });
+  time.now += 1;
+  const last = await mfaToken(who);
+  t.equal((await rows('mfaLogins', who.userId)).length, 1000);
+  t.equal((await codeStep(last, 'totp', codeAt(secret))).status, 200);
+  t.equal((await rows('mfaLogins', who.userId)).length, 999);
+});
+
 t.test('five wrong tries end an mfaToken, also when they come at once', async (t) => {
   const who = await person();
   const { secret, recoveryCodes } = await enrolTotp(who);

@@ -5,7 +5,7 @@ import { SignJWT } from 'jose';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { adminEmail, adminPassword, claimsOf, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const minute = 60_000;
@@ -27,6 +27,30 @@ const login = (body: object = {}) =>
     token: null,
     body: { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId, ...body },
   });
+
+t.test(
+  'a person or an application has so many sessions: the one that has rested longest ends, with its connections',
+  async (t) => {
+    const service = await startService(t, { env: { SLIPWAY_MAX_SESSIONS: '3' } });
+    const { accountId } = service;
+    const application = await service.create('/applications', 'application', { accountId, name: 'A', kind: 'backEnd' });
+    const body = { accountId, appId: application.id, appToken: application.appToken };
+    const open = async () => (await service.ok('POST', '/api/v1/auth/login-application', { token: null, body })).jwt;
+    const read = async (token: string) =>
+      (await service.http('GET', `/api/v1/devices?accountId=${accountId}`, { token })).status;
+    const first = await open();
+    const connection = await service.connect({ jwt: first });
+    const ended = closed(connection);
+    const [second, third] = [await open(), await open()];
+    t.same([await read(first), await read(second), await read(third)], [200, 200, 200]);
+    const fourth = await open();
+    await ended;
+    t.same([await read(first), await read(second), await read(third), await read(fourth)], [401, 200, 200, 200]);
+    const rows = service.server.ctx.registry.query.selectFrom('sessions').select('id');
+    t.equal((await rows.where('applicationId', '=', application.id).execute()).length, 3, 'nothing of it is kept');
+    t.equal(await read(service.admin), 200, 'others have their own');
+  },
+);
 
 t.test('login answers the token in body, header and cookie', async (t) => {
   const answer = await login();

@@ -15,6 +15,7 @@ import { find } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { Attempts, sendAllowance } from '../../limits/attempts.js';
+import { keepLastLogins } from '../../limits/kept.js';
 import { checkPassword, endVoided, readIdentity } from '../grants.js';
 import { findIdentity } from '../identities.js';
 import { makeSecret, makeToken } from '../secrets/secrets.js';
@@ -29,6 +30,8 @@ const family = 'identity';
 const minute = 60_000;
 /** How long a person may take at the provider, in milliseconds. */
 const loginLifetime = 10 * minute;
+/** Logins of one provider that are under way: strangers begin them. */
+const maxUnderWay = 10_000;
 /** How long logins under way may go on when the server closes, in milliseconds. */
 const farewell = 2000;
 
@@ -184,6 +187,7 @@ async function remember(ctx: Context, { id }: Provider, login: Login): Promise<s
       expires: new Date(ctx.clock.now() + loginLifetime).toISOString(),
     })
     .execute();
+  await keepLastLogins(ctx.registry.query, 'federatedLogins', { providerId: id }, maxUnderWay);
   return browser;
 }
 

@@ -11,9 +11,11 @@ import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { newTokenId } from '../../ids.js';
 import { sendAllowance } from '../../limits/attempts.js';
+import { keepLastLogins } from '../../limits/kept.js';
 import type { Sealing } from '../secrets/sealing.js';
 import { sendSession, sessionShape } from '../sessions/authentication.js';
 import { factorTry } from '../sessions/login-limits.js';
+import { openSession } from '../sessions/opening.js';
 import type { RenewalType } from '../sessions/sessions.js';
 import {
   confirmedMethods,
@@ -30,6 +32,8 @@ const family = 'identity';
 
 /** How long a login waits for its second step, in milliseconds; the codes tried and texts sent in that time. */
 const patience = 10 * 60_000;
+/** Logins of one person that wait for their second factor. */
+const maxUnderWay = 1000;
 const maxAttempts = 5;
 const maxTextMessages = 3;
 
@@ -124,6 +128,7 @@ export async function requireSecondFactor(
   await ctx.registry.transaction(async (tx) => {
     await check(tx);
     await tx.insertInto('mfaLogins').values(login).execute();
+    await keepLastLogins(tx, 'mfaLogins', { userId: who.id }, maxUnderWay);
     await ctx.audit.record(tx, { event: 'mfaRequired', outcome: 'success', accountId: who.accountId, actor: who });
   });
   return { mfaRequired: true, mfaToken, mfaMethods: methods };
@@ -184,7 +189,7 @@ async function loginWithCode(
   const details = { mfaMethod };
   try {
     const renewalType = (login.renewalType ?? undefined) as RenewalType | undefined;
-    const session = await ctx.sessions.open(who, renewalType, async (tx) => {
+    const session = await openSession(ctx, who, renewalType, async (tx) => {
       const [waiting] = await tx
         .deleteFrom('mfaLogins')
         .where('tokenHash', '=', login.tokenHash)

@@ -15,6 +15,7 @@ import { confirmedMethods } from '../mfa/factors.js';
 import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.js';
 import { maxPasswordLength } from '../secrets/passwords.js';
 import { type SendSession, sendSession, sessionShape } from './authentication.js';
+import { openSession } from './opening.js';
 import type { RenewalType } from './sessions.js';
 
 /** Longer ids cannot exist; work and memory must not grow with the size of the input. */
@@ -118,7 +119,7 @@ export async function admitPerson(
 ) {
   const methods = await confirmedMethods(ctx.registry.query, who.id);
   if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
-  const session = await ctx.sessions.open(who, renewalType, async (tx) => {
+  const session = await openSession(ctx, who, renewalType, async (tx) => {
     await check(tx);
     // A second factor may have been confirmed in between: then the login starts again.
     if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
@@ -158,7 +159,7 @@ async function loginApplication(
       details: [{ path: 'expiresAt', message: 'The station has expired.' }],
     });
   }
-  const { jwt } = await ctx.sessions.open(who, undefined, async (tx) => {
+  const { jwt } = await openSession(ctx, who, undefined, async (tx) => {
     await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
   });
   reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);

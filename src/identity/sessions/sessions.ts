@@ -8,6 +8,7 @@ import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
 import { type Caller, isApplication } from '../../access.js';
 import { type Clock, timestamp } from '../../clock.js';
+import type { Config } from '../../config.js';
 import { PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
 import { networkOf } from '../../limits/networks.js';
@@ -28,6 +29,9 @@ const tokenLifetime = 20 * minute;
 /** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
 const renewAfter = minute;
 
+/** Sessions that are removed for one that begins: a limit that was lowered is reached in steps. */
+const maxDropped = 100;
+
 /** A session that has begun, or started again: `expires` in milliseconds since 1970 is the end of the session. */
 export interface Opened {
   sessionId: string;
@@ -43,22 +47,35 @@ export interface Authenticated {
   session: SessionRow;
 }
 
+type Needed = {
+  registry: Registry;
+  tokens: Tokens;
+  clock: Clock;
+  access: Access;
+  uses: SessionUses;
+  config: Pick<Config, 'limits'>;
+};
+
 export class Sessions {
-  readonly #ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access; uses: SessionUses };
+  readonly #ctx: Needed;
   // A caller that keeps its old token would otherwise cost one signature a request.
   readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
 
-  constructor(ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access; uses: SessionUses }) {
+  constructor(ctx: Needed) {
     this.#ctx = ctx;
   }
 
   /**
    * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token; it ends
    * with a station's expiry at the latest. `work` runs in the transaction that opens it, and first: when it throws, there
-   * is no session.
+   * is no session. `replaced` are the sessions that are gone because their owner had too many; call it by openSession.
    */
-  async open(caller: Caller, renewalType?: RenewalType, work?: (tx: Tx) => Promise<void>): Promise<Opened> {
-    const { registry, clock } = this.#ctx;
+  async open(
+    caller: Caller,
+    renewalType?: RenewalType,
+    work?: (tx: Tx) => Promise<void>,
+  ): Promise<Opened & { replaced: string[] }> {
+    const { registry, clock, config } = this.#ctx;
     const isProgram = isApplication(caller);
     const last = isProgram ? registry.application(caller.id)?.expiresAt : undefined;
     const length = clock.now() + sessionLengths[renewalType ?? 'default'];
@@ -74,7 +91,7 @@ export class Sessions {
       csrfHash: digest(csrfToken).toString('base64'),
       lastUsed: timestamp(clock),
     };
-    await registry.transaction(async (tx) => {
+    const replaced = await registry.transaction(async (tx) => {
       await work?.(tx);
       await tx
         .insertInto('sessions')
@@ -84,8 +101,9 @@ export class Sessions {
           address: caller.address === undefined ? null : networkOf(caller.address),
         })
         .execute();
+      return dropOldest(tx, isProgram ? 'applicationId' : 'userId', caller.id, config.limits.sessions);
     });
-    return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
+    return { replaced, sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
 
   /**
@@ -238,4 +256,20 @@ function ownerOf({ userId, applicationId }: SessionRow): string | null {
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
+}
+
+/** Removes the sessions of a person or an application beyond the limit: those that have ended first, then those that have rested longest. */
+async function dropOldest(tx: Tx, owner: 'userId' | 'applicationId', id: string, most: number): Promise<string[]> {
+  const own = tx.selectFrom('sessions').where(owner, '=', id);
+  const { count } = await own.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  const over = Number(count) - most;
+  if (most === 0 || over <= 0) return [];
+  const oldest = own
+    .select('id')
+    .orderBy((eb) => eb('ended', 'is', null))
+    .orderBy((eb) => eb.fn.coalesce('lastUsed', 'created'))
+    .orderBy('id')
+    .limit(Math.min(over, maxDropped));
+  const dropped = await tx.deleteFrom('sessions').where('id', 'in', oldest).returning('id').execute();
+  return dropped.map((one) => one.id);
 }

@@ -1,0 +1,17 @@
+/** The begin of a login session. */
+import type { Tx } from '../../../db/registry/index.js';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import type { Opened, RenewalType } from './sessions.js';
+
+/** Opens a session. An owner who had too many loses the oldest of them, with their connections. See Sessions.open. */
+export async function openSession(
+  { sessions, broker }: Pick<Context, 'sessions' | 'broker'>,
+  caller: Caller,
+  renewalType: RenewalType | undefined,
+  work: (tx: Tx) => Promise<void>,
+): Promise<Opened> {
+  const { replaced, ...opened } = await sessions.open(caller, renewalType, work);
+  for (const id of replaced) broker.loginEnded(id);
+  return opened;
+}
