@@ -9,6 +9,7 @@ export interface Answered<B> {
 /** An admin of the service, wherever it listens now. */
 export class Api {
   url = '';
+  mqttPort = 0;
   #token = '';
 
   constructor(

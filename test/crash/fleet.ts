@@ -1,6 +1,7 @@
 /** Everybody who speaks to the service during the proof. */
 import type { Login } from '../../bench/link.js';
 import type { Api } from './api.js';
+import { Commander, Updater } from './downlink-writers.js';
 import { Claimer, JobSender, StationWriter } from './factory-writers.js';
 import { Publisher } from './publisher.js';
 import { Subscriber } from './subscriber.js';
@@ -93,7 +94,9 @@ export async function makeFleet(api: Api): Promise<Fleet> {
   const subscriber = (clientId: string) => new Subscriber({ ...visitor, clientId }, filters, read);
   const [named, keyed] = [await makeDevice('named'), await makeDevice('keyed')];
   const probeTopic = `${topicRoot}/${api.accountId}/d/${await makeDevice('probe')}/temperature`;
-  const factory = [JobSender, StationWriter, Claimer].map((Kind) => new Kind(api, deviceTemplate.id));
-  const writers = [new Renamer(api, named), new Maker(api), new Rekeyer(api, keyed), ...factory];
+  const ofTemplate = [JobSender, StationWriter, Claimer, Commander, Updater].map(
+    (Kind) => new Kind(api, deviceTemplate.id),
+  );
+  const writers = [new Renamer(api, named), new Maker(api), new Rekeyer(api, keyed), ...ofTemplate];
   return { sources, present: subscriber('present'), absent: subscriber('absent'), writers, visitor, probeTopic };
 }

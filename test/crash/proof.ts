@@ -189,6 +189,7 @@ class Stage {
     const server = await this.#launch().listening;
     this.#server = server;
     this.#api.url = server.url;
+    this.#api.mqttPort = server.mqttPort;
     if (this.#fleet) {
       await this.#api.ok('GET', `/api/v1/devices/${this.#fleet.sources[0]?.deviceId}`);
       await publishFirst(server.mqttPort, this.#fleet);
