@@ -1,10 +1,12 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
 import t from 'tap';
-import { board } from '../downlink/board.js';
-import { devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.js';
-import { type Service, startService } from '../support/service.js';
+import type { Lane } from '../../src/limits/fair-queue.js';
+import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.js';
+import { board, codec } from '../downlink/board.js';
+import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.js';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 import { until } from '../support/until.js';
-import { type Fixture, fixtureIn, neighbour, rawConnected, sibling } from './fixture.js';
+import { type Fixture, fixtureIn, neighbour, rawConnected, sibling, versionOf } from './fixture.js';
 import { metric } from './metrics.js';
 import { publishPacket, type RawClient, subscribePacket } from './raw.js';
 
@@ -181,3 +183,65 @@ t.test('files of an update that are reported at once all count', async (t) => {
   );
   t.match(await rollout(service, id), { state: 'finished', counts: { succeeded: 1 } });
 });
+
+/** What is published on each channel whose messages change the registry; null where they do not. */
+const writing: Record<HandledChannel, object | null> = {
+  _log: null,
+  '_set/fields': { state: { serialNumber: 'Lane' } },
+  '_firmware/status': { state: 'downloading' },
+  '_commands/replies': { id: 'x', status: 'succeeded' },
+};
+
+t.test(
+  'what a caller causes to be written is in its lane, and what a stranger causes in that of all strangers',
+  async (t) => {
+    const f = await fixtureIn(service);
+    const { accountId } = service;
+    const writer = service.server.ctx.registry.writer as unknown as { laneNow(): Lane | undefined };
+    const { laneNow } = writer;
+    let asked: Array<Lane | undefined> = [];
+    writer.laneNow = () => {
+      const lane = laneNow();
+      asked.push(lane);
+      return lane;
+    };
+    t.teardown(() => Object.assign(writer, { laneNow }));
+    const wrote = (wanted: Lane, what: string) => {
+      const own = asked.filter((lane) => lane?.accountId === wanted.accountId && lane.callerId === wanted.callerId);
+      t.ok(own.length > 0, what);
+      asked = [];
+    };
+    const ofDevice = { accountId, callerId: f.device.id };
+    const client = await rawConnected(t, f);
+    for (const [n, channel] of handledChannels.entries()) {
+      if (!writing[channel]) continue;
+      client.send(publishPacket(f.topic(channel), JSON.stringify(writing[channel]), { qos: 1, messageId: n + 1 }));
+      await acknowledged(client, 1);
+      wrote(ofDevice, channel);
+    }
+    const status = codec.encode({ msgtype: 4, msgver: 1, N: 'a', R: '1', P: 2, S: 0 });
+    const svc = controlTopic(service.server.ctx.config.controlRoot, f.device.id, 'svc');
+    client.send(publishPacket(svc, status, { qos: 1, messageId: 100 }));
+    await acknowledged(client, 1);
+    wrote(ofDevice, 'a control topic');
+    client.send(subscribePacket(101, [f.topic('_commands'), 1]));
+    t.match(await client.next(), { cmd: 'suback' });
+    await until(() => asked.length > 0);
+    wrote(ofDevice, 'a subscription to _commands');
+    await asDevice(service, { id: f.device.id, secret: f.secret }, 'POST', '/firmware/status', {
+      state: 'downloading',
+    });
+    wrote(ofDevice, 'POST /firmware/status');
+    const login = { emailAddress: adminEmail, password: adminPassword, accountId };
+    await service.ok('POST', '/api/v1/auth/login-user', { body: login, token: null });
+    wrote({ accountId: 'strangers', callerId: '127.0.0.1' }, 'a login');
+    await service.ok('PUT', `/api/v1/devices/${f.device.id}`, {
+      body: { serialNumber: 'PUT' },
+      headers: { etag: await versionOf(service, f.device.id) },
+    });
+    t.ok(
+      asked.some((lane) => lane?.accountId === accountId && lane.callerId !== f.device.id),
+      'an admin',
+    );
+  },
+);

@@ -2,7 +2,9 @@ import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
 import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { Writer } from '../../db/sqlite/group-commit.js';
 import { openSqlite } from '../../db/sqlite/open.js';
+import { StatementCache } from '../../db/sqlite/statements.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 interface Schema {
@@ -127,4 +129,36 @@ t.test('the pages that all connections of a server keep in memory stay under 100
   const [busy, usual] = [cacheOf({ cache: 'busy' }), cacheOf({})];
   // The registry: the writer, its reader, the thread of long transactions. Messages: the writing thread; two that read.
   t.ok(4 * busy + 2 * usual <= 100 * 1024, `${busy} KiB of busy connections, ${usual} KiB of others`);
+});
+
+t.test('accounts take turns to write, and the event loop goes round meanwhile', async (t) => {
+  const file = openSqlite(join(temporaryDirectory(t), 'test.db'));
+  t.teardown(() => file.close());
+  let lane = { accountId: 'other', callerId: 'other' };
+  const writer = new Writer(new StatementCache(file), undefined, () => lane);
+  const order: string[] = [];
+  const write = async (accountId: string, name: string) => {
+    lane = { accountId, callerId: accountId };
+    await writer.begin();
+    order.push(name);
+    const until = performance.now() + 1;
+    while (performance.now() < until);
+    await writer.commit();
+  };
+  const giveBack = await writer.lend();
+  let turns = 0;
+  let isOver = false;
+  const count = () => {
+    turns += 1;
+    if (!isOver) setImmediate(count);
+  };
+  setImmediate(count);
+  const all = Array.from({ length: 30 }, (_, n) => write('greedy', `greedy ${n}`));
+  for (let n = 0; n < 3; n += 1) all.push(write('modest', `modest ${n}`));
+  giveBack();
+  await Promise.all(all);
+  isOver = true;
+  t.ok(order.indexOf('modest 0') < 4, `first of another account: ${order.indexOf('modest 0')}`);
+  t.ok(order.indexOf('modest 2') < 12, `third of another account: ${order.indexOf('modest 2')}`);
+  t.ok(turns >= 8, `${turns} turns of the event loop in 33 ms of transactions`);
 });
