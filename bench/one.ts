@@ -22,7 +22,8 @@ export async function measureOne({ size, directory: lend, serve }: Bench): Promi
     const api = await logIn(server, accountId);
     const station = await makeStation(server, accountId, api);
     const cli = fileURLToPath(new URL('../src/cli.js', import.meta.url));
-    const unit = (serial: string) => [cli, 'provision', 'one', '--serial', serial, '--format', 'esp-nvs-csv'];
+    const made = ['--format', 'esp-nvs-csv', '--broker', 'mqtts://things.example.com:8883'];
+    const unit = (serial: string) => [cli, 'provision', 'one', '--serial', serial, ...made];
     const plain = ['--out', join(directory, 'plain')];
     const labelled = ['--labels', '--out', join(directory, 'labelled')];
     const measured: Record<string, (round: number) => Promise<unknown>> = {

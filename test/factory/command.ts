@@ -30,15 +30,23 @@ export class Station {
 
   constructor(
     t: Test,
-    readonly service: Pick<Service, 'server' | 'admin'>,
+    readonly service: Service,
     readonly env: Record<string, string> = {},
   ) {
     this.directory = temporaryDirectory(t);
     this.out = join(this.directory, 'out');
   }
 
-  run(...args: string[]): Promise<Ended> {
-    return runCommand(args, this.environment);
+  /** Runs a command. What makes units gets the broker of the service, which is on this machine, unless it is given one. */
+  async run(...args: string[]): Promise<Ended> {
+    const makes = args[0] === 'provision' && !args.includes('--broker') && !args.includes('--dry-run');
+    return runCommand(makes ? [...args, ...(await this.broker())] : args, this.environment);
+  }
+
+  /** The flag with the address that the service gives to units. */
+  async broker(): Promise<string[]> {
+    const { provisioning } = await this.service.ok('GET', '/api/v1/provisioning/addresses');
+    return ['--broker', provisioning.broker];
   }
 
   get environment(): Record<string, string> {

@@ -44,6 +44,7 @@ t.test('the command is killed at any moment and run again', async (t) => {
     '--chunk-rows',
     '15',
     '--labels',
+    ...(await station.broker()),
   ];
   const random = seeded(20_261_121);
   let killed = 0;
@@ -88,9 +89,10 @@ t.test('the command for one unit is killed at any moment and run again', async (
   );
   const station = new Station(t, service, { SLIPWAY_URL: proxy.url });
   const names = serials(20, 'KILLONE').map(({ serialNumber }) => serialNumber);
+  const broker = await station.broker();
   let [made, killed] = [0, 0];
   for (let round = 0; round < 9; round += 1) {
-    const unit = ['--serial', names[made] ?? '', '--format', 'esp-nvs-csv', '--out', station.out];
+    const unit = ['--serial', names[made] ?? '', '--format', 'esp-nvs-csv', '--out', station.out, ...broker];
     const env = { PATH: process.env.PATH, ...station.environment };
     const args = [...plainNode, cliFile, 'provision', 'one', ...unit];
     const child = spawn('env', args, { env, stdio: 'ignore' });
@@ -154,7 +156,15 @@ t.test('the server is killed and comes back: one run ends well', async (t) => {
   const { jwt: admin } = (await answer.json()) as { jwt: string };
   const station = new Station(t, { server: { url: address }, admin } as unknown as Service);
   const rows = serials(40, 'SERVER');
-  const running = station.provision(station.csv(rows), '--chunk-rows', '10', '--concurrency', '1');
+  const running = station.provision(
+    station.csv(rows),
+    '--chunk-rows',
+    '10',
+    '--concurrency',
+    '1',
+    '--broker',
+    'mqtt://units.test',
+  );
   // Another process writes the journal, and sends no event.
   while (!station.names().includes('journal.ndjson') || !station.read('journal.ndjson').includes('"written"'))
     await delay(10);

@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import dns from 'node:dns';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { Client } from '../../src/commands/line/client.js';
@@ -54,20 +54,9 @@ t.test('an address where no Slipway server is, is wrong input and nothing to wai
 
 t.test('a name that is gone for a while, after its server has answered, is tried again', async (t) => {
   const server = createServer((_, response) => response.setHeader('connection', 'close').end('{}'));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   t.teardown(() => server.close());
   const said: string[] = [];
-  const client = await Client.open({
-    url: `http://localhost:${(server.address() as AddressInfo).port}`,
-    token: `eyJ.${Buffer.from('{"accountId":"a","userId":"u"}').toString('base64url')}.x`,
-    appId: undefined,
-    accountId: undefined,
-    ca: undefined,
-    retryFor: 10_000,
-    signal: undefined,
-    say: (sentence) => said.push(sentence),
-  });
+  const client = await clientOf(server, (sentence) => said.push(sentence), 'localhost');
   t.teardown(() => client.close());
   t.match(await client.call('GET', '/'), { status: 200 });
   const { lookup } = dns;
@@ -81,6 +70,46 @@ t.test('a name that is gone for a while, after its server has answered, is tried
   });
   t.match(await client.call('GET', '/'), { status: 200 });
   t.match(said, [/ENOTFOUND; trying again/]);
+});
+
+/** A client of a server that is not Slipway; `say` gets its sentences. */
+async function clientOf(server: Server, say: (sentence: string) => void, host = '127.0.0.1'): Promise<Client> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return Client.open({
+    url: `http://${host}:${(server.address() as AddressInfo).port}`,
+    token: `eyJ.${Buffer.from('{"accountId":"a","userId":"u"}').toString('base64url')}.x`,
+    ...{ appId: undefined, accountId: undefined, ca: undefined, signal: undefined },
+    retryFor: 10_000,
+    say,
+  });
+}
+
+t.test('a connection that the server has ended while it rested is opened again without a word', async (t) => {
+  const answered = new WeakSet<Socket>();
+  const server = createServer(({ socket }, response) => {
+    if (answered.has(socket)) return socket.resetAndDestroy();
+    answered.add(socket);
+    return response.end('{}');
+  });
+  t.teardown(() => server.close());
+  const said: string[] = [];
+  const client = await clientOf(server, (sentence) => said.push(sentence));
+  t.teardown(() => client.close());
+  for (let n = 0; n < 3; n += 1) t.match(await client.call('GET', '/'), { status: 200 });
+  t.strictSame(said, []);
+});
+
+t.test('calls that nobody waits for any more end without a word', async (t) => {
+  const server = createServer(() => {});
+  t.teardown(() => server.close());
+  const said: string[] = [];
+  const client = await clientOf(server, (sentence) => said.push(sentence));
+  const call = client.call('GET', '/');
+  await once(server, 'request');
+  client.close();
+  await t.rejects(call, { name: 'AbortError' });
+  t.strictSame(said, []);
 });
 
 t.test('rows that a station may not make any more are refused, in batch as for one', async (t) => {

@@ -152,7 +152,7 @@ t.test('a file of a spreadsheet is taken with its mark, quotes, blanks and clear
 t.test('output that nobody reads any more changes no exit code', async (t) => {
   const station = new Station(t, service);
   const args = ['provision', '--csv', station.csv(serials(1, 'PIPE')), '--format', 'env', '--out', station.out];
-  const child = spawn(process.execPath, [cliFile, ...args], {
+  const child = spawn(process.execPath, [cliFile, ...args, ...(await station.broker())], {
     env: { PATH: process.env.PATH, ...station.environment },
   });
   child.stdout.destroy();
@@ -281,7 +281,15 @@ t.test('while the files of many units are written, it is told how many are', asy
   const none = { broker: undefined, ca: undefined, certify: undefined, template: undefined };
   const files = readFileOptions({ format: 'env', labels: 'none', ...none });
   const told: number[] = [];
-  const line = { ...files, journal, client: {} as Client, say: () => {}, written: (units: number) => told.push(units) };
+  const addresses = { broker: 'mqtt://x:1883', claimUrl: 'x' };
+  const line = {
+    ...files,
+    addresses,
+    journal,
+    client: {} as Client,
+    say: () => {},
+    written: (units: number) => told.push(units),
+  };
   const chunk = { key: 'k', time: '', by: 'job', rows, state: 'begun' } as const;
   await journal.append({ type: 'chunk', ...chunk, rows });
   const unit = { deviceId: 'x', accountId: 'x', secret: 'x', associationCode: 'x', claimUrl: 'x', topics: {} };

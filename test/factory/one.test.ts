@@ -2,8 +2,11 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
+import type { Client } from '../../src/commands/line/client.js';
 import { Journal } from '../../src/commands/line/journal.js';
+import { readAddresses } from '../../src/commands/line/line.js';
+import { runCommand } from '../support/command.js';
 import { type Service, startService } from '../support/service.js';
 import { devicesOf, Station } from './command.js';
 import { nvsText, readNvs } from './nvs.js';
@@ -44,6 +47,84 @@ t.test('a unit is made with its fields, in its place, and connects; asked for ag
   t.match((await one(station, 'ONE-1', ...place, '--print')).stdout, secret, 'only when it is asked for');
 });
 
+/** The line of a station that makes units of a template in an organization. */
+async function stationOf(t: Test, deviceTemplateId: string, organizationId: string): Promise<Station> {
+  const { id, appToken } = await service.create('/applications', 'application', {
+    ...{ name: service.unique('Line'), kind: 'station', deviceTemplateId, organizationId },
+    ...{ maxDevices: 10, expiresAt: '2099-01-01T00:00:00Z' },
+  });
+  const { accountId } = service;
+  return new Station(t, service, { SLIPWAY_TOKEN: appToken, SLIPWAY_APP_ID: id, SLIPWAY_ACCOUNT_ID: accountId });
+}
+
+t.test('a station names its own template and organization, by name or by id, and no other', async (t) => {
+  const [template, other] = [await service.template(), await service.template()];
+  const [organization, elsewhere] = [await service.organization(), await service.organization()];
+  const station = await stationOf(t, template.id, organization.id);
+  const named = await one(station, 'NAMED-1', '--template', template.name, '--organization', organization.name);
+  t.match(named, { code: 0, stderr: '' });
+  t.equal((await one(station, 'NAMED-2', '--template', template.id, '--organization', organization.id)).code, 0);
+  const { devices } = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=NAMED`);
+  const place = { deviceTemplateId: template.id, organizationId: organization.id };
+  t.match(devices.results, [place, place]);
+  for (const [flag, value] of [
+    ['--template', other.name],
+    ['--template', other.id],
+    ['--organization', elsewhere.name],
+  ] as const) {
+    const refused = await one(station, 'NAMED-3', flag, value, '--field', 'colour=red');
+    t.match(refused, { code: 2, stderr: `(${flag} ${value})` }, `${flag} ${value}`);
+    t.notMatch(refused.stderr, 'trying again', 'nor does any other call');
+  }
+});
+
+t.test('a name that several have is refused', async (t) => {
+  for (const _ of [1, 2]) await service.organization({ name: 'Twin' });
+  const refused = await one(new Station(t, service), 'TWIN-1', '--organization', 'Twin');
+  t.match(refused, { code: 2, stderr: /several entities.*\(--organization Twin\)/ });
+});
+
+t.test('units are not told to connect to their own machine, unless --broker says so', async (t) => {
+  const station = new Station(t, service);
+  const made = ['--format', 'env', '--out', station.out];
+  const csv = station.csv([{ serialNumber: 'OWN-1' }]);
+  const commands = [
+    ['provision', 'one', '--serial', 'OWN-1', ...made],
+    ['provision', '--csv', csv, ...made],
+  ];
+  for (const command of commands) {
+    const refused = await runCommand(command, station.environment);
+    t.match(refused, { code: 2, stderr: /mqtt:\/\/127\.0\.0\.1:\d+.* --broker .* SLIPWAY_MQTT_PUBLIC_URL/ });
+  }
+  t.notOk((await devicesOf(service)).includes('OWN-1'));
+  const given = ['--broker', 'mqtt://localhost:1883'];
+  for (const command of commands) t.equal((await runCommand([...command, ...given], station.environment)).code, 0);
+  t.match(station.read('OWN-1.env'), 'localhost');
+});
+
+t.test(
+  'a server on all addresses, or with a public address of its own, is told from one on this machine',
+  async (t) => {
+    const cases: Array<[broker: string, code: number]> = [
+      ['mqtt://0.0.0.0:1883', 2],
+      ['mqtt://[::]:1883', 2],
+      ['mqtt://[::1]:1883', 2],
+      ['mqtt://localhost:1883', 2],
+      ['mqtts://127.1.2.3:8883', 2],
+      ['mqtt://127.example.com:1883', 0],
+      ['mqtts://things.example.com:8883', 0],
+    ];
+    for (const [broker, code] of cases) {
+      const client = { ok: async () => ({ provisioning: { broker, claimUrl: '' } }) } as unknown as Client;
+      const found = await readAddresses(client, undefined).then(
+        () => 0,
+        () => 2,
+      );
+      t.equal(found, code, broker);
+    }
+  },
+);
+
 t.test('a serial number that is there already, made elsewhere, is not made twice', async (t) => {
   await service.create('/devices', 'device', { serialNumber: 'THERE-1' });
   const station = new Station(t, service);
@@ -62,7 +143,7 @@ t.test('a unit that cannot be made says why, and can be made afterwards', async 
   t.match(await station.run('verify', '--serial=--help'), { code: 1, stderr: /no such unit/ });
   t.match(await one(station, '  '), { code: 2, stderr: /--serial must not be empty/ });
   t.match(await one(station, 'x'.repeat(256)), { code: 2, stderr: /at most 255/ });
-  t.match(await one(station, 'BAD-1', '--template', 'none'), { code: 2, stderr: /There is no template none/ });
+  t.match(await one(station, 'BAD-1', '--template', 'none'), { code: 2, stderr: /template .*\(--template none\)/ });
   t.equal((await one(station, ' BAD-1 ', '--field', 'latitude=12')).code, 0);
   t.ok((await devicesOf(service)).includes('BAD-1'), 'trimmed, as a cell is');
 });

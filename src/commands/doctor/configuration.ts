@@ -1,5 +1,6 @@
 /** Settings that are understood and hardly meant. */
 import type { Config } from '../../config.js';
+import { isLoopback } from '../../network/own-machine.js';
 import { type Finding, findings } from './finding.js';
 
 const { ok, warning } = findings('configuration');
@@ -51,8 +52,4 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
   );
   const found = [...unknown, ...doubts.flatMap(([applies, message]) => (applies ? [warning(message)] : []))];
   return found.length > 0 ? found : [ok('understood, without contradictions')];
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || host === '[::1]' || /^127\./.test(host);
 }

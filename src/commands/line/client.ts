@@ -48,6 +48,9 @@ const unknownHost = 'ENOTFOUND';
 
 export class Client {
   readonly #agent: HttpAgent;
+  /** Ends calls under way when nobody waits for them any more. */
+  readonly #closing = new AbortController();
+  readonly #signal: AbortSignal;
   readonly #request: typeof httpRequest;
   #jwt: string | undefined;
   /** Whether anything has been answered. */
@@ -62,6 +65,7 @@ export class Client {
     transport: { agent: HttpAgent; request: typeof httpRequest },
   ) {
     this.#agent = transport.agent;
+    this.#signal = options.signal ? AbortSignal.any([options.signal, this.#closing.signal]) : this.#closing.signal;
     this.#request = transport.request;
   }
 
@@ -97,6 +101,8 @@ export class Client {
   }
 
   close(): void {
+    // Without it, another call than the one that failed would be tried again on its broken connection.
+    this.#closing.abort();
     this.#agent.destroy();
   }
 
@@ -131,11 +137,11 @@ export class Client {
   }
 
   async #persist(method: string, path: string, call: Call): Promise<Answer> {
-    const { retryFor, signal } = this.options;
+    const { retryFor } = this.options;
     const deadline = Date.now() + retryFor;
     for (let pause = 100; ; pause = Math.min(2 * pause, maxPause)) {
       const { answer, why, wait } = await this.#try(method, path, call);
-      if (answer && isForeign(answer)) throw this.#noServer(`answer ${answer.status}`);
+      if (answer && isForeign(answer)) throw this.#noServer(speaksTls(answer) ? 'no HTTP' : `answer ${answer.status}`);
       if (answer) return answer;
       const left = deadline - Date.now();
       // A name that was known is known again: a line may lose its resolver with its network.
@@ -143,17 +149,21 @@ export class Client {
       if (left <= 0 || isSettled) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
       if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
       // Many stations that lost the same server do not come back in the same moment.
-      await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))), undefined, { signal });
+      await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))), undefined, { signal: this.#signal });
     }
   }
 
   async #try(method: string, path: string, call: Call): Promise<{ answer?: Answer; why: string; wait: number }> {
     try {
-      const answer = await this.#send(method, path, call);
+      const answer = await this.#send(method, path, call).catch((error) => {
+        // The server has ended a connection that rested: that says nothing about the server.
+        if (error instanceof EndedConnection) return this.#send(method, path, call);
+        throw error;
+      });
       if (answer.status < 500 && answer.status !== 429) return { answer, why: '', wait: 0 };
       return { why: reasonOf(answer), wait: 1000 * (Number(answer.headers['retry-after']) || 0) };
     } catch (error) {
-      this.options.signal?.throwIfAborted();
+      this.#signal.throwIfAborted();
       const { code, message } = error as NodeJS.ErrnoException;
       // Trying again helps against no wrong certificate and no wrong name.
       if (/CERT|SIGNATURE|ALTNAME/.test(code ?? ''))
@@ -192,8 +202,7 @@ export class Client {
     };
     return new Promise((resolve, reject) => {
       const url = new URL(`${this.options.url}/api/v1${path}`);
-      const { signal } = this.options;
-      const given = { method, headers, agent: this.#agent, timeout: patience, ...(signal && { signal }) };
+      const given = { method, headers, agent: this.#agent, timeout: patience, signal: this.#signal };
       const request = this.#request(url, given, (response) => {
         const parts: Buffer[] = [];
         response.on('data', (part) => parts.push(part));
@@ -207,7 +216,10 @@ export class Client {
         });
       });
       request.on('timeout', () => request.destroy(new Error('no answer')));
-      request.on('error', reject);
+      request.on('error', (error: NodeJS.ErrnoException) => {
+        const hasRested = request.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
+        reject(hasRested ? new EndedConnection(error) : error);
+      });
       request.end(content);
     });
   }
@@ -217,6 +229,16 @@ export class Client {
     const name = Object.keys(headers).find((one) => one.endsWith('-access-token'));
     const jwt = name && headers[name];
     if (typeof jwt === 'string' && this.#jwt) this.#jwt = jwt;
+  }
+}
+
+/** A connection that had been used before has broken without an answer. */
+class EndedConnection extends Error {
+  readonly code: string | undefined;
+
+  constructor({ message, code }: NodeJS.ErrnoException) {
+    super(message);
+    this.code = code;
   }
 }
 
@@ -242,6 +264,11 @@ function isForeign({ status, headers, text }: Answer): boolean {
   } catch {
     return true;
   }
+}
+
+/** Whether a port of TLS has answered to plain HTTP, as Slipway's does, and others do. */
+function speaksTls({ status, text }: Answer): boolean {
+  return status === 400 && /\b(TLS|SSL|HTTPS)\b/i.test(text);
 }
 
 /** The message of an error answer, in one line. */

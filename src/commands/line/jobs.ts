@@ -4,7 +4,7 @@ import type { Unit } from '../../factory/provisioning/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit } from './journal.js';
-import { deliver, isOfAnother, type Line, newKey, ofAnother } from './line.js';
+import { deliver, flagsOf, isOfAnother, type Line, newKey, ofAnother } from './line.js';
 
 interface Job {
   id: string;
@@ -116,7 +116,7 @@ async function isJobOf(client: Client, { rows }: Chunk, job: Job): Promise<boole
 export async function tryRows(client: Client, chunk: Chunk, progress: Progress): Promise<FailedUnit[]> {
   const call = { body: bodyOf(chunk), type: ndjson };
   const answer = await client.call('POST', pathOf(chunk, 'dryRun=true'), call);
-  const sentence = `The server refuses: ${reasonOf(answer)}${given(chunk)}`;
+  const sentence = `The server refuses: ${reasonOf(answer)}${flagsOf(chunk)}`;
   if (answer.status === 403) throw refused(sentence);
   if (answer.status >= 300) throw new UsageError(sentence);
   const { job } = JSON.parse(answer.text) as { job: Job };
@@ -126,14 +126,6 @@ export async function tryRows(client: Client, chunk: Chunk, progress: Progress):
 function pathOf({ template, organization }: Chunk, more: string): string {
   const query = new URLSearchParams({ ...(template && { template }), ...(organization && { organization }) });
   return `/provisioning/jobs?${[`${query}`, more].filter(Boolean).join('&')}`;
-}
-
-/** Flags that a refusal may be about. */
-function given({ template, organization }: Chunk): string {
-  const flags = [template && `--template ${template}`, organization && `--organization ${organization}`].filter(
-    Boolean,
-  );
-  return flags.length > 0 ? ` (${flags.join(', ')})` : '';
 }
 
 function bodyOf({ rows }: Chunk): string {
@@ -150,7 +142,7 @@ async function begin({ client, journal }: Line, chunk: ChunkState): Promise<stri
     return job.id;
   }
   // Refused by the first request of its key, or by this one: in both cases nothing was made of it.
-  const reason = `${reasonOf(answer)}${given(chunk)}`;
+  const reason = `${reasonOf(answer)}${flagsOf(chunk)}`;
   await journal.append({ type: 'dropped', key: chunk.key, reason });
   throw answer.status === 403
     ? refused(`The server refuses: ${reason}`)

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/provisioning/unit.js';
 import { type FlashExtra, flashFile } from '../../factory/results/formats.js';
+import { isLoopback, isUnspecified } from '../../network/own-machine.js';
 import { Ending, refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
@@ -21,6 +22,7 @@ export interface Line {
   labels: LabelForm;
   /** Instead of what the server says. */
   broker: string | undefined;
+  addresses: Addresses;
   extra: FlashExtra;
   /** A program that makes a certificate for a unit. */
   certify: string | undefined;
@@ -31,6 +33,12 @@ export interface Line {
   say(sentence: string): void;
   /** Called with the number of units whose files are on disk, while the rest of their chunk is written. */
   written?(units: number): void;
+}
+
+/** Where units connect and where they are claimed, as the server says. */
+export interface Addresses {
+  broker: string;
+  claimUrl: string;
 }
 
 /** The flags about the files to write. */
@@ -86,6 +94,21 @@ export function readPem(path: string | undefined): string | undefined {
   return text;
 }
 
+/**
+ * Asked for before anything is made. @throws as Client.ok; UsageError where units would be told to connect to their own
+ * machine, unless `broker` is the address that they get.
+ */
+export async function readAddresses(client: Client, broker: string | undefined): Promise<{ addresses: Addresses }> {
+  const { provisioning } = await client.ok<{ provisioning: Addresses }>('GET', '/provisioning/addresses');
+  const { hostname } = new URL(provisioning.broker);
+  if (broker === undefined && (isLoopback(hostname) || isUnspecified(hostname)))
+    throw new UsageError(
+      `The server's broker address is ${provisioning.broker}: no other machine can connect there. ` +
+        'Give --broker mqtt://host:port, or set SLIPWAY_MQTT_PUBLIC_URL on the server.',
+    );
+  return { addresses: provisioning };
+}
+
 /** Files of one kind, of one account, in one directory. @throws UsageError when it was begun otherwise. */
 export async function settle(journal: Journal, settings: Settings): Promise<void> {
   const before = journal.settings;
@@ -94,6 +117,20 @@ export async function settle(journal: Journal, settings: Settings): Promise<void
   if (before && journal.isUsed)
     throw new UsageError(`${journal.directory} was begun with ${other} ${before[other]}; take another directory.`);
   await journal.append({ type: 'settings', ...settings });
+}
+
+/** A template and an organization, each by id or by name. */
+export interface NamedPlace {
+  template?: string | undefined;
+  organization?: string | undefined;
+}
+
+/** Flags that a refusal may be about. */
+export function flagsOf({ template, organization }: NamedPlace): string {
+  const flags = [template && `--template ${template}`, organization && `--organization ${organization}`].filter(
+    Boolean,
+  );
+  return flags.length > 0 ? ` (${flags.join(', ')})` : '';
 }
 
 /** A new chunk, not in the journal yet. */

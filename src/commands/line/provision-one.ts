@@ -5,7 +5,7 @@ import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.js';
 import { type Client, reasonOf } from './client.js';
 import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.js';
 import { type Connection, sayOnError } from './options.js';
-import { beginUnit, findDevice, idOf, runUnit } from './single.js';
+import { beginUnit, findDevice, placeOf, runUnit } from './single.js';
 import { withLine } from './work.js';
 
 interface UnitFlags extends Connection, FileOptions {
@@ -71,17 +71,13 @@ async function make(line: Line, flags: UnitFlags, serialNumber: string, fields: 
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {
-    const [template, organization] = await Promise.all([
-      idOf(client, 'template', flags.template),
-      idOf(client, 'organization', flags.organization),
-      demandFields(client, serialNumber, fields),
-    ]);
-    const there = await findDevice(client, serialNumber, template);
+    const [place] = await Promise.all([placeOf(client, flags), demandFields(client, serialNumber, fields)]);
+    const there = await findDevice(client, serialNumber, place.template);
     if (there) {
       const sentence = `Device ${there.id} has this serial number already; it was not made here.`;
       throw new Ending(exitCodes.failed, sentence);
     }
-    return beginUnit(line, serialNumber, fields, { template, organization });
+    return beginUnit(line, serialNumber, fields, place);
   }
 }
 

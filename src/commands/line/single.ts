@@ -6,7 +6,18 @@ import type { Unit } from '../../factory/provisioning/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.js';
-import { deliver, flashPath, isOfAnother, type Line, newKey, ofAnother, sheetPath, unitRow } from './line.js';
+import {
+  deliver,
+  flagsOf,
+  flashPath,
+  isOfAnother,
+  type Line,
+  type NamedPlace,
+  newKey,
+  ofAnother,
+  sheetPath,
+  unitRow,
+} from './line.js';
 
 interface Device {
   id: string;
@@ -34,7 +45,7 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
     return [{ serialNumber: row.serialNumber, reason: device.reason }];
   }
   const { accountId } = client;
-  const [secret, code, addresses] = await Promise.all([
+  const [secret, code] = await Promise.all([
     client.call('POST', '/access/mqtt-credentials', {
       body: { accountId, entityId: device.id, entityType: 'device' },
       idempotencyKey: `${key}-secret`,
@@ -43,12 +54,11 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
       body: { deviceId: device.id },
       idempotencyKey: `${key}-code`,
     }),
-    client.ok<{ provisioning: { broker: string; claimUrl: string } }>('GET', '/provisioning/addresses'),
   ]);
   if (secret.status === 410) return used(line, chunk, device);
   const { mqttCredential } = demandAnswer<{ mqttCredential: { secret: string } }>(secret);
   const { associationCode } = demandAnswer<{ associationCode: string }>(code);
-  const { broker, claimUrl } = addresses.provisioning;
+  const { broker, claimUrl } = line.addresses;
   const unit: Unit = {
     row: 1,
     serialNumber: device.serialNumber,
@@ -140,19 +150,21 @@ function demandList<T>(answer: Answer, plural: string): { results: T[] } {
   return (JSON.parse(answer.text) as Record<string, { results: T[] }>)[plural] ?? { results: [] };
 }
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
-/** The id of a template or an organization that was named. @throws UsageError when none, or more than one, has the name. */
-export async function idOf(client: Client, kind: 'template' | 'organization', named: string | undefined) {
-  if (named === undefined || uuid.test(named)) return named;
-  const [path, plural] =
-    kind === 'template' ? ['/devices/templates', 'deviceTemplates'] : ['/organizations', 'organizations'];
-  const query = new URLSearchParams({ accountId: client.accountId, name: named, pageSize: '1000' });
-  const { results } = demandList<{ id: string; name: string }>(await client.call('GET', `${path}?${query}`), plural);
-  const [found, second] = results.filter(({ name }) => name === named);
-  if (!found) throw new UsageError(`There is no ${kind} ${named}.`);
-  if (second) throw new UsageError(`Several have the name ${named}: give the id of the ${kind}.`);
-  return found.id;
+/** The ids of a template and an organization that are named. @throws UsageError for a name that none has, or several. */
+export async function placeOf(
+  client: Client,
+  { template, organization }: NamedPlace,
+): Promise<{ template: string | undefined; organization: string | undefined }> {
+  if (template === undefined && organization === undefined) return { template, organization };
+  const query = new URLSearchParams({ ...(template && { template }), ...(organization && { organization }) });
+  const answer = await client.call('GET', `/provisioning/addresses?${query}`);
+  const refusal = `The server refuses: ${reasonOf(answer)}${flagsOf({ template, organization })}`;
+  if (answer.status === 403) throw refused(refusal);
+  if (answer.status !== 200) throw new UsageError(refusal);
+  const { provisioning } = JSON.parse(answer.text) as {
+    provisioning: { deviceTemplateId?: string; organizationId?: string };
+  };
+  return { template: provisioning.deviceTemplateId, organization: provisioning.organizationId };
 }
 
 /** Its secret was used already: then the file was written before the command was killed, and has been flashed. */
@@ -176,7 +188,7 @@ export async function beginUnit(
   { client, journal }: Line,
   serialNumber: string,
   fields: Record<string, string>,
-  place: { template: string | undefined; organization: string | undefined },
+  place: NamedPlace,
 ): Promise<ChunkState> {
   const chunk: Chunk = { ...newKey(client), by: 'unit', ...place, rows: [unitRow(serialNumber, fields)] };
   await journal.append({ type: 'chunk', ...chunk });

@@ -1,7 +1,7 @@
 /** Opens the client, and perhaps a directory, for a command of the line, and closes them however it ends. */
 import type { Client } from './client.js';
 import { Journal } from './journal.js';
-import { type FileChoice, type Line, settle } from './line.js';
+import { type FileChoice, type Line, readAddresses, settle } from './line.js';
 import { type Connection, connect } from './options.js';
 
 type Say = (sentence: string) => void;
@@ -26,14 +26,15 @@ export interface Place {
 
 /**
  * Works in a directory, alone there. It is opened while the server lets the client in: the one waits for the disk and the
- * other for the network. @throws as connect, Journal.open and settle, and what `work` throws.
+ * other for the network. @throws as connect, readAddresses, Journal.open and settle, and what `work` throws.
  */
 export async function withLine(flags: Connection, place: Place, work: (line: Line) => Promise<void>): Promise<void> {
   const { out, serialNumber, files, say } = place;
   const giveUp = new AbortController();
   const connecting = connect(flags, say, giveUp.signal);
-  // Heard where it is awaited.
-  connecting.catch(() => {});
+  const reading = connecting.then((client) => readAddresses(client, files.broker));
+  // Heard where they are awaited.
+  for (const promise of [connecting, reading]) promise.catch(() => {});
   const journal = await Journal.open(out, serialNumber).catch((error) => {
     giveUp.abort();
     throw error;
@@ -42,7 +43,7 @@ export async function withLine(flags: Connection, place: Place, work: (line: Lin
     const client = await connecting;
     try {
       await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
-      await work({ client, journal, say, ...files });
+      await work({ client, journal, say, ...files, ...(await reading) });
     } finally {
       client.close();
     }

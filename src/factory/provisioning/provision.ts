@@ -8,7 +8,7 @@ import { insertMany } from '../../../db/registry/many.js';
 import { insertDevices } from '../../../db/registry/presence.js';
 import type { Row } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
-import { type Caller, isAccountWide, type Station } from '../../access.js';
+import { type Caller, isAccountWide } from '../../access.js';
 import { type Clock, timestamp } from '../../clock.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { findLive } from '../../entity/verbs.js';
@@ -17,7 +17,6 @@ import { newCredential } from '../../registry/credentials/credentials.js';
 import { newDevice } from '../../registry/devices/changes.js';
 import { newDeviceShape } from '../../registry/devices/device.js';
 import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.js';
-import { defaultTemplate } from '../../registry/templates.js';
 import {
   failedRow,
   type GivenRow,
@@ -31,6 +30,7 @@ import {
 } from '../jobs/work.js';
 import type { ResultSeal } from '../results/store.js';
 import type { Equipment } from './equipping.js';
+import { type Place, Places } from './places.js';
 
 /** Columns that say where a device stands, each by two names. */
 const templateColumns = ['deviceTemplateId', 'template'] as const;
@@ -45,12 +45,6 @@ const unmistakable: Readonly<Record<string, string>> = {
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkRow = new Ajv({ ...trusted, allErrors: true }).compile(newDeviceShape);
 
-/** Where a new device is to stand. */
-export interface Place {
-  deviceTemplateId: string;
-  organizationId: string | null;
-}
-
 /** The columns that rows may have in an account: a custom field of any of its templates among them. */
 export async function knownColumns({ registry }: { registry: Registry }, accountId: string): Promise<Set<string>> {
   const fields = registry.query.selectFrom('customFields').select('name').distinct();
@@ -60,77 +54,6 @@ export async function knownColumns({ registry }: { registry: Registry }, account
     .where('deleted', 'is', null)
     .execute();
   return new Set([...placeColumns, ...Object.keys(newDeviceShape.properties), ...custom.map(({ name }) => name)]);
-}
-
-/** Templates and organizations by id, or by a name that only one has; what has been found is remembered. */
-export class Places {
-  readonly #db: Db;
-  readonly #accountId: string;
-  readonly #known = new Map<string, string | undefined>();
-
-  constructor(db: Db, accountId: string) {
-    this.#db = db;
-    this.#accountId = accountId;
-  }
-
-  /**
-   * A station finds only its own. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
-   * several have.
-   */
-  async find(caller: Caller, table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
-    const key = `${table}/${text}`;
-    if (!this.#known.has(key))
-      this.#known.set(
-        key,
-        caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#look(table, path, text),
-      );
-    const id = this.#known.get(key);
-    if (id === undefined) throw unknownReference(path);
-    return id;
-  }
-
-  async #own(station: Station, table: 'deviceTemplates' | 'organizations', text: string): Promise<string | undefined> {
-    const id = table === 'deviceTemplates' ? station.deviceTemplateId : station.organizationId;
-    const row = id === null ? undefined : await findLive(this.#db, table, this.#accountId, id);
-    return row && (row.id === text || row.name === text) ? row.id : undefined;
-  }
-
-  async #look(table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string | undefined> {
-    const row = await findLive(this.#db, table, this.#accountId, text);
-    if (row) return row.id;
-    const named = await this.#db
-      .selectFrom(table)
-      .select('id')
-      .where('accountId', '=', this.#accountId)
-      .where('name', '=', text)
-      .where('deleted', 'is', null)
-      .limit(2)
-      .execute();
-    if (named.length > 1) throw invalid(path, 'is the name of several entities; use the id');
-    return named[0]?.id;
-  }
-}
-
-/**
- * Where devices of a job stand whose rows do not say it. @throws PlatformError 400/102 naming `template` or
- * `organization`, also for a station that asks for others than its own.
- */
-export async function defaultPlace(
-  { registry }: { registry: Registry },
-  caller: Caller,
-  asked: { template?: string; organization?: string },
-): Promise<Place> {
-  const places = new Places(registry.query, caller.accountId);
-  const { template, organization } = asked;
-  const wanted = {
-    ...(template && { deviceTemplateId: await places.find(caller, 'deviceTemplates', 'template', template) }),
-    ...(organization && { organizationId: await places.find(caller, 'organizations', 'organization', organization) }),
-  };
-  const { deviceTemplateId, organizationId = null } = askedPlace<Partial<Place>>(caller, wanted);
-  if (deviceTemplateId !== undefined) return { deviceTemplateId, organizationId };
-  const usual = await defaultTemplate(registry.query, 'deviceTemplates', caller.accountId);
-  if (!usual) throw unknownReference('template');
-  return { deviceTemplateId: usual.id, organizationId };
 }
 
 /** A unit that is to be made. */

@@ -1,14 +1,18 @@
-/** POST /provisioning/jobs: rows come in, and a job is made of them. */
+/** POST /provisioning/jobs: rows come in, and a job is made of them. And what a line must know to make single units. */
 import { type Static, Type } from 'typebox';
+import { Id } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
+import { nameIgnored } from '../../entity/routes.js';
 import { invalid } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { brokerUrl, claimUrl } from '../../registry/addresses.js';
 import { type Job, neededRights, showJob } from '../jobs/job.js';
 import { jobResponse, jobsPath } from '../jobs/routes.js';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.js';
 import { Intake } from './intake.js';
-import { defaultPlace, knownColumns } from './provision.js';
+import { defaultPlace, namedPlace } from './places.js';
+import { knownColumns } from './provision.js';
 import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.js';
 
 const query = Type.Object({
@@ -113,4 +117,45 @@ async function provisioningJob(
     ...{ parameters, dryRun, rows },
     ...(isRepeatable && { checksum }),
   });
+}
+
+const placeQuery = Type.Object({
+  template: Type.Optional(Type.String({ description: 'Id or name.' })),
+  organization: Type.Optional(Type.String({ description: 'Id or unique name.' })),
+});
+const addresses = Type.Object(
+  {
+    provisioning: Type.Object({
+      broker: Type.String({ description: 'As `mqtt://host:port`, or `mqtts://host:port` under TLS.' }),
+      claimUrl: Type.String({ description: 'The association code of a unit is added to it as `code`.' }),
+      deviceTemplateId: Type.Optional(Id),
+      organizationId: Type.Optional(Id),
+    }),
+  },
+  { description: 'The addresses, and the ids of what is named.' },
+);
+
+/** GET /provisioning/addresses. */
+export function addressRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/provisioning/addresses',
+    {
+      config: {
+        right: ['create', 'associationCode'],
+        errors: ['unknownReference', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Association'],
+        summary: 'Read where units connect and are claimed, and the ids of a named template and organization',
+        querystring: placeQuery,
+        response: { 200: addresses },
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, placeQuery);
+      const place = await namedPlace(ctx, request.caller, request.query);
+      return { provisioning: { broker: brokerUrl(ctx), claimUrl: claimUrl(ctx), ...place } };
+    },
+  );
 }

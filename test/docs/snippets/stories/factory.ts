@@ -22,7 +22,10 @@ export const factory: Story = {
     await authority.run(next());
     t.match(await authority.run('openssl verify -CAfile ca.pem server.pem'), /OK/);
 
-    const sh = shell({ tools });
+    // The page's server is another machine: units are told its public name.
+    const { broker } = (await service.ok('GET', '/api/v1/provisioning/addresses')).provisioning;
+    const instead = { '--format esp-nvs-csv': `--format esp-nvs-csv --broker ${broker}` };
+    const sh = shell({ tools, instead });
     copyFileSync(caFile, join(sh.directory, 'ca.pem'));
     const url = service.server.url;
     await sh.run(`export SLIPWAY_URL=${url} SLIPWAY_ACCOUNT_ID=${service.accountId}\n`);
