@@ -131,10 +131,20 @@ export function rawBody(text: string, type: string) {
   return { body: text as never, bodySerializer: () => text, headers: { 'content-type': type } };
 }
 
-/** The data of an answer. @throws ApiError */
-export async function done<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+/** Of the two forms of a list, the one with whole entities: that with `fields` may have none of their properties. */
+type Whole<T> =
+  T extends Record<string, { results?: (infer E)[] }>
+    ? 'version' extends keyof E
+      ? undefined extends E['version']
+        ? never
+        : T
+      : T
+    : T;
+
+/** The data of an answer; of a list that was asked for some `fields`, read these alone. @throws ApiError */
+export async function done<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<Whole<T>> {
   const { data, error, response } = await answer;
-  if (response.ok) return data as T;
+  if (response.ok) return data as Whole<T>;
   const requestId = response.headers.get('x-request-id') ?? '';
   if (response.status === 401 && !response.url.includes('/auth/')) sessionEnded.value += 1;
   throw new ApiError(response.status, error, requestId);

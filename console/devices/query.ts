@@ -45,8 +45,7 @@ const shownFields = [
 ] as const;
 const expand = 'organization,device-template';
 
-type Pages = paths['/api/v1/devices']['get']['responses'][200]['content']['application/json']['devices'];
-type Device = NonNullable<Pages['results']>[number];
+type Device = paths['/api/v1/devices/{id}']['get']['responses'][200]['content']['application/json']['device'];
 export type Row = Pick<Device, 'id' | Extract<(typeof shownFields)[number], keyof Device>> & {
   deviceTemplate?: { name: string };
   organization?: { name: string } | null;

@@ -1,6 +1,6 @@
 /** The fields of an entity: the built-in ones of its kind and those of its template, in memory. */
 import { type TProperties, Type } from 'typebox';
-import type { Registry } from '../../db/registry/index.js';
+import type { Db, Registry } from '../../db/registry/index.js';
 import { OptionalText } from '../../db/registry/records/columns.js';
 import type { Limits } from '../limits/table.js';
 import { builtInFields, type Field, type FieldKind, type FieldType } from './values.js';
@@ -41,6 +41,13 @@ export class Fields {
   accountsChanged(): void {
     this.#byTemplate.clear();
   }
+}
+
+/** The names of the live custom fields of a kind, of any template of an account. */
+export async function customNames(db: Db, accountId: string, kind: FieldKind): Promise<Set<string>> {
+  const fields = db.selectFrom('customFields').select('name').distinct().where('accountId', '=', accountId);
+  const found = await fields.where('kind', '=', kind).where('deleted', 'is', null).execute();
+  return new Set(found.map(({ name }) => name));
 }
 
 /** Built-in custom fields as properties of a response: null by default. Those of the template are next to them. */

@@ -11,9 +11,10 @@ import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
 import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
-import { chooserOf, fieldsQuery } from './chosen.js';
+import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.js';
 import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.js';
 import {
+  chosenListResponse,
   entityResponse,
   etagHeaders,
   idParams,
@@ -26,6 +27,7 @@ import {
   type Wire,
 } from './routes.js';
 import { type ListServices, showSlices } from './row-slices.js';
+import type { FieldKind } from './values.js';
 import { demandLive, demandTrashed, findReached } from './verbs.js';
 
 /** The OpenAPI texts of one verb, if they differ from those of other kinds. */
@@ -60,8 +62,15 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   shape: TObject;
   /** Rows whose columns differ from `within` are of another kind and look as if they did not exist. */
   listing: Listing<T>;
-  /** Parameters of a GET that are no filters, such as `expand`; `check` throws for what they cannot be. They add properties. */
-  expand?: { query: TProperties; adds: readonly string[]; check(caller: Caller, query: Expand): void };
+  /** Parameters of a GET that are no filters, such as `expand`; `check` throws for what they cannot be. */
+  expand?: {
+    query: TProperties;
+    check(caller: Caller, query: Expand): void;
+    /** The objects that it puts next to an entity, by their names there. */
+    adds?: Readonly<Record<string, Nameable>>;
+  };
+  /** Whose custom fields are among the properties of its entities. */
+  fieldKind?: FieldKind;
   /** The names of the custom fields that a body may have: of a new entity, or of `before`. */
   customFields?(caller: Caller, body: Static<TObject>, before?: Row<T>): Promise<readonly string[]>;
   /** How rows are shown. Called once for several rows, so that it reads for all of them what they need. */
@@ -150,7 +159,7 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
       if (!request.server.strictBodies || !kind.customFields) return;
       const body = request.body as Static<TObject>;
       const fields = await kind.customFields(request.caller, body, before);
-      const names = [...Object.keys(kind.shape.properties), ...(kind.expand?.adds ?? []), ...fields];
+      const names = [...Object.keys(kind.shape.properties), ...Object.keys(kind.expand?.adds ?? {}), ...fields];
       refuseUnknownProperties(body, schema, names);
     },
     schema(said: Said, summary: string) {
@@ -309,7 +318,15 @@ function listRoute<T extends EntityTable>(
   const summary = isLive ? (kind.list?.summary ?? `List ${whatPlural}`) : `List deleted ${whatPlural}`;
   app.get(
     isLive ? path : `/trash${path}`,
-    { config: config(verb), schema: { tags: [tag], summary, querystring, response: listResponse(plural, shape) } },
+    {
+      config: config(verb),
+      schema: {
+        tags: [tag],
+        summary,
+        querystring,
+        response: isLive && !kind.list?.query ? chosenListResponse(plural, shape) : listResponse(plural, shape),
+      },
+    },
     async (request, reply) => {
       const { caller } = request;
       const ignored = nameIgnored(request, reply, querystring);
@@ -318,7 +335,9 @@ function listRoute<T extends EntityTable>(
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
       const page = await list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash');
       expand?.check(caller, query);
-      const choose = chooserOf(isLive ? query.fields : undefined);
+      const chosen = readFieldNames(isLive ? query.fields : undefined);
+      await demandNames(services.registry.query, caller.accountId, chosen, kind, expand?.adds);
+      const choose = chooserOf(chosen);
       const results =
         page.rows &&
         showSlices(page.rows, async (current, rows) => {

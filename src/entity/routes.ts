@@ -1,7 +1,7 @@
 /** Shared by the URLs of entities: the etag header, the envelope, the list of ignored properties. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
-import { oneOf } from '../../db/registry/records.js';
+import { Id, oneOf } from '../../db/registry/records.js';
 import { invalid, PlatformError } from '../errors.js';
 import { streamed } from '../http/answers/streamed-list.js';
 import { type NamedSchema, namesOf, unknownNames } from './names.js';
@@ -45,12 +45,28 @@ export function entityResponse(wrapper: string, shape: TSchema, description: str
   return { 200: Type.Object({ [wrapper]: shape }, { description }) };
 }
 
+const aPage = 'One page, and the total number.';
+
+function pageShape(plural: string, shape: TSchema, more: { title?: string; description?: string }) {
+  const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
+  return Type.Object({ [plural]: page }, more);
+}
+
 /** The response of a list. No handler can return it as a whole: `sendList` sends it. */
 export function listResponse(plural: string, shape: TSchema) {
-  const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
-  const answer = Type.Object({ [plural]: page }, { description: 'One page, and the total number.' });
-  return { 200: streamed(answer) };
+  return { 200: streamed(pageShape(plural, shape, { description: aPage })) };
 }
+
+/** The response of a list whose query may name properties in `fields`. Its second form is what that answers with. */
+export function chosenListResponse(plural: string, shape: TObject) {
+  const { id = Id, ...others } = shape.properties;
+  const part = Type.Object({ id, ...Type.Partial(Type.Object(others)).properties });
+  const forms = [pageShape(plural, shape, {}), pageShape(plural, part, { title: chosenTitle })];
+  return { 200: streamed(Type.Union(forms, { description: aPage })) };
+}
+
+/** Of the form of a list that has only the properties that `fields` names. */
+export const chosenTitle = 'With fields';
 
 /** The version of a device, end-user or account user after its credentials have changed: its next PUT needs no GET. */
 export const entityVersion = Type.String({

@@ -1,8 +1,9 @@
 /** Accounts: a hard wall around everything of one customer of the service. */
 
 import { sql } from 'kysely';
+import { Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
+import { DateText, Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { type Config, ConfigError } from '../config.js';
@@ -15,6 +16,9 @@ import { newAccountId, newId } from '../ids.js';
 import { serviceChannelNames, serviceChannels } from '../topics.js';
 
 type Services = { registry: Registry; clock: Clock; passwords: Passwords; config: Pick<Config, 'slots'> };
+
+/** What `expand=account` adds. */
+export const expandedAccount = Type.Object({ id: Id, name: Type.String(), created: DateText });
 
 /** The caller's account, for `expand=account`. */
 export async function accountOf(db: Db, caller: Caller) {

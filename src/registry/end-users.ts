@@ -31,11 +31,11 @@ import { identityFor, isAccountUser, maxEmailLength } from '../identity/identiti
 import { Invitations } from '../identity/invitations.js';
 import { personBody } from '../identity/person.js';
 import { maxPasswordLength } from '../identity/secrets/passwords.js';
-import { accountOf } from './accounts.js';
+import { accountOf, expandedAccount } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
 import { demandMembershipRoom } from './memberships.js';
-import { showOrganization } from './organizations.js';
-import { customFieldsFor, showTemplate, templateFor } from './templates.js';
+import { organizationShape, showOrganization } from './organizations.js';
+import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.js';
 
 /** The person of an end-user: an existing identity, a new one, or nobody. */
 const person = {
@@ -217,10 +217,15 @@ export function endUserRoutes(app: App, ctx: Context): void {
     plural: 'endUsers',
     shape: endUserShape,
     listing,
+    fieldKind: 'endUsers',
     expand: {
       query: expandQuery,
-      adds: ['account', 'endUserTemplate', 'organization'],
       check: (_, { expand }) => readNames('expand', expand, expandable),
+      adds: {
+        account: { shape: expandedAccount },
+        endUserTemplate: { shape: endUserTemplateShape },
+        organization: { shape: organizationShape, fieldKind: 'organizations' },
+      },
     },
     customFields: (caller, body, before) =>
       customFieldsFor(ctx, 'endUsers', ['endUserTemplates', 'endUserTemplateId'], caller, before ?? body),

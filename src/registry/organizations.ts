@@ -39,10 +39,10 @@ import {
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
-import { accountOf } from './accounts.js';
+import { accountOf, expandedAccount } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
 import { demandMembershipRoom } from './memberships.js';
-import { customFieldsFor, showTemplate, templateFor } from './templates.js';
+import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.js';
 
 /** A top-level organization is level 1. */
 const deepestLevel = 5;
@@ -257,10 +257,15 @@ export function organizationRoutes(app: App, ctx: Context): void {
     plural: 'organizations',
     shape: organizationShape,
     listing,
+    fieldKind: 'organizations',
     expand: {
       query: expandQuery,
-      adds: ['account', 'organizationTemplate', 'parent', 'deviceCount', 'endUserCount', 'childCount'],
       check: (_, query) => readExpand(query),
+      adds: {
+        account: { shape: expandedAccount },
+        organizationTemplate: { shape: organizationTemplateShape },
+        parent: { shape: organizationShape, fieldKind: 'organizations' },
+      },
     },
     customFields: (caller, body, before) =>
       customFieldsFor(

@@ -46,12 +46,12 @@ export const deviceTemplateShape = Type.Object({
   deviceCount: Type.Optional(Type.Integer()),
   deviceFieldCount: Type.Optional(Type.Integer()),
 });
-const endUserTemplateShape = Type.Object({
+export const endUserTemplateShape = Type.Object({
   ...templateProperties,
   endUserCount: Type.Optional(Type.Integer()),
   endUserFieldCount: Type.Optional(Type.Integer()),
 });
-const organizationTemplateShape = Type.Object({
+export const organizationTemplateShape = Type.Object({
   ...templateProperties,
   organizationCount: Type.Optional(Type.Integer()),
   organizationFieldCount: Type.Optional(Type.Integer()),
@@ -255,10 +255,10 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     wrapper,
     plural: table,
     shape: kind.shape,
+    ...(table === 'deviceTemplates' && { fieldKind: table }),
     listing,
     expand: {
       query: counted,
-      adds: [kind.counts.children[1], kind.counts.fields[1]],
       check: (_, { count }) => readCounts(count),
     },
     customFields: async ({ accountId }) => fieldsOf(accountId).map(({ name }) => name),

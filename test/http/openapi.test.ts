@@ -175,13 +175,8 @@ t.test('every operation has a description and an example, and the schemas accept
 });
 
 t.test('states are enums, bodies of points have their forms, and the document stays small', async (t) => {
-  const { Device, CreateChannelTemplateBody, JsonPoints, SenmlRecord, Points } = published.components.schemas;
-  t.strictSame(Device?.allOf[1]?.properties.provisioningState?.enum, [
-    'defined',
-    'activated',
-    'associated',
-    'reserved',
-  ]);
+  const { DeviceFields, CreateChannelTemplateBody, JsonPoints, SenmlRecord, Points } = published.components.schemas;
+  t.strictSame(DeviceFields?.properties.provisioningState?.enum, ['defined', 'activated', 'associated', 'reserved']);
   t.strictSame(CreateChannelTemplateBody?.properties.persistenceType?.enum, ['simple', 'timeSeries']);
   t.equal(JsonPoints?.anyOf.length, 3);
   t.ok(SenmlRecord?.properties.bt && Points?.items);
@@ -299,15 +294,65 @@ t.test('every operation says what it is, what it takes and what it answers', asy
     );
     for (const status of successes) t.ok(responses[status]?.headers['x-request-id'], endpoint);
     if (!responses[200]) continue;
-    const isList = Object.values(responses[200].content['application/json']?.schema.properties ?? {}).some(
-      (one) => one.properties?.results,
-    );
+    const schema = responses[200].content['application/json']?.schema;
+    const { properties = {} } = schema?.anyOf?.[0] ?? schema ?? {};
+    const isList = Object.values(properties).some((one) => one.properties?.results);
     // A job has no version: nobody changes it by halves.
     const isEntity =
       !isList && !path.includes('/jobs/') && path.startsWith('/api/v1/') && /\/\{id\}(\/recover)?$/.test(path);
     if (isEntity) t.ok(responses[200].headers.ETag, `${endpoint}: ETag`);
     if (isList) t.ok(responses[200].headers['platform-ignored-properties'], `${endpoint}: ignored properties`);
   }
+});
+
+t.test('no optional property of a body has a default, for which generators would demand it', async (t) => {
+  const withDefaults = (schema: Schema, place: string): string[] => {
+    const { properties = {}, required = [], items, anyOf = [], oneOf = [], allOf = [] } = schema;
+    const own = Object.entries(properties).flatMap(([name, one]) => [
+      ...('default' in one && !required.includes(name) ? [`${place}.${name}`] : []),
+      ...withDefaults(one, `${place}.${name}`),
+    ]);
+    const others = [...(items ? [items] : []), ...anyOf, ...oneOf, ...allOf];
+    return [...own, ...others.flatMap((one) => withDefaults(one, place))];
+  };
+  for (const { operationId, requestBody } of operations())
+    for (const { schema } of Object.values(requestBody?.content ?? {}))
+      t.strictSame(withDefaults(schema, operationId), []);
+  const { requestBody } = present(document.paths['/api/v1/access/mqtt-credentials']?.post);
+  const { graceSeconds } = present(requestBody?.content['application/json']).schema.properties;
+  t.match(graceSeconds, { description: 'Default: 0.' }, 'it is told in words');
+});
+
+t.test('a firmware file is uploaded as bytes, with headers that may be left out', async (t) => {
+  const { requestBody, parameters } = present(document.paths['/api/v1/firmware/packages/{id}/files/{name}']?.put);
+  t.match(requestBody?.content['application/octet-stream']?.schema, { type: 'string', format: 'binary' });
+  const headers = parameters
+    ?.filter((one) => one.in === 'header')
+    .map(({ name, required }) => [name, required ?? false]);
+  t.strictSame(headers, [
+    ['content-range', false],
+    ['digest', false],
+  ]);
+});
+
+t.test('a list has two forms: of whole entities, and of those properties that fields names', async (t) => {
+  const ajv = (formats as unknown as (ajv: Ajv2020) => Ajv2020)(new Ajv2020({ strict: false }));
+  await service.device();
+  const lists = operations().filter(({ parameters }) => parameters?.some(({ name }) => name === 'fields'));
+  t.ok(lists.length > 10);
+  for (const { operationId, responses } of lists) {
+    const { anyOf = [] } = present(responses[200]?.content['application/json']).schema;
+    const [whole, part] = anyOf.map(({ properties }) => Object.values(properties)[0]?.properties.results?.items);
+    t.ok((whole?.required?.length ?? 0) > 7, operationId);
+    t.strictSame(part?.required, ['id'], operationId);
+    t.strictSame(Object.keys(part?.properties ?? {}), Object.keys(whole?.properties ?? {}), operationId);
+  }
+  const { schema } = present(document.paths['/api/v1/devices']?.get?.responses[200]?.content['application/json']);
+  const [isWhole, isPart] = present(schema.anyOf).map((form) => ajv.compile(form));
+  const path = `/api/v1/devices?accountId=${service.accountId}`;
+  t.ok(isWhole?.(await service.ok('GET', path)));
+  const chosen = await service.ok('GET', `${path}&fields=serialNumber`);
+  t.same([isWhole?.(chosen), isPart?.(chosen)], [false, true]);
 });
 
 t.test('built-in custom fields take what the document says, and no more', async (t) => {

@@ -189,7 +189,7 @@ t.test('a list with fields has only those properties, also of expanded parents, 
   const { device: free } = await service.device({ serialNumber: 'CHOSEN-2' });
   const base = `/api/v1/devices?accountId=${service.accountId}&serialNumber=CHOSEN-&expand=organization`;
   const read = async (fields: string) => (await service.ok('GET', `${base}&fields=${fields}`)).devices;
-  const chosen = await read('serialNumber,%20name,organization.name,noSuchName,constructor,toString');
+  const chosen = await read('serialNumber,%20name,organization.name');
   t.strictSame(chosen.results, [
     { id: device.id, serialNumber: 'CHOSEN-1', name: 'kettle', organization: { name: 'Chosen' } },
     { id: free.id, serialNumber: 'CHOSEN-2', name: null, organization: null },
@@ -205,6 +205,34 @@ t.test('a list with fields has only those properties, also of expanded parents, 
   t.equal((await read('')).results[0].serialNumber, 'CHOSEN-1', 'an empty list of names asks for everything');
   const other = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}&name=Chosen&fields=name`);
   t.strictSame(other.organizations.results, [{ id: organizationId, name: 'Chosen' }]);
+});
+
+t.test('fields takes the custom fields of every template, and refuses a name that no result can have', async (t) => {
+  const { id: deviceTemplateId } = await service.template();
+  const colour = { name: 'colour', fieldType: 'string', deviceTemplateId };
+  await service.create('/devices/custom-fields', 'deviceField', colour);
+  const { device } = await service.device({ serialNumber: 'FIELDS-1', deviceTemplateId, colour: 'red' });
+  const base = `accountId=${service.accountId}&expand=organization`;
+  const { results } = (await service.ok('GET', `/api/v1/devices?${base}&serialNumber=FIELDS-1&fields=colour`)).devices;
+  t.strictSame(results, [{ id: device.id, colour: 'red' }]);
+  const cases: Array<[path: string, names: string, unknown: string[]]> = [
+    ['devices', 'serialNumber,locatoin,constructor,toString', ['locatoin', 'constructor', 'toString']],
+    ['devices', 'organization.nme,organizations.name', ['organization.nme', 'organizations.name']],
+    ['organizations', 'colour,parent.name', ['colour']],
+    ['bridges', 'colour,name', ['colour']],
+    ['firmware/rollouts', 'counts.failed,counts.broken', ['counts.broken']],
+  ];
+  for (const [path, names, unknown] of cases) {
+    const details = unknown.map((name) => ({ path: 'fields', message: `'${name}' is not a property of the results` }));
+    t.match(
+      await service.http(
+        'GET',
+        `/api/v1/${path}?${path === 'devices' ? base : `accountId=${service.accountId}`}&fields=${names}`,
+      ),
+      { status: 400, body: { error: { code: 106, details } } },
+      `${path}: ${names}`,
+    );
+  }
 });
 
 t.test('a deleted device keeps its version in the trash, and gets a new one when it is recovered', async (t) => {

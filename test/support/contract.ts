@@ -57,11 +57,12 @@ export class Contract {
     if (body === undefined) return;
     const content = response?.content?.['application/json'];
     if (!content) throw new Error(`${name}: JSON is not documented`);
-    // A list that is asked for some properties answers with these alone: their types hold, their absence is no fault.
-    const isPartial = method === 'GET' && new URLSearchParams(url.split('?')[1]).has('fields');
-    const key = `${name}${isPartial ? ' partial' : ''}`;
-    const validate =
-      this.#validators.get(key) ?? this.#compiled(isPartial ? withoutRequired(content.schema) : content.schema);
+    // A list answers with whole results unless the query names properties.
+    const [whole, chosen] = content.schema.anyOf ?? [];
+    const isChosen = (new URLSearchParams(url.split('?')[1]).get('fields') ?? '') !== '';
+    const schema = chosen?.title === 'With fields' ? (isChosen ? chosen : whole) : undefined;
+    const key = `${name}${isChosen ? ' chosen' : ''}`;
+    const validate = this.#validators.get(key) ?? this.#compiled(schema ?? content.schema);
     this.#validators.set(key, validate);
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
@@ -77,11 +78,6 @@ export class Contract {
     this.#validators.set(text, validate);
     return validate;
   }
-}
-
-/** A schema whose properties may all be absent. */
-function withoutRequired(schema: Schema): Schema {
-  return JSON.parse(JSON.stringify(schema), (name, value) => (name === 'required' ? undefined : value));
 }
 
 function isDecodable(path: string): boolean {

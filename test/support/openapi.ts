@@ -1,6 +1,7 @@
 /** The OpenAPI document as tests read it: a part has all that it can have, and assertions say whether it was there. */
 export interface Schema {
   $ref?: string;
+  title?: string;
   type: string | string[];
   format?: string;
   const?: unknown;

@@ -32,6 +32,8 @@ const uploadHeaders = Type.Object({
   ),
   digest: Type.Optional(Type.String({ description: '`sha-256=…` of the whole file, base64 or hex.' })),
 });
+/** Any type of body is taken; generated clients send bytes as this one. */
+const binary = Type.Unsafe<Buffer>({ type: 'string', format: 'binary', description: 'The bytes.' });
 const unfinishedShape = Type.Object(
   { file: Type.Object({ name: Type.String(), received: Type.Integer({ description: 'Bytes that are on disk.' }) }) },
   { description: 'The part is on disk; the file is not whole yet.' },
@@ -70,6 +72,8 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
         errors: [...writing.errors, 'rangeOutside', 'tooLarge', 'tooMany'],
         sends: ['etag', 'ignored'],
         bodyLimit: 'SLIPWAY_FIRMWARE_FILE_BYTES',
+        bodies: { 'application/octet-stream': binary },
+        optionalHeaders: Object.keys(uploadHeaders.properties),
       },
       schema: {
         tags,

@@ -10,6 +10,7 @@ import type { Row } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import { type Clock, timestamp } from '../../clock.js';
+import { customNames } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { findLive } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
@@ -47,13 +48,8 @@ const checkRow = new Ajv({ ...trusted, allErrors: true }).compile(newDeviceShape
 
 /** The columns that rows may have in an account: a custom field of any of its templates among them. */
 export async function knownColumns({ registry }: { registry: Registry }, accountId: string): Promise<Set<string>> {
-  const fields = registry.query.selectFrom('customFields').select('name').distinct();
-  const custom = await fields
-    .where('accountId', '=', accountId)
-    .where('kind', '=', 'devices')
-    .where('deleted', 'is', null)
-    .execute();
-  return new Set([...placeColumns, ...Object.keys(newDeviceShape.properties), ...custom.map(({ name }) => name)]);
+  const custom = await customNames(registry.query, accountId, 'devices');
+  return new Set([...placeColumns, ...Object.keys(newDeviceShape.properties), ...custom]);
 }
 
 /** A unit that is to be made. */

@@ -2,6 +2,8 @@
  * The published form of the OpenAPI document. What occurs more than once becomes a named component, so that generated
  * clients have a type `Device` and the document stays small. `resolveComponents` shows that nothing is lost.
  */
+
+import { chosenTitle } from '../../entity/routes.js';
 import { failureOf, identityErrorCode } from '../../errors.js';
 import { withExamples } from './examples.js';
 import { singular } from './operation-ids.js';
@@ -32,7 +34,7 @@ export function withoutRepetitions(document: object): object {
     const responses = asTree(operation.responses);
     for (const [status, response] of Object.entries(responses).map(([key, one]) => [key, asTree(one)] as const)) {
       if (codes[status]) response['x-codes'] = codes[status];
-      else withoutCommonHeaders(response);
+      withoutCommonHeaders(response);
       for (const media of mediaOf(response)) {
         const { description, ...schema } = asTree(media.schema);
         if (description === response.description) media.schema = schema;
@@ -47,7 +49,7 @@ export function withoutRepetitions(document: object): object {
 function withoutCommonHeaders(response: Tree): void {
   const headers = asTree(response.headers);
   for (const [name, header] of Object.entries(headers))
-    if (commonHeaders.includes(asTree(header).description as (typeof commonHeaders)[number])) delete headers[name];
+    if (commonHeaders.includes(String(asTree(header).description))) delete headers[name];
   if (Object.keys(headers).length === 0) delete response.headers;
 }
 
@@ -183,6 +185,9 @@ function nameBodies(operation: Tree, names: Names): void {
 
 /** An answer: `DeviceAnswer` holds a `Device`, `DevicesPage` a page of them, and other answers are called by the operation. */
 function nameAnswer(schema: Tree, id: string, names: Names): Json {
+  const forms = asList(schema.anyOf).map(asTree);
+  if (forms.some(({ title }) => title === chosenTitle))
+    return { ...schema, anyOf: forms.map((form) => nameForm(form, id, names)) };
   const properties = asTree(schema.properties);
   const wrappers = Object.keys(properties);
   let isPage = false;
@@ -200,28 +205,60 @@ function nameAnswer(schema: Tree, id: string, names: Names): Json {
   return names.refer(schema, name, `${id}Answer`);
 }
 
-/** The fields of every entity are a component of their own, `Entity`, as the schema of `Device` has them. */
+/** A form of a list: whole entities, or those properties of them that the query names. The entity has one name in both. */
+function nameForm({ title, ...form }: Tree, id: string, names: Names): Json {
+  if (title !== chosenTitle) return nameAnswer(form, id, names);
+  for (const [key, value] of Object.entries(asTree(form.properties))) {
+    const page = asTree(asTree(value).properties);
+    const items = asTree(page.results);
+    items.items = names.refer(items.items, `${singular(upper(key))}Part`);
+    page.meta = names.refer(page.meta, 'ListMeta');
+  }
+  return { title, ...form };
+}
+
+const commonNames = [
+  'id',
+  'accountId',
+  'created',
+  'createdById',
+  'lastModified',
+  'lastModifiedById',
+  'version',
+  'deleted',
+];
+
+/**
+ * The fields of every entity are a component of their own, `Entity`, as the schema of `Device` has them. Where there is a
+ * `DevicePart` too, of which only the id is required, both are made of `DeviceFields`.
+ */
 function shareEntityFields(schemas: Tree): void {
   const { properties: fields, required } = asTree(schemas.Device);
-  const names = ['id', 'accountId', 'created', 'createdById', 'lastModified', 'lastModifiedById', 'version', 'deleted'];
-  const common = Object.entries(asTree(fields)).filter(([name]) => names.includes(name));
-  const needed = asList(required).filter((name) => names.includes(String(name)));
+  const isCommon = ([name]: [string, Json]) => commonNames.includes(name);
+  const common = Object.entries(asTree(fields)).filter(isCommon);
+  const needed = asList(required).filter((name) => commonNames.includes(String(name)));
+  const refer = (name: string) => ({ $ref: `#/components/schemas/${name}` });
+  const ownOf = (schema: Json) =>
+    Object.fromEntries(Object.entries(asTree(asTree(schema).properties)).filter((one) => !isCommon(one)));
+  const parts = Object.keys(schemas).filter((name) => name.endsWith('Part'));
+  const partOf = new Map(parts.map((name) => [JSON.stringify(ownOf(schemas[name])), name]));
   for (const [kind, schema] of Object.entries(schemas).map(([key, one]) => [key, asTree(one)] as const)) {
-    const own = asTree(schema.properties);
-    const has = ([name, value]: [string, Json]) => JSON.stringify(own[name]) === JSON.stringify(value);
+    const all = asTree(schema.properties);
+    const has = ([name, value]: [string, Json]) => JSON.stringify(all[name]) === JSON.stringify(value);
     if (!common.every(has) || !needed.every((name) => asList(schema.required).includes(name))) continue;
-    const rest = Object.entries(own).filter(([name]) => !names.includes(name));
-    const requiredRest = asList(schema.required).filter((name) => !names.includes(String(name)));
+    const own = { type: 'object', properties: ownOf(schema) };
+    const ownRequired = asList(schema.required).filter((name) => !commonNames.includes(String(name)));
     const { properties: _, required: __, ...more } = schema;
-    schemas[kind] = {
-      ...more,
-      allOf: [
-        { $ref: '#/components/schemas/Entity' },
-        { type: 'object', required: requiredRest, properties: Object.fromEntries(rest) },
-      ],
-    };
+    const part = partOf.get(JSON.stringify(own.properties));
+    if (part) {
+      schemas[`${kind}Fields`] = own;
+      schemas[part] = { type: 'object', allOf: [refer('EntityPart'), refer(`${kind}Fields`)] };
+      schemas[kind] = { ...more, allOf: [refer('Entity'), refer(`${kind}Fields`)], required: ownRequired };
+    } else schemas[kind] = { ...more, allOf: [refer('Entity'), { ...own, required: ownRequired }] };
   }
-  schemas.Entity = { type: 'object', required: needed, properties: Object.fromEntries(common) };
+  const properties = Object.fromEntries(common);
+  schemas.Entity = { type: 'object', required: needed, properties };
+  schemas.EntityPart = { type: 'object', required: ['id'], properties };
 }
 
 /** Characters of JSON from which a list of values gets a name. */
@@ -306,7 +343,7 @@ export function resolveComponents(document: object): object {
       const parts = asList(allOf).map((part) => asTree(resolve(part)));
       return {
         ...asTree(resolve(more)),
-        required: parts.flatMap(({ required }) => asList(required)),
+        required: [...parts, asTree(more)].flatMap(({ required }) => asList(required)),
         properties: Object.assign({}, ...parts.map(({ properties }) => properties)),
       };
     }

@@ -20,7 +20,7 @@ import type { App } from '../app.js';
 import { publish } from './components.js';
 import { describeOperation } from './operation-descriptions.js';
 import { operationId } from './operation-ids.js';
-import { describeCommonHeaders, limitHeaders, responseHeaders, type Sent } from './response-headers.js';
+import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -44,6 +44,8 @@ declare module 'fastify' {
     renewsSession?: true;
     /** Whether its body may have the custom fields of a template, which its own code knows. */
     hasCustomFields?: boolean;
+    /** Headers of its schema that a request may leave out; our code demands the others. */
+    optionalHeaders?: readonly string[];
     /** Headers of its answer besides those of every answer in its place. */
     sends?: readonly Sent[];
   }
@@ -172,8 +174,25 @@ const errorExample = {
   requestId: '01932c5e-7a10-7abc-8def-000000000abc',
 };
 
-function contentOf(bodies: Record<string, TSchema>) {
-  return Object.fromEntries(Object.entries(bodies).map(([type, schema]) => [type, { schema }]));
+/** The body of a request: the bytes that a route takes, or what its schema says. */
+function bodyOf(schema: unknown, bodies: Record<string, TSchema> | undefined): Pick<FastifySchema, 'body'> {
+  if (bodies)
+    return {
+      body: { content: Object.fromEntries(Object.entries(bodies).map(([type, one]) => [type, { schema: one }])) },
+    };
+  return schema === undefined ? {} : { body: describeDefaults(schema as TSchema) };
+}
+
+/** Defaults of properties in words: many generators demand a property that has one. */
+function describeDefaults(schema: TSchema): TSchema {
+  const { properties, ...more } = schema as TSchema & { properties?: Record<string, TSchema> };
+  if (!properties) return schema;
+  const described = Object.entries(properties).map(([name, property]) => {
+    const { default: value, description, ...rest } = describeDefaults(property) as TSchema & Record<string, unknown>;
+    const words = [description, value !== undefined && `Default: ${JSON.stringify(value)}.`].filter(Boolean).join(' ');
+    return [name, { ...rest, ...(words !== '' && { description: words }) }];
+  });
+  return { ...more, properties: Object.fromEntries(described) };
 }
 
 const location = { type: 'string', description: 'Where to go.' };
@@ -186,6 +205,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
     method: String(route.method),
     knows: knowsOf(schema),
     creates: config.creates ?? false,
+    optional: config.optionalHeaders ?? [],
     schema,
   };
   // Only topics have slashes in them.
@@ -203,7 +223,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       description: schema.description ?? describeOperation(id),
       ...securityOf(place),
       ...parametersOf(place),
-      ...(config.bodies ? { body: { content: contentOf(config.bodies) } } : {}),
+      ...bodyOf(schema.body, config.bodies),
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
         ...(success && { 200: { ...success, headers: sent } }),
@@ -223,6 +243,8 @@ interface Place {
   knows: 'session' | 'application' | 'nobody';
   /** Whether it takes an Idempotency-Key. */
   creates: boolean;
+  /** Headers of the schema that a request may leave out. */
+  optional: readonly string[];
   schema: FastifySchema;
 }
 
@@ -268,8 +290,6 @@ function codesByStatus(kinds: readonly FailureKind[], family: Family) {
   return Object.fromEntries(byStatus(kinds).map(([status, ofStatus]) => [status, codes(ofStatus)]));
 }
 
-const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limitHeaders } };
-
 /** The responses of what can go wrong: the codes of a status and what each means here. */
 function errorAnswers(kinds: readonly FailureKind[], family: Family) {
   const content = {
@@ -282,7 +302,7 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
       status,
       {
         description: describeAll(ofStatus),
-        ...(ofStatus.includes('tooMany') || ofStatus.includes('stopping') ? retryAfter : {}),
+        ...(ofStatus.includes('tooMany') || ofStatus.includes('stopping') ? { headers: retryHeaders } : {}),
         content,
       },
     ]),
@@ -322,12 +342,13 @@ const idempotencyKey = Type.String({
 });
 
 /** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
-function parametersOf({ creates, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+function parametersOf({ creates, schema, optional }: Place): Pick<FastifySchema, 'headers' | 'params'> {
   const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
   const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
   const keys = creates ? { 'Idempotency-Key': idempotencyKey } : {};
+  const required = Object.keys(properties).filter((name) => !optional.includes(name));
   return {
-    headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
+    headers: { type: 'object', properties: { ...properties, ...keys }, required },
     ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
   };
 }

@@ -3,11 +3,17 @@
 /** Headers that a route may send: the version of an entity, a token, the rest of a limit, ended connections. */
 export type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
 
+const allowed = 'Requests allowed in one window.';
+const left = 'Requests that are left in this window.';
+const windowEnd = 'Seconds until the window ends.';
+const waitFor = 'With 429 and 503: seconds after which to try again.';
+
 export const limitHeaders = {
-  'ratelimit-limit': { type: 'integer', description: 'Requests allowed in one window.' },
-  'ratelimit-remaining': { type: 'integer', description: 'Requests that are left in this window.' },
-  'ratelimit-reset': { type: 'integer', description: 'Seconds until the window ends.' },
+  'ratelimit-limit': { type: 'integer', description: allowed },
+  'ratelimit-remaining': { type: 'integer', description: left },
+  'ratelimit-reset': { type: 'integer', description: windowEnd },
 };
+export const retryHeaders = { 'retry-after': { type: 'integer', description: waitFor }, ...limitHeaders };
 
 const requestId = 'The id of the request, which the log has too.';
 const renewed = 'A new token, if the token of the request is older than a minute.';
@@ -17,7 +23,10 @@ const notKept = '`not-kept` if the response is too long to be sent again.';
 const revoked = '`connections=N; subscriptions=N`: what ended over MQTT before this response was sent.';
 
 /** Descriptions of the headers that the head of the published document has, instead of each operation. */
-export const commonHeaders = [requestId, renewed, ignored, replayed, notKept, revoked] as const;
+export const commonHeaders: readonly string[] = [
+  ...[requestId, renewed, ignored, replayed, notKept, revoked],
+  ...[allowed, left, windowEnd, waitFor],
+];
 
 /** The head of the document: headers that any response may have. */
 export function describeCommonHeaders(prefix: string): string {
@@ -29,6 +38,10 @@ export function describeCommonHeaders(prefix: string): string {
     `- \`${prefix}-revocation\`: ${revoked}`,
     `- \`idempotent-replayed\`: ${replayed}`,
     `- \`${prefix}-idempotency\`: ${notKept}`,
+    `- \`retry-after\`: ${waitFor}`,
+    `- \`ratelimit-limit\`: ${allowed}`,
+    `- \`ratelimit-remaining\`: ${left}`,
+    `- \`ratelimit-reset\`: ${windowEnd}`,
   ].join('\n');
 }
 

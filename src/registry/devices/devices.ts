@@ -12,9 +12,9 @@ import type { Wire } from '../../entity/routes.js';
 import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { accountOf } from '../accounts.js';
-import { showOrganization } from '../organizations.js';
-import { customFieldsFor, showDeviceTemplate, templateFor } from '../templates.js';
+import { accountOf, expandedAccount } from '../accounts.js';
+import { organizationShape, showOrganization } from '../organizations.js';
+import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.js';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.js';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.js';
 import { askedPlace, demandNew, reserve } from './station-limits.js';
@@ -119,7 +119,16 @@ export function deviceRoutes(app: App, ctx: Context): void {
     plural: 'devices',
     shape: deviceShape,
     listing: deviceListing,
-    expand: { query: expandQuery, adds: ['account', 'deviceTemplate', 'organization'], check: readExpand },
+    fieldKind: 'devices',
+    expand: {
+      query: expandQuery,
+      check: readExpand,
+      adds: {
+        account: { shape: expandedAccount },
+        deviceTemplate: { shape: deviceTemplateShape, fieldKind: 'deviceTemplates' },
+        organization: { shape: organizationShape, fieldKind: 'organizations' },
+      },
+    },
     customFields: (caller, body, before) =>
       customFieldsFor(
         ctx,
