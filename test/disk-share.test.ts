@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import t, { type Test } from 'tap';
 import { publish as publishFirmware } from './downlink/fleet.js';
+import { follow } from './support/jobs.js';
 import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.js';
 import { until } from './support/until.js';
 
@@ -101,6 +102,26 @@ t.test('an account takes half of the disk and no more, and other accounts go on'
 
   room = 100 * mebibyte;
   await until(async () => (await post('/api/v1/devices', { ...of, serialNumber: 'new' })).status === 200);
+});
+
+t.test('a job ends when the account has no more room, and goes on when it has', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const { keeping } = service.server.ctx;
+  let asked = 0;
+  // There is room for the request, and none for its rows.
+  const refusal = () => {
+    asked += 1;
+    return asked === 1 ? undefined : 'The disk is full.';
+  };
+  const isFull = Object.defineProperty(keeping, 'refusal', { configurable: true, value: refusal });
+  const rows = [{ serialNumber: 'one' }, { serialNumber: 'two' }].map((row) => ({ ...row, template: template.name }));
+  const { body } = await service.http('POST', '/api/v1/provisioning/jobs', { body: { rows } });
+  const failed = (await follow(service, body.job.id)).at(-1);
+  t.match(failed, { state: 'failed', done: 0, reason: /store is full/ });
+  Reflect.deleteProperty(isFull, 'refusal');
+  await service.http('POST', `/api/v1/provisioning/jobs/${body.job.id}/retry`);
+  t.match((await follow(service, body.job.id)).at(-1), { state: 'succeeded', done: 2 });
 });
 
 t.test('what an account is said to take is what the databases grow by', async (t) => {
