@@ -113,3 +113,25 @@ t.test('a device that asks for chunks all the time, and reads none, holds one pl
   flood.client.stream.destroy();
   await gone;
 });
+
+t.test('a pattern with many wildcards chooses devices as fast as one with a single wildcard', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [long, other] = [`${'a'.repeat(250)}B`, 'a'.repeat(255)];
+  const ids: string[] = [];
+  for (const serialNumber of [long, other])
+    ids.push((await service.device({ deviceTemplateId: template.id, serialNumber })).device.id);
+  const firmware = await publish(service, template.id, '2');
+  const chosenBy = async (serialNumber: string) => {
+    const { id } = await rollOut(service, firmware, { target: { filter: { serialNumber } } });
+    await rolloutUntil(service, id, ({ state, counts }) => state === 'finished' || counts.pending > 0);
+    const { devices: listed } = await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices`);
+    await service.ok('POST', `/api/v1/firmware/rollouts/${id}/cancel`);
+    return listed.results.map(({ deviceId }) => deviceId);
+  };
+  const many = '*a'.repeat(30);
+  t.same(await chosenBy(`${many}*b`), [ids[0]], 'upper and lower case are the same');
+  t.same(await chosenBy(`b${many}`), []);
+  t.same((await chosenBy(`${many}*`)).sort(), [...ids].sort());
+  t.same(await chosenBy(`${'a'.repeat(200)}*${'a'.repeat(60)}*`), [], 'parts do not overlap');
+});

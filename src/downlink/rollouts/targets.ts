@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.js';
+import { fold } from '../../../db/sqlite/fold.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { idsOf, type ListQuery } from '../../entity/listing.js';
@@ -89,10 +90,9 @@ async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[
     .where('id', 'in', ids)
     .orderBy('id')
     .execute();
-  const tests = patterns.map(
-    ([name, pattern]) => [name as 'serialNumber' | 'firmwareVersion', regexOf(String(pattern))] as const,
-  );
-  return rows.filter((row) => tests.every(([name, test]) => test.test(row[name] ?? ''))).map(({ id }) => id);
+  const isMeant = (row: (typeof rows)[number]) =>
+    patterns.every(([name, pattern]) => isLike(String(pattern), row[name as 'serialNumber' | 'firmwareVersion'] ?? ''));
+  return rows.filter(isMeant).map(({ id }) => id);
 }
 
 function isPattern(name: string, value: unknown): value is string {
@@ -103,9 +103,21 @@ function literalOf(pattern: string): string {
   return pattern.split('*').reduce((longest, part) => (part.length > longest.length ? part : longest), '');
 }
 
-function regexOf(pattern: string): RegExp {
-  const parts = pattern.split('*').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  return new RegExp(`^${parts.join('.*')}$`, 'is');
+/**
+ * Whether a text is a pattern's, whose stars stand for any text; case does not matter. No regular expression: with many stars
+ * it would try every way to divide the text.
+ */
+function isLike(pattern: string, value: string): boolean {
+  const [text, parts] = [fold(value), fold(pattern).split('*')];
+  const [first = '', last = ''] = [parts[0], parts.at(-1)];
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of parts.slice(1, -1)) {
+    const found = text.indexOf(part, at);
+    if (found === -1) return false;
+    at = found + part.length;
+  }
+  return text.length - at >= last.length && text.endsWith(last);
 }
 
 /** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
