@@ -10,6 +10,8 @@ export type TextColumn = 'serialNumber' | 'firmwareVersion';
 const padding = '\u0001';
 /** Characters that the index pads with, or that its tokenizer replaces. */
 const unindexed = new RegExp(`[${padding}\uFFFD-\uFFFF]`);
+/** Characters of a text that the index is asked for: each is looked up, so a long one takes long. No column has more, folded. */
+const maxIndexed = 3 * 255;
 /** Follows every term that begins with what is before it. */
 const after = '\u{10FFFF}'.repeat(3);
 
@@ -27,7 +29,7 @@ export function contains(column: string, text: string): Expression<SqlBool> {
  */
 export function rowsWithText(column: TextColumn, text: string): RawBuilder<{ row: number }> | undefined {
   const folded = fold(text);
-  if (folded === '' || unindexed.test(folded)) return undefined;
+  if (folded === '' || folded.length > maxIndexed || unindexed.test(folded)) return undefined;
   const index = sql.table(`devices_${column}_text`);
   if ([...folded].length >= 3)
     return sql`select rowid as "row" from ${index} where ${index} match ${`"${folded.replaceAll('"', '""')}"`}`;

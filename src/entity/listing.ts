@@ -66,6 +66,19 @@ export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TPr
   return Type.Object({ ...pagination, sortBy, ...filters, ...more });
 }
 
+/** Characters of a filter in a body, where no URL bounds it. */
+const maxFilter = 1000;
+
+/** The filters of a list as properties of a body, and the names of those that match a part of a text. */
+export function bodyFilters<T extends EntityTable>(listing: Listing<T>): { filters: TProperties; partial: string[] } {
+  const filters = Object.entries(listing.filters).map(([name, match]) => {
+    const text = { maxLength: maxFilter, description: described[match as Match] };
+    return [name, Type.Optional(match === 'flag' ? Type.Boolean() : Type.String(text))] as const;
+  });
+  const partial = Object.entries(listing.filters).flatMap(([name, match]) => (match === 'partial' ? [name] : []));
+  return { filters: Object.fromEntries(filters), partial };
+}
+
 /** The query of a trash list: newest deletion first unless asked otherwise. */
 export const trashListSchema = Type.Object({
   ...pagination,

@@ -322,6 +322,7 @@ t.test('what a rollout may not be is refused', async (t) => {
   await refused({ target: {} }, 106);
   await refused({ target: { filter: { colour: 'red' } } }, 106);
   await refused({ target: { filter: { firmwareVersion: '*' } } }, 106);
+  await refused({ target: { filter: { serialNumber: 'x'.repeat(1001) } } }, 106);
   await refused({ target: { ...target, organizationId: device.id } }, 106);
   await refused({ stages: [{ percent: 50 }] }, 106);
   await refused({ stages: [{ percent: 50 }, { percent: 10 }, { percent: 100 }] }, 106);

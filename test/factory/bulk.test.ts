@@ -275,6 +275,7 @@ t.test('what could hit more than was meant is refused', async (t) => {
     { action: 'delete', filter: { serialNumber: '' } },
     { action: 'delete', filter: { serialNumber: ' ', connected: false } },
     { action: 'delete', filter: { serialnumber: 'SAFE-' } },
+    { action: 'delete', filter: { serialNumber: 'x'.repeat(1001) } },
     { action: 'delete', filter: { serialNumber: 'SAFE-' }, ids: [deviceId] },
     { action: 'delete', ids: [] },
     { action: 'delete', ids: [deviceId], dryRun: 'perhaps' },

@@ -12,7 +12,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.js';
-import { listSchema } from '../../entity/listing.js';
+import { bodyFilters } from '../../entity/listing.js';
 import { deviceListing } from '../../registry/devices/device.js';
 
 export type Rollout = Row<'firmwareRollouts'>;
@@ -39,13 +39,7 @@ export function hasEnded({ state }: Pick<Rollout, 'state'>): boolean {
 /** Devices that a rollout may name one by one. */
 export const maxTargets = 10_000;
 
-const listQuery = listSchema(deviceListing).properties;
-const filters = Object.fromEntries(
-  Object.entries(listQuery).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
-);
-export const partialFilters = Object.entries(deviceListing.filters).flatMap(([name, match]) =>
-  match === 'partial' ? [name] : [],
-);
+export const { filters, partial: partialFilters } = bodyFilters(deviceListing);
 
 const target = Type.Object(
   {

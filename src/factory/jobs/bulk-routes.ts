@@ -7,7 +7,7 @@ import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { commandBody } from '../../downlink/commands/command.js';
-import { idsOf, type ListQuery, listSchema } from '../../entity/listing.js';
+import { bodyFilters, idsOf, type ListQuery } from '../../entity/listing.js';
 import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
@@ -26,10 +26,7 @@ const lookedUpAtOnce = 250;
 /** Bytes: so many ids. */
 const bodyLimit = 4 * 1024 * 1024;
 
-const filters = Object.fromEntries(
-  Object.entries(listSchema(deviceListing).properties).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
-);
-const partial = Object.entries(deviceListing.filters).flatMap(([name, match]) => (match === 'partial' ? [name] : []));
+const { filters, partial } = bodyFilters(deviceListing);
 const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
