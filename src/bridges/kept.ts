@@ -1,9 +1,9 @@
 /** Dead letters and delivered messages that can be replayed. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
+import { Slices } from '../../db/sqlite/slices.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import type { RowPlace } from '../entity/row-slices.js';
@@ -142,9 +142,11 @@ export class KeptMessages {
     }
   }
 
-  /** Rows of a bridge in one state, some in a turn of the event loop, until the end of the process or of the rows. */
+  /** Rows of a bridge in one state, some in a slice, until the end of the process or of the rows. */
   async *#slices(id: string, state: OutboxState): AsyncGenerator<OutboxPlace[]> {
-    for (let after = 0; !this.#stopped; await nextTurn()) {
+    const slices = new Slices();
+    for (let after = 0; !this.#stopped; await slices.step()) {
+      slices.begin();
       const places = this.#ctx.messages.outbox.places(id, state, after, stepSize);
       const last = places.at(-1);
       if (!last) return;

@@ -1,5 +1,6 @@
 /** Opens the targets of bridges, and lets them send in turns. */
 import type { Row } from '../../db/registry/records.js';
+import { Slices } from '../../db/sqlite/slices.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
@@ -31,6 +32,8 @@ export class Opening {
     most: unbounded,
     quantum: ordinaryBatch,
   });
+  /** What goes to a target is made, and signed, at once: a megabyte of it takes milliseconds of the event loop. */
+  readonly #making = new FairQueue(1, { most: unbounded, quantum: ordinaryBatch, slices: new Slices() });
 
   constructor(around: Surroundings) {
     this.#around = around;
@@ -52,7 +55,12 @@ export class Opening {
     );
     const lane = { accountId: row.accountId, callerId: row.id };
     const send: Target['send'] = (batch, options) =>
-      this.#queue.run(lane, costOf(batch), () => target.send(batch, options));
+      this.#queue.run(lane, costOf(batch), async () => {
+        const { sent } = await this.#making.run(lane, costOf(batch), async () => ({
+          sent: target.send(batch, options),
+        }));
+        return sent;
+      });
     return { send, close: () => target.close() };
   }
 }

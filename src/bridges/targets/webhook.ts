@@ -51,11 +51,12 @@ export class Webhook implements Target {
   send(batch: readonly BridgedMessage[]): Promise<Outcome> {
     const { headerPrefix, clock } = this.#around;
     if (this.#closed) return Promise.resolve(failed(new Error()));
-    const body = JSON.stringify({ messages: batch.map(showMessage) });
+    // As bytes: each signature would make them again.
+    const body = Buffer.from(JSON.stringify({ messages: batch.map(showMessage) }));
     const seconds = Math.floor(clock.now() / 1000);
     const headers = {
       'content-type': 'application/json',
-      'content-length': Buffer.byteLength(body),
+      'content-length': body.length,
       'user-agent': 'slipway',
       [`${headerPrefix}-signature`]: sign(this.#secret, body, seconds),
       ...standardHeaders(this.#secret, body, seconds),
@@ -74,7 +75,7 @@ export class Webhook implements Target {
   }
 
   /** Resolves when its socket is free again or gone: a target that answers and does not end has no more of them. */
-  #post(request: ClientRequest, body: string): Promise<Outcome> {
+  #post(request: ClientRequest, body: Buffer): Promise<Outcome> {
     return new Promise((resolve) => {
       let outcome: Outcome | undefined;
       this.#underWay.add(request);
@@ -101,8 +102,8 @@ export class Webhook implements Target {
 }
 
 /** The signature header of a body: `t=<seconds since 1970>,v1=<hex HMAC-SHA256 of "t.body">`. */
-export function sign(secret: string, body: string, seconds: number): string {
-  const mac = createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex');
+export function sign(secret: string, body: string | Buffer, seconds: number): string {
+  const mac = createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex');
   return `t=${seconds},v1=${mac}`;
 }
 
@@ -110,9 +111,9 @@ export function sign(secret: string, body: string, seconds: number): string {
  * The headers of Standard Webhooks, for the libraries that check them. The key is the secret's bytes: such a library takes it
  * as `whsec_` and the base64 of the secret. The id is made from the body, so a retry of the same batch has the same one.
  */
-export function standardHeaders(secret: string, body: string, seconds: number) {
+export function standardHeaders(secret: string, body: string | Buffer, seconds: number) {
   const id = `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
-  const mac = createHmac('sha256', secret).update(`${id}.${seconds}.${body}`).digest('base64');
+  const mac = createHmac('sha256', secret).update(`${id}.${seconds}.`).update(body).digest('base64');
   return { 'webhook-id': id, 'webhook-timestamp': `${seconds}`, 'webhook-signature': `v1,${mac}` };
 }
 
