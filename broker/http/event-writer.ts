@@ -18,6 +18,8 @@ export interface Reader {
   /** Until the end of the turn; while what was missed is sent, all that comes. */
   waiting: Event[];
   waitingBytes: number;
+  /** Of what it missed, and has not taken yet. */
+  missedBytes: number;
   /** Up to where it has been sent what it missed; until everything before it has been handed on to others, too. */
   until: Readonly<Place> | undefined;
   ended: boolean;
@@ -107,18 +109,19 @@ export class EventWriter<R extends Reader> {
       if (mayHear) reader.waiting = reader.waiting.filter(({ topic }) => mayHear(reader, topic));
       this.write(reader);
     }
-    this.#bound(accountId);
+    this.bound(accountId);
     return true;
   }
 
-  #bound(accountId: string): void {
-    const readers = [...this.#parts.readersOf(accountId)];
-    let behind = readers.reduce((sum, { body }) => sum + body.readableLength, 0);
+  /** Cuts off those who are furthest behind while more waits for the readers of an account than may. */
+  bound(accountId: string): void {
+    const readers = [...this.#parts.readersOf(accountId)].map((reader) => ({ reader, bytes: bytesBehind(reader) }));
+    let behind = readers.reduce((sum, { bytes }) => sum + bytes, 0);
     if (behind <= maxWaitingOfAccount) return;
-    readers.sort((one, other) => other.body.readableLength - one.body.readableLength);
-    for (const reader of readers) {
+    readers.sort((one, other) => other.bytes - one.bytes);
+    for (const { reader, bytes } of readers) {
       if (behind <= maxWaitingOfAccount) return;
-      behind -= reader.body.readableLength;
+      behind -= bytes;
       this.#parts.cutOff(reader);
     }
   }
@@ -142,4 +145,8 @@ export class EventWriter<R extends Reader> {
     reader.until = undefined;
     return [id, rest];
   }
+}
+
+function bytesBehind({ body, missedBytes }: Reader): number {
+  return body.readableLength + missedBytes;
 }

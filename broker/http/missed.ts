@@ -1,7 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.js';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.js';
 import type { Place } from '../../db/messages/threads/protocol.js';
+import { Slices } from '../../db/sqlite/slices.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
 import { formatTopic } from '../../src/topics.js';
 import { matches } from '../topics.js';
@@ -11,7 +11,7 @@ const maxCharacters = 4 * 1024 * 1024;
 /** Series and log entries that are looked at for one reader; what a series that is meant costs of them; rows in one go. */
 const maxRowsRead = 1_000_000;
 const looksOfSeries = 5;
-const rowsAtOnce = 1000;
+const rowsAtOnce = 200;
 
 /** A stored message, as it is sent again; `place` is its own. */
 export interface Missed {
@@ -19,6 +19,14 @@ export interface Missed {
   payload: string;
   time: number;
   place: Place;
+}
+
+/** Bytes that a message takes while it waits to be sent again, next to its text. */
+const aroundMissed = 200;
+
+/** What a message takes of memory, about. */
+export function bytesOfMissed({ payload }: Missed): number {
+  return aroundMissed + payload.length;
 }
 
 /** A reader that was away, and the range that it missed. */
@@ -37,6 +45,7 @@ export class TooMuchMissed extends Error {}
 interface Budget {
   looks: number;
   characters: number;
+  slices: Slices;
 }
 
 type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
@@ -47,7 +56,8 @@ type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
  */
 export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
-  const budget = { looks: maxRowsRead, characters: maxCharacters };
+  const budget = { looks: maxRowsRead, characters: maxCharacters, slices: new Slices() };
+  budget.slices.begin();
   if (absence.from.points < absence.to.points)
     for await (const { row, topic } of seriesOf(services, absence, budget))
       await addPoints(services, absence, row, topic, found, budget);
@@ -89,7 +99,7 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
     const last = page.at(-1);
     if (!last) return;
     after = last.id;
-    await nextTurn();
+    await budget.slices.step();
   }
 }
 
@@ -119,7 +129,7 @@ async function addPoints(
     const last = newest.points.at(-1);
     if (!last) return;
     take(newest.points);
-    await nextTurn();
+    await budget.slices.step();
     newest = missed.newest(id, from.points, last, rowsAtOnce);
   }
   take(newest.points);
@@ -127,7 +137,7 @@ async function addPoints(
   if (from.points < lateAfter) throw new TooMuchMissed();
   for (let late = missed.late(id, from.points, rowsAtOnce); late.length > 0; ) {
     take(late.filter(({ time }) => time < known));
-    await nextTurn();
+    await budget.slices.step();
     late = missed.late(id, late.at(-1)?.sequence ?? 0, rowsAtOnce);
   }
 }
@@ -148,7 +158,7 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
     const last = page.at(-1);
     if (!last) return;
     after = last.sequence;
-    await nextTurn();
+    await budget.slices.step();
   }
 }
 

@@ -5,6 +5,7 @@ import type { Caller } from '../../src/access.js';
 import {
   type BrokerServices,
   endEvents,
+  FairQueue,
   type Revoked,
   type StreamRefusal,
   type StreamRequest,
@@ -19,7 +20,7 @@ import { FilterTree } from '../sessions/filter-tree.js';
 import { canMatch, isWellFormed } from '../topics.js';
 import { EventWriter, type Reader } from './event-writer.js';
 import { isBefore, type Marks } from './marks.js';
-import { type Missed, readMissed, TooMuchMissed } from './missed.js';
+import { bytesOfMissed, type Missed, readMissed, TooMuchMissed } from './missed.js';
 import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
 
 /** Milliseconds between two heartbeats. */
@@ -30,6 +31,9 @@ const clockDifference = 60_000;
 const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
 const maxWaiting = 1024 * 1024;
+
+/** Streams have a limit of their own. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
 /** The services of the broker that streams use. */
 export interface StreamParts {
@@ -66,8 +70,8 @@ export class Streams {
   readonly #byAccount = new Map<string, Set<Stream>>();
   readonly #writer: EventWriter<Stream>;
   #count = 0;
-  /** Reading what was missed is expensive: one after the other. */
-  #reading: Promise<void> = Promise.resolve();
+  /** Reading what was missed is expensive: one after the other, and accounts take turns. */
+  readonly #reading = new FairQueue(1, { most: unbounded });
 
   constructor(parts: StreamParts) {
     this.#parts = parts;
@@ -138,6 +142,7 @@ export class Streams {
       caller,
       waiting: [],
       waitingBytes: 0,
+      missedBytes: 0,
       catchingUp: true,
       until: undefined,
       wake: undefined,
@@ -178,12 +183,11 @@ export class Streams {
   }
 
   async #sendMissed(stream: Stream, from: EventPosition): Promise<void> {
-    const reading = this.#reading.then(() => this.#readMissed(stream, from));
-    this.#reading = reading.then(
-      () => {},
-      () => {},
-    );
+    const { accountId, id: callerId } = stream.caller;
+    const reading = this.#reading.run({ accountId, callerId }, 1, () => this.#readMissed(stream, from));
     const { to, at, missed } = await reading;
+    stream.missedBytes = (missed ?? []).reduce((sum, one) => sum + bytesOfMissed(one), 0);
+    this.#writer.bound(accountId);
     if (stream.ended) return;
     const { numbers } = this.#parts.services;
     if (!missed) {
@@ -192,6 +196,7 @@ export class Streams {
     }
     for (const one of missed ?? []) {
       if (stream.ended) return;
+      stream.missedBytes -= bytesOfMissed(one);
       // Until all has been sent, a reader that reconnects starts again from the same time.
       if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(numbers, one, from.time)))
         await taken(stream);

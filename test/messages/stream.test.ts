@@ -400,6 +400,38 @@ t.test('a reader that does not read is disconnected; others get their messages',
   request.destroy();
 });
 
+t.test(
+  'readers that come back and do not read keep no more than 32 MiB of what they missed for their account',
+  async (t) => {
+    const { broker } = f.service.server.ctx;
+    while (broker.gauges.streams > 0) await nextTurn();
+    const topics = f.topic('_log');
+    const first = await openStream(t, f.service, topics);
+    await first.line(/^id: /);
+    const after = first.lastId;
+    first.close();
+    const entries = Array.from({ length: 500 }, () => ({ message: 'x'.repeat(300) }));
+    for (let n = 0; n < 19; n += 1)
+      await f.service.ok('POST', `/api/v1/devices/${f.device.id}/logs`, { body: entries });
+    const shed = broker.counters.shed;
+    const headers = { authorization: `Bearer ${f.service.admin}`, 'last-event-id': after };
+    const url = `${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(topics)}`;
+    const deaf = Array.from({ length: 30 }, () =>
+      httpRequest(url, { headers })
+        .on('error', () => {})
+        .end(),
+    );
+    const answers = await Promise.all(deaf.map(async (one) => (await once(one, 'response')) as [IncomingMessage]));
+    for (const [answer] of answers) answer.on('error', () => {});
+    while (broker.counters.shed === shed) await nextTurn();
+    for (const one of deaf) one.destroy();
+    while (broker.gauges.streams > 0) await nextTurn();
+    const reading = await openStream(t, f.service, topics, { after });
+    t.equal((await reading.payloads(9500)).length, 9500, 'one that reads gets all of it');
+    reading.close();
+  },
+);
+
 t.test('streams of one caller are limited, and end with the session and the service', async (t) => {
   const clock = { now: () => Date.now() };
   const limited = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2' }, { clock });
