@@ -2,11 +2,19 @@
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import type { Attack, Means } from './attack-tools.js';
+import { bridgeAttacks } from './attacks-bridges.js';
 import { downlinkAttacks } from './attacks-downlink.js';
 import { httpAttacks } from './attacks-http.js';
 import { mqttAttacks } from './attacks-mqtt.js';
+import { workAttacks } from './attacks-work.js';
 
-export const attacks: Readonly<Record<string, Attack>> = { ...httpAttacks, ...mqttAttacks, ...downlinkAttacks };
+export const attacks: Readonly<Record<string, Attack>> = {
+  ...httpAttacks,
+  ...mqttAttacks,
+  ...downlinkAttacks,
+  ...workAttacks,
+  ...bridgeAttacks,
+};
 
 /** Begins an attack. @returns when it is under way; `stop` ends its thread and with it its connections. */
 export async function attack(name: string, means: Means): Promise<{ stop(): Promise<unknown> }> {

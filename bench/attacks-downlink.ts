@@ -24,7 +24,7 @@ export const downlinkAttacks: Record<string, Attack> = {
       await speak(
         means,
         ({ id }) => `slipway/ctrl/v1/${id}/svc`,
-        (n) => cbor.encode({ ...said, P: 2 + (n % 3) }),
+        (n) => cborOf({ ...said, P: 2 + (n % 3) }),
       );
     },
   },
@@ -105,11 +105,16 @@ export const downlinkAttacks: Record<string, Attack> = {
 
 type Speaking = Means['devices'][number];
 
-function deviceOf({ devices }: Means, n: number): Speaking {
+export function cborOf(message: object): Buffer {
+  return cbor.encode(message);
+}
+
+export function deviceOf({ devices }: Means, n: number): Speaking {
   return devices[n] as Speaking;
 }
 
-async function speak(
+/** Devices publish their messages again and again, as fast as they are read. */
+export async function speak(
   means: Means,
   topicOf: (device: Speaking) => string,
   payloadOf: (n: number, device: Speaking) => string | Buffer,

@@ -263,10 +263,9 @@ interface Package {
   firmwarePackage: { id: string; version: string };
 }
 
-/** Publishes firmware and rolls it out. @returns where a device may download it, and the revision of its file. */
-export async function offerFirmware(means: Means, size: number): Promise<{ url: string; revision: string }> {
-  const { accountId, deviceTemplateId, devices } = means;
-  const bytes = randomBytes(size);
+/** Publishes firmware of one file. @returns the id of its package. */
+export async function publishFirmware(means: Means, size: number, bytes = randomBytes(size)): Promise<string> {
+  const { accountId, deviceTemplateId } = means;
   const body = { accountId, deviceTemplateId, name: 'Firmware', firmwareVersion: '2.0.0' };
   const { firmwarePackage } = await demand<Package>(means, 'POST', '/firmware/packages', { body });
   const path = `/firmware/packages/${firmwarePackage.id}`;
@@ -274,8 +273,16 @@ export async function offerFirmware(means: Means, size: number): Promise<{ url: 
   const put = await demand<Package>(means, 'PUT', `${path}/files/app.bin`, { body: bytes, headers });
   const etag = String(put.firmwarePackage.version);
   await demand(means, 'POST', `${path}/publish`, { headers: { etag } });
+  return firmwarePackage.id;
+}
+
+/** Publishes firmware and rolls it out. @returns where a device may download it, and the revision of its file. */
+export async function offerFirmware(means: Means, size: number): Promise<{ url: string; revision: string }> {
+  const { accountId, devices } = means;
+  const bytes = randomBytes(size);
+  const firmwarePackageId = await publishFirmware(means, size, bytes);
   const target = { organizationId: means.organizationId };
-  const rollout = { accountId, firmwarePackageId: firmwarePackage.id, target };
+  const rollout = { accountId, firmwarePackageId, target };
   await demand(means, 'POST', '/firmware/rollouts', { body: rollout });
   const [device] = devices;
   if (!device) throw new Error('no device');

@@ -84,6 +84,8 @@ async function measure(
     token: theirs.token,
     devices: plain(attacker.devices),
   });
+  // What it takes to put all in place is no attack.
+  await watcher.take();
   const cpuBefore = service.cpu();
   await sleep(duration * parts.attacked);
   const attacked = await watcher.take();
