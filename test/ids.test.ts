@@ -215,7 +215,8 @@ async function live(t: Test, at: Account, provider: OpenIdProvider, trusted: str
   await at.onDirectory('admin', 'create', '--email', `admin.${slot}@example.com`);
   const [made] = await at.onDirectory('app', 'create', '--name', 'Made', '--kind', 'backEnd');
   const out = join(temporaryDirectory(t), 'out');
-  await at.slipway('provision', 'one', '--serial', 'C1', '--format', 'env', '--out', out, '--ca', trusted);
+  const place = ['--out', out, '--ca', trusted, '--broker', 'mqtt://broker.example:1883'];
+  await at.slipway('provision', 'one', '--serial', 'C1', '--format', 'env', ...place);
 
   const tokens = { appToken, made: made.appToken, resetToken, mfaToken, state };
   for (const [name, one] of Object.entries({

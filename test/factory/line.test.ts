@@ -61,8 +61,9 @@ t.test('a token that has expired while nobody used its session is renewed by the
   const ask = () => fetch(resting.server.url + list, { headers: { authorization: `Bearer ${token}` } });
   t.equal((await ask()).status, 401);
   t.match(await station.provision(csv), { code: 0, stdout: '1 row: 1 done (1 now), 0 failed, 0 open\n' });
+  const broker = await station.broker();
   await resting.ok('POST', '/api/v1/sessions/logout', { token });
-  const refused = await station.provision(station.csv(serials(1, 'AFTER')));
+  const refused = await station.provision(station.csv(serials(1, 'AFTER')), ...broker);
   t.match(refused, { code: 4, stderr: /The token is refused/ }, 'a session that is over is not');
 });
 

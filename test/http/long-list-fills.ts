@@ -293,12 +293,12 @@ export class Filler {
       return { bytes: manyRows * 2000 };
     },
     '/api/v1/firmware/rollouts': async () => {
-      const target = { filter: { serialNumber: 's'.repeat(8000) } };
+      const target = { filter: { serialNumber: 's'.repeat(1000), firmwareVersion: 'v'.repeat(1000) } };
       const body = { firmwarePackageId: this.#made.packageId, target, startAt: '2030-01-01T00:00:00Z' };
       const { id } = await this.#service.create('/firmware/rollouts', 'firmwareRollout', body);
       this.#made.rolloutId = id;
       this.#copies('', 'firmwareRollouts', id, manyRows, () => ({ state: 'finished', finished: deleted, due: null }));
-      return { bytes: manyRows * 8000 };
+      return { bytes: manyRows * 2000 };
     },
     '/api/v1/firmware/rollouts/{id}/devices': async () => {
       const { rolloutId = '' } = this.#made;

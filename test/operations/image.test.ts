@@ -306,7 +306,8 @@ t.test('it runs as the image runs it: another user, nothing to write; TLS, healt
   const { cert, key } = await makeCertificate({ subject: 'CN=things.example.com' });
   mkdirSync(join(app, 'tls'));
   writeFileSync(join(app, 'tls/cert.pem'), cert);
-  writeFileSync(join(app, 'tls/key.pem'), key);
+  writeFileSync(join(app, 'tls/key.pem'), key, { mode: 0o600 });
+  if (asUser.uid !== undefined) chownSync(join(app, 'tls/key.pem'), uid, uid);
   writeFileSync(join(app, '.env'), 'SLIPWAY_LOG_LEVEL=warn\nSLIPWAY_HTTP_PORT=1\n');
   makeReadOnly(t);
   const secured = await service(t, env);
