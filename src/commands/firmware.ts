@@ -12,9 +12,12 @@ import { Ending, exitCodes, UsageError } from './usage.js';
 const partBytes = 4 * 1024 * 1024;
 /** Milliseconds between two looks at a rollout. */
 const lookEvery = 1000;
+/** Rollouts that `status` shows when none is named. */
+const shownRollouts = 20;
 
 interface Rollout {
   id: string;
+  matched?: { devices?: number; message?: string };
   state: string;
   stage: number | null;
   stages: Array<{ percent: number }>;
@@ -44,7 +47,7 @@ export async function firmwarePublish(flags: PublishFlags, files: readonly strin
     for (const file of files) version = await upload(client, id, file, signed);
     const path = `/firmware/packages/${id}/publish`;
     const published = await client.ok<Made>('POST', path, { headers: { etag: version } });
-    process.stdout.write(`${JSON.stringify(published.firmwarePackage)}\n`);
+    print(published.firmwarePackage);
   });
 }
 
@@ -118,8 +121,12 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     const all = { accountId: client.accountId, ...body };
     const call = { body: all, idempotencyKey: randomUUID() };
     const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
-    if (!flags.watch) process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
-    else await watch(client, firmwareRollout.id);
+    const { id, matched = {} } = firmwareRollout;
+    if (matched.message !== undefined) sayOnError(matched.message);
+    // Its stages would begin one after the other without a device.
+    if (flags.watch && matched.devices !== 0) return watch(client, id);
+    print(firmwareRollout);
+    if (matched.devices === 0) throw new Ending(exitCodes.failed, `The rollout ${id} has no device.`);
   });
 }
 
@@ -138,13 +145,28 @@ function targetOf({ where, device: deviceIds, organization: organizationId }: Ta
   return { filter: Object.fromEntries(filter) };
 }
 
-export async function firmwareStatus(flags: Connection & { rollout: string; watch: boolean }): Promise<void> {
+/** One rollout, or the newest ones. @throws UsageError for --watch without a rollout. */
+export async function firmwareStatus(
+  flags: Connection & { rollout: string | undefined; watch: boolean },
+): Promise<void> {
   const { rollout: id } = flags;
+  if (flags.watch && id === undefined) throw new UsageError('--watch needs --rollout.');
   await withClient(flags, sayOnError, async (client) => {
+    if (id === undefined) return printNewest(client);
     if (flags.watch) return watch(client, id);
-    const { firmwareRollout } = await read(client, id);
-    process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
+    print((await read(client, id)).firmwareRollout);
   });
+}
+
+async function printNewest(client: Client): Promise<void> {
+  const newest = { accountId: client.accountId, sortBy: 'created', sortOrder: 'desc', pageSize: String(shownRollouts) };
+  const path = `/firmware/rollouts?${new URLSearchParams(newest)}`;
+  const { firmwareRollouts } = await client.ok<{ firmwareRollouts: { results: Rollout[] } }>('GET', path);
+  for (const rollout of firmwareRollouts.results) print(rollout);
+}
+
+function print(shown: object): void {
+  process.stdout.write(`${JSON.stringify(shown)}\n`);
 }
 
 function read(client: Client, id: string): Promise<{ firmwareRollout: Rollout }> {
@@ -171,7 +193,7 @@ async function watch(client: Client, id: string): Promise<void> {
   } finally {
     progress.end();
   }
-  process.stdout.write(`${JSON.stringify(rollout)}\n`);
+  print(rollout);
   const { failed = 0, timedOut = 0 } = rollout.counts;
   if (rollout.state !== 'finished')
     throw new Ending(exitCodes.failed, `The rollout is ${rollout.state}. ${rollout.reason ?? ''}`.trim());

@@ -33,6 +33,19 @@ t.test('publish, roll out and watch', async (t) => {
   t.equal(watched.code, 1, 'a device has failed');
   t.match(JSON.parse(watched.stdout), { state: 'finished', counts: { succeeded: 1, failed: 1 } });
   t.equal((await run('roll-out', '--package', firmware.id)).code, 2);
+  const listed = await run('status');
+  t.match(listed, { code: 0, stderr: '' }, 'without flags it shows the newest rollouts');
+  t.match(JSON.parse(listed.stdout), { id, state: 'finished', counts: { failed: 1 } });
+  t.match(await run('status', '--watch'), { code: 2, stderr: /--watch needs --rollout/ });
+  await devices(service, template.id, 1);
+  const nowhere = await run('roll-out', '--package', firmware.id, '--where', 'firmwareVersion=7', '--watch');
+  t.match(nowhere, {
+    code: 1,
+    stdout: /"devices":0/,
+    stderr: /^No device matches the target\. 1 device has no firmware/,
+  });
+  const [newest] = (await run('status')).stdout.split('\n');
+  t.equal(JSON.parse(newest ?? '').id, JSON.parse(nowhere.stdout).id);
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
 });
 

@@ -298,6 +298,35 @@ t.test(
   },
 );
 
+t.test('the answer to a new rollout says what its target matches now, and what its filter leaves out', async (t) => {
+  const [template, other] = [await service.template(), await service.template()];
+  const fleet = await devices(service, template.id, 3, { firmwareVersion: '1.4' });
+  await devices(service, template.id, 2);
+  await devices(service, other.id, 1);
+  const firmware = await publish(service, template.id, '2');
+  const inAnHour = { startAt: new Date(Date.now() + 3_600_000).toISOString() };
+  const matched = async (target: object) => (await rollOut(service, firmware, { target, ...inAnHour })).matched;
+  const none = 'No device matches the target.';
+  const two = '2 devices have no firmwareVersion: the filter does not match them.';
+  const cases: Array<[target: object, answer: object]> = [
+    [{ filter: { firmwareVersion: '1.*' } }, { devices: 3, withoutFirmwareVersion: 2, message: two }],
+    [{ filter: { firmwareVersion: '9' } }, { devices: 0, withoutFirmwareVersion: 2, message: `${none} ${two}` }],
+    [
+      { filter: { firmwareVersion: '1.*', serialNumber: 'nowhere' } },
+      { devices: 0, withoutFirmwareVersion: 0, message: none },
+    ],
+    [{ filter: { firmwareVersion: '1.*', serialNumber: 'S*' } }, { devices: 3 }],
+    [{ filter: { serialNumber: 'nowhere' } }, { devices: 0, message: none }],
+    [{ filter: { deviceTemplateId: template.id } }, { devices: 5 }],
+    [{ organizationId: (await service.organization()).id }, { devices: 0, message: none }],
+    [{ deviceIds: [fleet[0]?.id, fleet[1]?.id, fleet[0]?.id] }, { devices: 2 }],
+  ];
+  for (const [target, answer] of cases) t.strictSame(await matched(target), answer, JSON.stringify(target));
+  const { id } = await rollOut(service, firmware, { target: { filter: { serialNumber: 'nowhere' } } });
+  const ended = await rolloutUntil(service, id, ({ state }) => state === 'finished');
+  t.match(ended, { reason: 'No device has matched the target.', matched: undefined });
+});
+
 t.test('what a rollout may not be is refused', async (t) => {
   const [template, another] = [await service.template(), await service.template()];
   const [device] = (await devices(service, template.id, 1)) as [Device];

@@ -194,8 +194,12 @@ const otherThan = (body: object | string) => {
   if (typeof body === 'string') return `${body} `;
   return 'rows' in body ? { rows: [{ serialNumber: 'another' }] } : { ...body, more: 'differs' };
 };
-/** A job goes on by itself between two answers. */
-const lasting = (body: Anything) => ('job' in body ? body.job.id : body);
+/** A job goes on by itself between two answers; what a rollout matched is told once. */
+const lasting = (body: Anything) => {
+  const { job, firmwareRollout } = body as Partial<Anything>;
+  if (job) return job.id;
+  return firmwareRollout ? { firmwareRollout: { ...firmwareRollout, matched: undefined } } : body;
+};
 
 const method: string = 'POST';
 

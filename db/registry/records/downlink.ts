@@ -132,7 +132,9 @@ export const firmwareRolloutColumns = {
   threshold: hidden(Nullable(Type.Integer())),
   cursor: hidden(OptionalText),
   failuresAccepted: hidden(Type.Integer()),
-  reason: column(OptionalText, { shown: Nullable(Type.String({ description: 'Why it has paused itself.' })) }),
+  reason: column(OptionalText, {
+    shown: Nullable(Type.String({ description: 'Why it has paused itself, or has finished without a device.' })),
+  }),
   finished: column(OptionalDate, { sort: true }),
   due: hidden(Nullable(Type.Integer())),
 };

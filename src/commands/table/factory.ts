@@ -161,14 +161,14 @@ export const factoryCommands = [
   command({
     ...common,
     words: 'firmware status',
-    summary: 'shows a rollout',
-    about: 'See docs/firmware.md.',
+    summary: 'shows a rollout, or the newest 20',
+    about: 'Prints one line of JSON for each. See docs/firmware.md.',
     flags: {
-      rollout: { value: 'ID', about: 'the rollout', required: true },
-      watch: { about: 'shows it until it has ended or paused' },
+      rollout: { value: 'ID', about: 'the rollout', otherwise: 'the newest 20' },
+      watch: { about: 'shows the rollout until it has ended or paused' },
       ...connection,
     },
-    examples: ['slipway firmware status --rollout ID --watch'],
+    examples: ['slipway firmware status', 'slipway firmware status --rollout ID --watch'],
     run: (given) => forTheLine(async () => (await import('../firmware.js')).firmwareStatus(given)),
   }),
 ];

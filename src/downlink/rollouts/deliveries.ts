@@ -173,8 +173,10 @@ export async function settle(tx: Tx, clock: Clock, rolloutId: string): Promise<R
       0,
     );
   const isOver = (stage?: number) => sum(openNames, stage) === 0 && rollout.cursor === null;
-  if (isOver() && rollout.stage === stagesOf(rollout).length - 1)
-    return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason: null });
+  if (isOver() && rollout.stage === stagesOf(rollout).length - 1) {
+    const reason = counts.some(({ count }) => count > 0) ? null : 'No device has matched the target.';
+    return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason });
+  }
   const failures = sum(['failed', 'timedOut'], rollout.stage);
   const ended = failures + sum(['succeeded'], rollout.stage);
   const isTelling = ended >= minEnded || isOver(rollout.stage);

@@ -25,6 +25,7 @@ import {
   deliveryStates,
   hasEnded,
   isOpen,
+  newRolloutShape,
   noCounts,
   rolloutBody,
   rolloutListing,
@@ -41,6 +42,7 @@ import {
   showOne,
   targetCounts,
 } from './rollouts.js';
+import { matchedBy } from './targets.js';
 
 const path = '/firmware/rollouts';
 const tags = ['Firmware'];
@@ -54,7 +56,9 @@ const one = (description: string) => entityResponse('firmwareRollout', rolloutSh
 
 export function firmwareRolloutRoutes(app: App, ctx: Context): void {
   async function create(caller: Caller, body: Static<typeof rolloutBody>) {
-    return showOne(ctx, await createRollout(ctx, caller, body));
+    const row = await createRollout(ctx, caller, body);
+    const matched = await matchedBy(ctx, row, body.target);
+    return { ...(await showOne(ctx, row)), ...(matched && { matched }) };
   }
 
   async function prepare(_: Caller, rows: Row<'firmwareRollouts'>[]) {
@@ -75,6 +79,7 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       description:
         'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
       answer: 'What was made; it begins at `startAt`.',
+      shape: newRolloutShape,
       errors: ['unknownReference'],
       bodyLimit: 1_048_576,
       body: rolloutBody,

@@ -83,6 +83,29 @@ export const rolloutShape = Type.Object({
   }),
   counts,
 });
+/** The answer of POST: whether the target is what its maker means. */
+export const newRolloutShape = Type.Object(
+  {
+    ...rolloutShape.properties,
+    matched: Type.Optional(
+      Type.Object(
+        {
+          devices: Type.Optional(
+            Type.Integer({ description: 'At most 1,000; absent if they cannot be counted at once.' }),
+          ),
+          withoutFirmwareVersion: Type.Optional(
+            Type.Integer({
+              description: 'With a filter by firmwareVersion: devices that have none, which it leaves out.',
+            }),
+          ),
+          message: Type.Optional(Type.String({ description: 'What may be wrong with the target.' })),
+        },
+        { description: 'What the target matches now.' },
+      ),
+    ),
+  },
+  { title: 'NewFirmwareRollout' },
+);
 export const rolloutListing = listingOf('firmwareRollouts', firmwareRolloutColumns);
 
 export const deliveryShape = Type.Object({

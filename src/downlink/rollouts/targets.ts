@@ -5,9 +5,12 @@ import type { Db, Registry } from '../../../db/registry/index.js';
 import { fold } from '../../../db/sqlite/fold.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
-import { idsOf, type ListQuery } from '../../entity/listing.js';
+import { idsOf, type ListQuery, list } from '../../entity/listing.js';
+import type { ListServices } from '../../entity/row-slices.js';
+import { PlatformError } from '../../errors.js';
 import { deviceListing } from '../../registry/devices/device.js';
 import type { LongReads } from '../../threads/long-reads.js';
+import { packageOf } from './deliveries.js';
 import { partialFilters, type Rollout, type Target } from './rollout.js';
 
 /** Devices that are looked at together. */
@@ -44,11 +47,13 @@ export async function targetPage(
   return { ids: await matching(db, aim, page), last };
 }
 
-function listed(
-  reads: TargetReads,
-  { accountId, createdById, deviceTemplateId, target }: Aim,
-  after: string,
-): Promise<string[]> {
+function listed(reads: TargetReads, aim: Aim, after: string): Promise<string[]> {
+  const { caller, query } = asked(aim);
+  return idsOf(reads, caller, deviceListing, query, { after, limit: pageSize });
+}
+
+/** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */
+function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { caller: Caller; query: ListQuery } {
   const { organizationId } = target;
   const caller: Caller = organizationId
     ? { kind: 'endUser', id: createdById, accountId, organizationIds: [organizationId] }
@@ -59,9 +64,9 @@ function listed(
       isPattern(name, value) ? literalOf(value) : value,
     ]),
   );
-  const query = { ...filter, deviceTemplateId, accountId } as ListQuery;
+  const query: ListQuery = { ...filter, deviceTemplateId, accountId };
   for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
-  return idsOf(reads, caller, deviceListing, query, { after, limit: pageSize });
+  return { caller, query };
 }
 
 async function named(db: Db, { rolloutId, accountId, deviceTemplateId }: Aim, after: string): Promise<string[]> {
@@ -118,6 +123,77 @@ function isLike(pattern: string, value: string): boolean {
     at = found + part.length;
   }
   return text.length - at >= last.length && text.endsWith(last);
+}
+
+/** Devices that are counted at most, and pages that are looked through for them. */
+const maxCounted = 1000;
+const maxPages = 30;
+
+/** What a new rollout answers about its target, as far as it is known at once. */
+export interface Matched {
+  devices?: number;
+  withoutFirmwareVersion?: number;
+  message?: string;
+}
+
+/**
+ * What the target of a new rollout matches now: a filter may match nothing, and misses devices that never told their
+ * version. Undefined while too many reads wait.
+ */
+export async function matchedBy(
+  reads: ListServices,
+  rollout: Rollout,
+  { deviceIds }: Target,
+): Promise<Matched | undefined> {
+  try {
+    const aim = aimOf(rollout, (await packageOf(reads.registry.query, rollout.id)).deviceTemplateId);
+    // Those that are named have been looked up one by one.
+    const devices = deviceIds ? new Set(deviceIds).size : await countMatched(reads, aim);
+    const without = await countWithoutVersion(reads, aim);
+    const sentences = [
+      ...(devices === 0 ? ['No device matches the target.'] : []),
+      ...(without
+        ? [
+            `${without} ${without === 1 ? 'device has' : 'devices have'} no firmwareVersion: the filter does not match them.`,
+          ]
+        : []),
+    ];
+    return {
+      ...(devices !== undefined && { devices: Math.min(devices, maxCounted) }),
+      ...(without !== undefined && { withoutFirmwareVersion: without }),
+      ...(sentences.length > 0 && { message: sentences.join(' ') }),
+    };
+  } catch (error) {
+    if (error instanceof PlatformError && error.kind === 'tooMany') return undefined;
+    throw error;
+  }
+}
+
+/** Undefined when fewer were found among so many that they cannot be counted at once. */
+async function countMatched(reads: TargetReads, aim: Aim): Promise<number | undefined> {
+  const slices = new Slices();
+  let devices = 0;
+  let after: string | undefined = '';
+  for (let pages = 0; after !== undefined && devices < maxCounted; pages += 1) {
+    if (pages === maxPages) return undefined;
+    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
+    devices += page.ids.length;
+    after = page.last;
+    await slices.step();
+  }
+  return devices;
+}
+
+/** Devices that have no version and all else that a filter asks for; undefined where the filter does not ask for a version. */
+async function countWithoutVersion(reads: ListServices, aim: Aim): Promise<number | undefined> {
+  const { firmwareVersion, ...others } = aim.target.filter ?? {};
+  const isExact = !Object.entries(others).some(([name, value]) => isPattern(name, value));
+  if (firmwareVersion === undefined || !isExact) return undefined;
+  const { caller, query } = asked({ ...aim, target: { filter: others } });
+  const count = async (more: Partial<ListQuery>) =>
+    (await list(reads, caller, deviceListing, { ...query, ...more, results: false })).meta?.count ?? 0;
+  // Every version contains the empty text.
+  return (await count({})) - (await count({ firmwareVersion: '' }));
 }
 
 /** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */

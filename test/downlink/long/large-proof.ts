@@ -22,7 +22,7 @@ const fileBytes = 100_000;
 /** What may stay in the heap after a rollout has done anything, megabytes: ids of the devices, and little more. */
 const maxHeap = 50;
 
-type Rollout = Made<'firmwareRollout'>;
+type Rollout = Omit<Made<'firmwareRollout'>, 'matched'>;
 
 interface Size {
   devices: number;
