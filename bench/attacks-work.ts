@@ -10,7 +10,7 @@ const maxTargets = 10_000;
 const maxRows = 50_000;
 /** As many characters as a serial number may have. */
 const longest = 255;
-/** Jobs of one transaction at once. */
+/** Devices of each small job. */
 const devicesOfJob = 100;
 
 export const workAttacks: Record<string, Attack> = {
