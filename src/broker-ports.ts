@@ -306,6 +306,8 @@ export interface AcceptedMessage {
 export interface BridgeService {
   /** Whether messages of this channel go to a bridge of the account. */
   takes(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): boolean;
+  /** How many rows of the outbox a message of this channel takes: one for each bridge of the account. */
+  outboxRowsOf(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): number;
   /** The reason why a message of this channel cannot be guaranteed now: no room for what the account has pending. */
   refusal(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined;
   /** Calls `done` once: for level 2 when the message is on disk, or with the error for which it is not; for level 1 at once. */

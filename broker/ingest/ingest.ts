@@ -20,6 +20,8 @@ type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
 
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
+/** A row of the outbox, with its places in indexes, takes as long as so many points. */
+const pointsOfOutboxRow = 4;
 /** Bytes above which a payload waits for its turn before its points are read: they take many times its memory. */
 const largePayload = 8192;
 /** Large payloads that have been read, or are, and are not stored: of all, and of one account. */
@@ -241,7 +243,8 @@ export class Ingest {
       this.#store(message, 0, settled);
       return true;
     }
-    const cost = Math.max(1, points) + packet.payload.length / bytesOfPoint;
+    const rows = this.#services.bridges.outboxRowsOf(message.route);
+    const cost = Math.max(1, points) + rows * pointsOfOutboxRow + ((1 + rows) * packet.payload.length) / bytesOfPoint;
     if (this.#admission.enter(cost)) {
       this.#store(message, cost, settled);
       return true;

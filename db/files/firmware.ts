@@ -34,7 +34,8 @@ export async function hashOf(path: string): Promise<string> {
 export class FirmwareFiles {
   readonly #directory: string;
   readonly #partials: string;
-  #turn: Promise<void> = Promise.resolve();
+  /** The last piece of work on each account or content that has some. */
+  readonly #turns = new Map<string, Promise<void>>();
 
   constructor(dataDir: string) {
     this.#directory = join(dataDir, firmwareName);
@@ -100,13 +101,18 @@ export class FirmwareFiles {
     await rm(this.pathOf(sha256), { force: true });
   }
 
-  /** Runs one piece of work after the other: nothing is removed as unused while it becomes a file of a package. */
-  exclusive<R>(work: () => Promise<R>): Promise<R> {
-    const done = this.#turn.then(work);
-    this.#turn = done.then(
-      () => {},
-      () => {},
-    );
+  /** Runs work on `key`, an account or a SHA-256, one piece after the other. Who takes both takes the account first. */
+  exclusive<R>(key: string, work: () => Promise<R>): Promise<R> {
+    const done = (this.#turns.get(key) ?? Promise.resolve()).then(work);
+    const turn = done
+      .then(
+        () => {},
+        () => {},
+      )
+      .then(() => {
+        if (this.#turns.get(key) === turn) this.#turns.delete(key);
+      });
+    this.#turns.set(key, turn);
     return done;
   }
 

@@ -101,6 +101,11 @@ export class Bridges {
     return channel.streamBridgeDelivery > 0 && this.#byAccount.has(accountId);
   }
 
+  /** How many rows of the outbox a message of this channel takes: one for each bridge of the account. */
+  outboxRowsOf({ accountId, channel }: Pick<AcceptedMessage, 'accountId' | 'channel'>): number {
+    return channel.streamBridgeDelivery === 2 ? (this.#byAccount.get(accountId)?.length ?? 0) : 0;
+  }
+
   /** Why a message of this channel cannot be guaranteed now: there is no room for what the account has pending. */
   refusal({ accountId, channel }: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined {
     if (channel.streamBridgeDelivery !== 2 || !this.#byAccount.has(accountId)) return undefined;

@@ -645,6 +645,31 @@ t.test('logins that are begun and not finished are limited per address; finished
   );
 });
 
+t.test('a provider has 10,000 logins that nobody has finished: the oldest end', async (t) => {
+  const at = await startProvider(t, service);
+  const { id } = await register(service, at);
+  const first = new Browser(service);
+  await first.begin(id);
+  const { registry } = service.server.ctx;
+  const ofProvider = () => registry.query.selectFrom('federatedLogins').where('providerId', '=', id);
+  const row = await ofProvider().selectAll().executeTakeFirstOrThrow();
+  time.ahead += 1;
+  const expires = new Date(Date.parse(row.expires) + 1).toISOString();
+  await registry.transaction(async (tx) => {
+    for (let n = 1; n < 10_000; n += 1) {
+      const other = { ...row, stateHash: `${row.stateHash} ${n}`, expires };
+      await tx.insertInto('federatedLogins').values(other).execute();
+    }
+  });
+  time.ahead += 1;
+  await new Browser(service).begin(id);
+  const { count } = await ofProvider()
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  t.equal(count, 10_000);
+  t.equal(await ofProvider().select('stateHash').where('stateHash', '=', row.stateHash).executeTakeFirst(), undefined);
+});
+
 t.test('logins that nobody came back from are purged', async (t) => {
   await new Browser(service).begin(known.id);
   time.ahead = 9 * minute;

@@ -52,7 +52,7 @@ export class Collector {
   async #dropUnused(): Promise<void> {
     const { firmware, clock } = this.#services;
     for (const sha256 of firmware.contents())
-      await firmware.exclusive(async () => {
+      await firmware.exclusive(sha256, async () => {
         if (await this.#isUsed(sha256)) {
           this.#unused.delete(sha256);
           return;

@@ -214,27 +214,30 @@ export class Uploads {
     if (upload.digest !== null && upload.digest !== sha256)
       throw await drop(invalid('digest', `does not fit: the bytes have the SHA-256 ${sha256}`));
     if (size === 0) throw await drop(invalid('file', 'is empty'));
-    return firmware.exclusive(async () => {
-      // How long it becomes was not told when it began, and others have come meanwhile.
-      if (upload.total === null)
-        await this.#demandQuota(this.#ctx.registry.query, accountId, size, upload).catch(async (reason) => {
-          throw await drop(reason);
+    // One after the other in an account, whose quota each looks at; and the content is not removed as unused meanwhile.
+    return firmware.exclusive(accountId, () =>
+      firmware.exclusive(sha256, async () => {
+        // How long it becomes was not told when it began, and others have come meanwhile.
+        if (upload.total === null)
+          await this.#demandQuota(this.#ctx.registry.query, accountId, size, upload).catch(async (reason) => {
+            throw await drop(reason);
+          });
+        await firmware.keep(partial, sha256);
+        return writeAs(this.#ctx, caller, undefined, async (tx) => {
+          const before = await demandDraft(tx, caller, packageId);
+          const row = await change(tx, 'firmwarePackages', packageId, 'latest', { caller, clock }, {});
+          const shown = { revision: revision ?? before.firmwareVersion, size, sha256, signature: signature ?? null };
+          await deleteFrom(tx, 'firmwareUploads', { packageId, name });
+          await deleteFrom(tx, 'firmwareFiles', { packageId, name });
+          await tx
+            .insertInto('firmwareFiles')
+            .values({ packageId, name, accountId, ...shown })
+            .execute();
+          await recordPackage(this.#ctx, tx, caller, row, 'fileUploaded', { file: name, sha256, size });
+          return row;
         });
-      await firmware.keep(partial, sha256);
-      return writeAs(this.#ctx, caller, undefined, async (tx) => {
-        const before = await demandDraft(tx, caller, packageId);
-        const row = await change(tx, 'firmwarePackages', packageId, 'latest', { caller, clock }, {});
-        const shown = { revision: revision ?? before.firmwareVersion, size, sha256, signature: signature ?? null };
-        await deleteFrom(tx, 'firmwareUploads', { packageId, name });
-        await deleteFrom(tx, 'firmwareFiles', { packageId, name });
-        await tx
-          .insertInto('firmwareFiles')
-          .values({ packageId, name, accountId, ...shown })
-          .execute();
-        await recordPackage(this.#ctx, tx, caller, row, 'fileUploaded', { file: name, sha256, size });
-        return row;
-      });
-    });
+      }),
+    );
   }
 }
 

@@ -51,6 +51,9 @@ export interface Before {
   deleted?: string;
 }
 
+/** Rows of the undone job that one statement reads: about a millisecond. */
+const rowsPerRead = 500;
+
 function targetOf({ row, values }: GivenRow): Target {
   const { id, before } = values as { id: string; before?: Before };
   return { row, id, ...(before && { before }) };
@@ -73,10 +76,10 @@ export const move: OpenWork = (run) => {
 };
 
 export const undoDelete: OpenWork = (run) => {
-  let stoodBeside: Map<string, string> | undefined;
+  let serialNumbers = new Map<string, string>();
   // Looked at once in a transaction, which changes of them nothing but what the job has deleted itself.
   const newest = new WeakMap<Tx, Map<string, string>>();
-  return each(run, async (tx, caller, { id, before }) => {
+  const work = each(run, async (tx, caller, { id, before }) => {
     const deleted = before?.deleted ?? '';
     const own = await find(tx, 'devices', id);
     if (own && own.accountId === caller.accountId && own.deleted !== null) {
@@ -86,8 +89,7 @@ export const undoDelete: OpenWork = (run) => {
       let changed = known.get(name);
       if (changed === undefined) {
         const others = await namesakes(tx, own);
-        if (others.length > 0) stoodBeside ??= await deletedBy(tx, run.parameters.undoes ?? '');
-        const foreign = others.filter((other) => stoodBeside?.get(other.id) !== own.serialNumber);
+        const foreign = others.filter((other) => serialNumbers.get(other.id) !== own.serialNumber);
         changed = foreign.reduce((last, { lastModified }) => (lastModified > last ? lastModified : last), '');
         known.set(name, changed);
       }
@@ -99,6 +101,10 @@ export const undoDelete: OpenWork = (run) => {
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted }).catch(notThere);
     return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
   });
+  return async (caller, rows) => {
+    if (serialNumbers.size === 0) serialNumbers = await serialNumbersOfDeleted(run);
+    return work(caller, rows);
+  };
 };
 
 /** The live devices of its template with its serial number, made, renamed or recovered: a line makes each once. */
@@ -110,12 +116,25 @@ async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: 
   return rows;
 }
 
-/** Devices that a job deleted, with their serial numbers then, which other devices may have now. */
-async function deletedBy(tx: Tx, jobId: string): Promise<Map<string, string>> {
-  const { rows } = await sql<{ deviceId: string; serialNumber: string }>`
-    select "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
-    where "jobId" = ${jobId} and "state" = 'done'`.execute(tx);
-  return new Map(rows.map(({ deviceId, serialNumber }) => [deviceId, serialNumber]));
+/**
+ * The devices that the job to be undone has deleted, by id, with their serial numbers then, which other devices may have
+ * now. There may be 50,000: they are read in slices, before the transaction.
+ */
+async function serialNumbersOfDeleted({ ctx, parameters }: Run): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  const slices = new Slices();
+  for (let after = -1, isMore = true; isMore; ) {
+    slices.begin();
+    const { rows } = await sql<{ row: number; deviceId: string; serialNumber: string }>`
+      select "row", "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
+      where "jobId" = ${parameters.undoes ?? ''} and "state" = 'done' and "row" > ${after}
+      order by "row" limit ${rowsPerRead}`.execute(ctx.registry.query);
+    for (const { deviceId, serialNumber } of rows) found.set(deviceId, serialNumber);
+    after = rows.at(-1)?.row ?? after;
+    isMore = rows.length === rowsPerRead;
+    await slices.step();
+  }
+  return found;
 }
 
 function notThere(error: unknown): never {
