@@ -46,10 +46,19 @@ const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
 export class ConnectRefused extends Error {
   override name = 'ConnectRefused';
 
+  readonly returnCode: ReturnCode;
+  readonly about: {
+    /** The limit that was reached, when it was one, and when it is over. */
+    limit?: LimitName;
+    allowance?: Allowance | undefined;
+    /** The device whose certificate it was. */
+    deviceId?: string | undefined;
+  };
+
   constructor(
-    readonly returnCode: ReturnCode,
+    returnCode: ReturnCode,
     message: string,
-    readonly about: {
+    about: {
       /** The limit that was reached, when it was one, and when it is over. */
       limit?: LimitName;
       allowance?: Allowance | undefined;
@@ -58,6 +67,8 @@ export class ConnectRefused extends Error {
     } = {},
   ) {
     super(message);
+    this.returnCode = returnCode;
+    this.about = about;
   }
 
   get limit(): LimitName | undefined {

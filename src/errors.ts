@@ -95,12 +95,11 @@ export class PlatformError extends Error {
   readonly details: ErrorDetail[];
   /** The limit that was reached, and the seconds until it is over. */
   readonly allowance: Allowance | undefined;
+  readonly kind: FailureKind;
 
-  constructor(
-    readonly kind: FailureKind,
-    options: { message?: string; details?: ErrorDetail[]; allowance?: Allowance } = {},
-  ) {
+  constructor(kind: FailureKind, options: { message?: string; details?: ErrorDetail[]; allowance?: Allowance } = {}) {
     super(options.message ?? failures[kind].message);
+    this.kind = kind;
     this.name = 'PlatformError';
     this.code = failures[kind].code;
     this.status = failures[kind].status;

@@ -23,11 +23,11 @@ const shunned = 10 * minute;
 export class OverLimit extends Error {
   override name = 'OverLimit';
 
-  constructor(
-    readonly limit: LimitName,
-    message = `over the limit ${limit}`,
-  ) {
+  readonly limit: LimitName;
+
+  constructor(limit: LimitName, message = `over the limit ${limit}`) {
     super(message);
+    this.limit = limit;
   }
 }
 

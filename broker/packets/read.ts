@@ -31,12 +31,12 @@ export type Packet =
 export class Malformed extends Error {
   override name = 'Malformed';
 
+  readonly about?: { action: 'publish' | 'subscribe'; topic: string };
+
   /** `about` is the topic or filter that is malformed, when it is one. */
-  constructor(
-    message: string,
-    readonly about?: { action: 'publish' | 'subscribe'; topic: string },
-  ) {
+  constructor(message: string, about?: { action: 'publish' | 'subscribe'; topic: string }) {
     super(message);
+    this.about = about;
   }
 }
 

@@ -25,10 +25,13 @@ const insideTransaction = new AsyncLocalStorage<true>();
 class Connection implements DatabaseConnection {
   inTransaction = false;
 
-  constructor(
-    readonly writer: Writer,
-    readonly reader: StatementCache,
-  ) {}
+  readonly writer: Writer;
+  readonly reader: StatementCache;
+
+  constructor(writer: Writer, reader: StatementCache) {
+    this.writer = writer;
+    this.reader = reader;
+  }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (this.inTransaction) return this.writer.statements.run<R>(query);
@@ -52,10 +55,13 @@ class Connection implements DatabaseConnection {
 }
 
 class SqliteDriver implements Driver {
-  constructor(
-    readonly writer: Writer,
-    readonly reader: StatementCache,
-  ) {}
+  readonly writer: Writer;
+  readonly reader: StatementCache;
+
+  constructor(writer: Writer, reader: StatementCache) {
+    this.writer = writer;
+    this.reader = reader;
+  }
 
   async init(): Promise<void> {}
 
@@ -94,7 +100,11 @@ class SqliteDriver implements Driver {
 class ThreadConnection implements DatabaseConnection {
   transaction: ThreadTransaction | undefined;
 
-  constructor(readonly commits: Pick<Commits, 'failed'>) {}
+  readonly commits: Pick<Commits, 'failed'>;
+
+  constructor(commits: Pick<Commits, 'failed'>) {
+    this.commits = commits;
+  }
 
   async executeQuery<R>(query: Pick<CompiledQuery, 'sql' | 'parameters'>): Promise<QueryResult<R>> {
     if (!this.transaction) throw new Error('A thread executes transactions only.');
@@ -115,10 +125,13 @@ class ThreadConnection implements DatabaseConnection {
 class ThreadDriver implements Driver {
   readonly #turns = new WeakMap<ThreadConnection, () => void>();
 
-  constructor(
-    readonly writer: Writer,
-    readonly threaded: WriterThread,
-  ) {}
+  readonly writer: Writer;
+  readonly threaded: WriterThread;
+
+  constructor(writer: Writer, threaded: WriterThread) {
+    this.writer = writer;
+    this.threaded = threaded;
+  }
 
   async init(): Promise<void> {}
 
@@ -210,7 +223,11 @@ class SharedConnectionAdapter extends SqliteAdapter {
 
 /** Kysely on better-sqlite3: one writer with group commit, one reader that never waits for it, statements prepared once. */
 export class SqliteDialect implements Dialect {
-  private constructor(readonly driver: Driver) {}
+  readonly driver: Driver;
+
+  private constructor(driver: Driver) {
+    this.driver = driver;
+  }
 
   /** Owns both files: destroying the Kysely instance closes them. */
   static of(files: { writer: Sqlite.Database; reader: Sqlite.Database }): SqliteDialect {

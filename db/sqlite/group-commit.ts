@@ -48,15 +48,23 @@ export class Writer {
   #since = 0;
   #group: Group | undefined;
 
+  readonly statements: StatementCache;
+  readonly fence?: { check(): void };
+  readonly laneNow: () => Lane | undefined;
+
   /**
    * Before and after each commit `fence` says whether this process still holds the directory. `laneNow` says on whose behalf
    * a transaction begins; undefined for the service itself.
    */
   constructor(
-    readonly statements: StatementCache,
-    readonly fence?: { check(): void },
-    readonly laneNow: () => Lane | undefined = () => undefined,
-  ) {}
+    statements: StatementCache,
+    fence?: { check(): void },
+    laneNow: () => Lane | undefined = () => undefined,
+  ) {
+    this.statements = statements;
+    this.fence = fence;
+    this.laneNow = laneNow;
+  }
 
   /** Transactions that wait for their turn. */
   get waiting(): number {

@@ -6,7 +6,11 @@ import { LRUCache } from 'lru-cache';
 export class StatementCache {
   readonly #statements = new LRUCache<string, Sqlite.Statement>({ max: 500 });
 
-  constructor(readonly file: Sqlite.Database) {}
+  readonly file: Sqlite.Database;
+
+  constructor(file: Sqlite.Database) {
+    this.file = file;
+  }
 
   run<R>({ sql, parameters }: { sql: string; parameters: readonly unknown[] }): QueryResult<R> {
     const statement = this.#prepared(sql);

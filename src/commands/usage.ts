@@ -8,11 +8,11 @@ export const exitCodes = { failed: 1, trouble: 3, refused: 4 } as const;
 
 /** The command ends with this exit code; the sentence says why. */
 export class Ending extends Error {
-  constructor(
-    readonly exitCode: number,
-    message: string,
-  ) {
+  readonly exitCode: number;
+
+  constructor(exitCode: number, message: string) {
     super(message);
+    this.exitCode = exitCode;
   }
 }
 

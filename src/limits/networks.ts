@@ -32,8 +32,12 @@ export function networkOf(address: string): string {
 export class OpenPerNetwork {
   readonly #counts = new Map<string, number>();
 
+  readonly limit: number;
+
   /** At most `limit` of an address; 0 for any number. */
-  constructor(readonly limit: number) {}
+  constructor(limit: number) {
+    this.limit = limit;
+  }
 
   /** Counts one more; false, and nothing counted, when one of the address's networks has as many as it may have. */
   enter(address: string): boolean {

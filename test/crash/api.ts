@@ -12,10 +12,13 @@ export class Api {
   mqttPort = 0;
   #token = '';
 
-  constructor(
-    readonly accountId: string,
-    readonly admin: { email: string; password: string },
-  ) {}
+  readonly accountId: string;
+  readonly admin: { email: string; password: string };
+
+  constructor(accountId: string, admin: { email: string; password: string }) {
+    this.accountId = accountId;
+    this.admin = admin;
+  }
 
   get token(): string {
     return this.#token;

@@ -16,11 +16,15 @@ class Speaker {
   readonly #acknowledge = new Map<number, () => void>();
   id = '';
 
-  constructor(
-    readonly api: Api,
-    readonly deviceTemplateId: string,
-    readonly serialNumber: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceTemplateId: string;
+  readonly serialNumber: string;
+
+  constructor(api: Api, deviceTemplateId: string, serialNumber: string) {
+    this.api = api;
+    this.deviceTemplateId = deviceTemplateId;
+    this.serialNumber = serialNumber;
+  }
 
   /** Makes the device when it is not there yet, and connects it. `hear` gets what comes on `channel`. */
   async connect(channel: string, hear: (text: string) => void): Promise<void> {
@@ -97,10 +101,11 @@ export class Commander implements Writer {
   readonly #known = new Map<string, Known>();
   #faults: string[] = [];
 
-  constructor(
-    readonly api: Api,
-    deviceTemplateId: string,
-  ) {
+  readonly api: Api;
+
+  constructor(api: Api, deviceTemplateId: string) {
+    this.api = api;
+
     this.#device = new Speaker(api, deviceTemplateId, 'commanded');
   }
 
@@ -183,7 +188,11 @@ class Updated {
   open: string | undefined;
   isConnected = false;
 
-  constructor(readonly speaker: Speaker) {}
+  readonly speaker: Speaker;
+
+  constructor(speaker: Speaker) {
+    this.speaker = speaker;
+  }
 
   /** Reports the whole update, over MQTT and HTTP in turns. */
   async update(firmwareVersion: string): Promise<void> {
@@ -218,10 +227,13 @@ export class Updater implements Writer {
   /** The rollout under way; the earlier ones have ended, or were superseded. */
   #rolloutId: string | undefined;
 
-  constructor(
-    readonly api: Api,
-    readonly deviceTemplateId: string,
-  ) {
+  readonly api: Api;
+  readonly deviceTemplateId: string;
+
+  constructor(api: Api, deviceTemplateId: string) {
+    this.api = api;
+    this.deviceTemplateId = deviceTemplateId;
+
     this.#devices = Array.from(
       { length: updating },
       (_, n) => new Updated(new Speaker(api, deviceTemplateId, `updated ${n}`)),

@@ -13,10 +13,13 @@ export class JobSender implements Writer {
   #accepted: Array<{ id: string; name: string }> = [];
   #sent = 0;
 
-  constructor(
-    readonly api: Api,
-    readonly deviceTemplateId: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceTemplateId: string;
+
+  constructor(api: Api, deviceTemplateId: string) {
+    this.api = api;
+    this.deviceTemplateId = deviceTemplateId;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     this.#accepted = [];
@@ -64,10 +67,13 @@ export class StationWriter implements Writer {
   #station: Made<'application'> | undefined;
   #jwt = '';
 
-  constructor(
-    readonly api: Api,
-    readonly deviceTemplateId: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceTemplateId: string;
+
+  constructor(api: Api, deviceTemplateId: string) {
+    this.api = api;
+    this.deviceTemplateId = deviceTemplateId;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     return untilGone(isOver, async () => {
@@ -114,10 +120,13 @@ export class Claimer implements Writer {
   #claimed: string[] = [];
   #organizationId = '';
 
-  constructor(
-    readonly api: Api,
-    readonly deviceTemplateId: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceTemplateId: string;
+
+  constructor(api: Api, deviceTemplateId: string) {
+    this.api = api;
+    this.deviceTemplateId = deviceTemplateId;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     const { api, deviceTemplateId } = this;

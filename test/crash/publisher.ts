@@ -33,7 +33,11 @@ export class Publisher {
   sent = 0;
   last = 0;
 
-  constructor(readonly stream: Stream) {}
+  readonly stream: Stream;
+
+  constructor(stream: Stream) {
+    this.stream = stream;
+  }
 
   /** Connects to its session and sends again what is open, in its order. */
   async connect(port: number): Promise<void> {

@@ -27,12 +27,16 @@ export class Subscriber {
   #link: Link | undefined;
   #heardMore: (() => void) | undefined;
 
+  readonly login: Login;
+  readonly filters: string[];
+  readonly read: (topic: string, payload: string) => number;
+
   /** `read` takes the number out of a payload. */
-  constructor(
-    readonly login: Login,
-    readonly filters: string[],
-    readonly read: (topic: string, payload: string) => number,
-  ) {}
+  constructor(login: Login, filters: string[], read: (topic: string, payload: string) => number) {
+    this.login = login;
+    this.filters = filters;
+    this.read = read;
+  }
 
   /** Connects, and subscribes when there is no session yet. @throws Error when a session should be there and is not. */
   async connect(port: number, session: 'new' | 'stored'): Promise<void> {

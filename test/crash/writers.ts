@@ -14,10 +14,13 @@ export class Renamer implements Writer {
   #answered = 0;
   #tried = 0;
 
-  constructor(
-    readonly api: Api,
-    readonly deviceId: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceId: string;
+
+  constructor(api: Api, deviceId: string) {
+    this.api = api;
+    this.deviceId = deviceId;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     let version: string | undefined;
@@ -46,7 +49,11 @@ export class Maker implements Writer {
   #kept: string[] = [];
   #deleted: string[] = [];
 
-  constructor(readonly api: Api) {}
+  readonly api: Api;
+
+  constructor(api: Api) {
+    this.api = api;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     [this.#kept, this.#deleted] = [[], []];
@@ -86,10 +93,13 @@ export class Rekeyer implements Writer {
   /** A request was under way at the end: the last secret may have ended. */
   #isOpen = false;
 
-  constructor(
-    readonly api: Api,
-    readonly deviceId: string,
-  ) {}
+  readonly api: Api;
+  readonly deviceId: string;
+
+  constructor(api: Api, deviceId: string) {
+    this.api = api;
+    this.deviceId = deviceId;
+  }
 
   run(isOver: () => boolean): Promise<number> {
     this.#secrets = this.#secrets.slice(-1);

@@ -28,11 +28,13 @@ export class Station {
   readonly directory: string;
   readonly out: string;
 
-  constructor(
-    t: Test,
-    readonly service: Service,
-    readonly env: Record<string, string> = {},
-  ) {
+  readonly service: Service;
+  readonly env: Record<string, string>;
+
+  constructor(t: Test, service: Service, env: Record<string, string> = {}) {
+    this.service = service;
+    this.env = env;
+
     this.directory = temporaryDirectory(t);
     this.out = join(this.directory, 'out');
   }

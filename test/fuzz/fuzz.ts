@@ -93,7 +93,11 @@ class Stage {
   readonly #slow: string[] = [];
   #packets = 0;
 
-  constructor(readonly target: Target) {}
+  readonly target: Target;
+
+  constructor(target: Target) {
+    this.target = target;
+  }
 
   async ready(): Promise<Cast> {
     await this.target.start();

@@ -10,7 +10,11 @@ export class Honest {
   #link: Link | undefined;
   #acknowledged: (() => void) | undefined;
 
-  private constructor(readonly known: Known) {}
+  readonly known: Known;
+
+  private constructor(known: Known) {
+    this.known = known;
+  }
 
   static async connect(known: Known, port: number): Promise<Honest> {
     const honest = new Honest(known);

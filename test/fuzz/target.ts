@@ -62,8 +62,12 @@ export class Target {
   #generation = 0;
   document = none;
 
+  readonly base: string;
+
   /** `base` is where its data directories are made. */
-  constructor(readonly base: string) {
+  constructor(base: string) {
+    this.base = base;
+
     this.api = new Api(randomUUID(), { email: adminEmail, password: adminPassword });
   }
 

@@ -91,10 +91,13 @@ class World {
   /** What has happened, for a counterexample. */
   readonly story: string[] = [];
 
-  constructor(
-    readonly accountId: string,
-    readonly endUserTemplateId: string,
-  ) {}
+  readonly accountId: string;
+  readonly endUserTemplateId: string;
+
+  constructor(accountId: string, endUserTemplateId: string) {
+    this.accountId = accountId;
+    this.endUserTemplateId = endUserTemplateId;
+  }
 
   of(kind: Kind): Entity[] {
     return this.entities.filter((entity) => entity.kind === kind);

@@ -15,13 +15,24 @@ const expanders = new Map([
 export class Response {
   #headers: Headers | undefined;
 
+  readonly status: number;
+  readonly text: string;
+  /** Its headers as Node gives them, by name, which is cheap. */
+  readonly named: http.IncomingHttpHeaders;
+  readonly rawHeaders: string[];
+
   constructor(
-    readonly status: number,
-    readonly text: string,
-    /** Its headers as Node gives them, by name, which is cheap. */
-    readonly named: http.IncomingHttpHeaders,
-    readonly rawHeaders: string[],
-  ) {}
+    status: number,
+    text: string,
+
+    named: http.IncomingHttpHeaders,
+    rawHeaders: string[],
+  ) {
+    this.status = status;
+    this.text = text;
+    this.named = named;
+    this.rawHeaders = rawHeaders;
+  }
 
   get headers(): Headers {
     const raw = this.rawHeaders;

@@ -136,11 +136,14 @@ export const sessionsOf = ({ server }: Service, userId: string) =>
 export class Browser {
   readonly cookies = new Map<string, Map<string, string>>();
 
+  readonly service: Service;
+  readonly headers: Record<string, string>;
+
   /** `headers` go with every request to the service. */
-  constructor(
-    readonly service: Service,
-    readonly headers: Record<string, string> = {},
-  ) {}
+  constructor(service: Service, headers: Record<string, string> = {}) {
+    this.service = service;
+    this.headers = headers;
+  }
 
   /** One request, no redirect followed; answers of the service are checked against its document. */
   async visit(url: string, sent: Record<string, string> = {}): Promise<Answer> {

@@ -141,11 +141,15 @@ export class Service {
   /** The same at its own ports, also where others go through HAProxy. */
   direct: Service = this;
 
-  constructor(
-    readonly server: Server,
-    readonly directory: string,
-    readonly secrets: SecretWatch,
-  ) {}
+  readonly server: Server;
+  readonly directory: string;
+  readonly secrets: SecretWatch;
+
+  constructor(server: Server, directory: string, secrets: SecretWatch) {
+    this.server = server;
+    this.directory = directory;
+    this.secrets = secrets;
+  }
 
   async close(): Promise<void> {
     if (this.#closed) return;

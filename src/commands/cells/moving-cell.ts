@@ -24,14 +24,16 @@ export interface MoveStatus {
 export class CellFailure extends Error {
   override name = 'CellFailure';
 
-  constructor(
-    message: string,
-    readonly path: string,
-    readonly status: number | undefined,
-    /** What the cell has said of it. */
-    readonly reason = '',
-  ) {
+  readonly path: string;
+  readonly status: number | undefined;
+  /** What the cell has said of it. */
+  readonly reason: string;
+
+  constructor(message: string, path: string, status: number | undefined, reason = '') {
     super(message);
+    this.path = path;
+    this.status = status;
+    this.reason = reason;
   }
 }
 

@@ -60,10 +60,10 @@ export class Client {
   /** The caller that makes them. A station sees only its own units. */
   caller = { id: '', isStation: false };
 
-  private constructor(
-    readonly options: ClientOptions,
-    transport: { agent: HttpAgent; request: typeof httpRequest },
-  ) {
+  readonly options: ClientOptions;
+
+  private constructor(options: ClientOptions, transport: { agent: HttpAgent; request: typeof httpRequest }) {
+    this.options = options;
     this.#agent = transport.agent;
     this.#signal = options.signal ? AbortSignal.any([options.signal, this.#closing.signal]) : this.#closing.signal;
     this.#request = transport.request;

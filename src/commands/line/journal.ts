@@ -86,11 +86,15 @@ export class Journal {
   readonly done = new Map<string, DoneUnit>();
   #writing: Promise<void> = Promise.resolve();
 
-  private constructor(
-    readonly directory: string,
-    readonly handle: FileHandle,
-    readonly release: () => void,
-  ) {}
+  readonly directory: string;
+  readonly handle: FileHandle;
+  readonly release: () => void;
+
+  private constructor(directory: string, handle: FileHandle, release: () => void) {
+    this.directory = directory;
+    this.handle = handle;
+    this.release = release;
+  }
 
   /**
    * Opens the journal of a directory, alone. With `serialNumber` only what concerns that unit is read, because a line that

@@ -13,7 +13,11 @@ const piece = 32 * 1024;
 
 /** JSON that is sent as it is, such as stored text: reading and writing 64 KiB of it again would take milliseconds. */
 export class JsonText {
-  constructor(readonly text: string) {}
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
 }
 
 /** An answer that may become long. Long ones share the places of their account. */

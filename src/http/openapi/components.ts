@@ -133,11 +133,12 @@ class Names {
   readonly #group: Tree;
   readonly #known = new Map<string, string>();
 
-  constructor(
-    components: Tree,
-    readonly section: string,
-    readonly deserves: (text: string) => boolean,
-  ) {
+  readonly section: string;
+  readonly deserves: (text: string) => boolean;
+
+  constructor(components: Tree, section: string, deserves: (text: string) => boolean) {
+    this.section = section;
+    this.deserves = deserves;
     this.#group = asTree(components[section]);
     components[section] = this.#group;
   }
