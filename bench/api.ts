@@ -1,6 +1,6 @@
 /** Asks the HTTP API of the service under measurement, as a script would. */
-import type { ServingService } from './processes.js';
-import { seedAdmin } from './seed.js';
+import type { ServingService } from './processes.ts';
+import { seedAdmin } from './seed.ts';
 
 export interface Api {
   token: string;

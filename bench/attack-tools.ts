@@ -1,6 +1,6 @@
 /** What attacks are made of: requests that go on and on, as an account at its limits or as a stranger. */
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
-import type { Equipped } from './equip.js';
+import type { Equipped } from './equip.ts';
 
 /** What an attack has at hand: an account with as much of everything as limits allow, and its admin's token. */
 export interface Means {

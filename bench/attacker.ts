@@ -1,12 +1,12 @@
 /** A thread with clients of one account, or of none, that harm others as far as limits let them, until the thread is ended. */
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import type { Attack, Means } from './attack-tools.js';
-import { bridgeAttacks } from './attacks-bridges.js';
-import { downlinkAttacks } from './attacks-downlink.js';
-import { httpAttacks } from './attacks-http.js';
-import { mqttAttacks } from './attacks-mqtt.js';
-import { workAttacks } from './attacks-work.js';
+import type { Attack, Means } from './attack-tools.ts';
+import { bridgeAttacks } from './attacks-bridges.ts';
+import { downlinkAttacks } from './attacks-downlink.ts';
+import { httpAttacks } from './attacks-http.ts';
+import { mqttAttacks } from './attacks-mqtt.ts';
+import { workAttacks } from './attacks-work.ts';
 
 export const attacks: Readonly<Record<string, Attack>> = {
   ...httpAttacks,

@@ -2,8 +2,8 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Attack, again, ask, demand, type Means, open } from './attack-tools.js';
-import { floodChat } from './attacks-mqtt.js';
+import { type Attack, again, ask, demand, type Means, open } from './attack-tools.ts';
+import { floodChat } from './attacks-mqtt.ts';
 
 /** As many as an account may have. */
 const maxBridges = 5;

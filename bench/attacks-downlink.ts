@@ -1,10 +1,10 @@
 /** Harm that is done with what devices say of firmware, of commands, and of themselves. */
 import { randomBytes } from 'node:crypto';
 import { Encoder } from 'cbor-x/encode';
-import { type Attack, again, ask, demand, type Means } from './attack-tools.js';
-import { offerFirmware } from './attacks-http.js';
-import { pourPackets } from './attacks-mqtt.js';
-import { publishBytes } from './link.js';
+import { type Attack, again, ask, demand, type Means } from './attack-tools.ts';
+import { offerFirmware } from './attacks-http.ts';
+import { pourPackets } from './attacks-mqtt.ts';
+import { publishBytes } from './link.ts';
 
 /** Devices that speak as fast as they are heard, and messages that each repeats. */
 const speaking = 4;

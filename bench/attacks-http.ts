@@ -1,8 +1,8 @@
 /** Harm that is done over HTTP. */
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Attack, again, ask, demand, type Means, open } from './attack-tools.js';
-import { floodChat } from './attacks-mqtt.js';
+import { type Attack, again, ask, demand, type Means, open } from './attack-tools.ts';
+import { floodChat } from './attacks-mqtt.ts';
 
 /** Addresses that strangers come from. */
 const addresses = 200;

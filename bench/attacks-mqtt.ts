@@ -2,8 +2,8 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqttPacket, { type Packet } from 'mqtt-packet';
-import { type Attack, again, type Means } from './attack-tools.js';
-import { type Link, openLink, publishBytes } from './link.js';
+import { type Attack, again, type Means } from './attack-tools.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
 
 /** The defaults of SLIPWAY_MQTT_MAX_PAYLOAD_BYTES and SLIPWAY_MQTT_MAX_POINTS. */
 const maxPayloadBytes = 131_072;

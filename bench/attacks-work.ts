@@ -1,9 +1,9 @@
 /** Harm that is done with work addressed to many devices: rollouts, commands, jobs. */
 
-import { type Attack, again, ask, demand, type Means } from './attack-tools.js';
-import { cborOf, deviceOf, speak } from './attacks-downlink.js';
-import { offerFirmware, publishFirmware } from './attacks-http.js';
-import { pourPackets } from './attacks-mqtt.js';
+import { type Attack, again, ask, demand, type Means } from './attack-tools.ts';
+import { cborOf, deviceOf, speak } from './attacks-downlink.ts';
+import { offerFirmware, publishFirmware } from './attacks-http.ts';
+import { pourPackets } from './attacks-mqtt.ts';
 
 /** What a rollout may name, and a job that has ids. */
 const maxTargets = 10_000;

@@ -5,10 +5,10 @@ import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { type Equipped, equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import { openLink, publishBytes } from './link.js';
-import type { Bench } from './sizes.js';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, type Row } from './figures.ts';
+import { openLink, publishBytes } from './link.ts';
+import type { Bench } from './sizes.ts';
 
 const publishers = 50;
 /** Points of one message, of half as many in all as `Size.points` counts. */
@@ -16,7 +16,7 @@ const rows = 1000;
 /** Messages a second of all publishers together, and milliseconds between two handfuls of them. */
 const pace = 5000;
 const beat = 10;
-const command = fileURLToPath(new URL('../src/cli.js', import.meta.url));
+const command = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
 
 export async function measureBackup({ size, directory: seeded, serve }: Bench): Promise<Row[]> {
   const directory = await seeded(size.registry);

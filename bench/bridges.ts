@@ -1,14 +1,14 @@
 /** Bridges to NATS JetStream and to a webhook: their rate, their CPU time, and what publishers pay, next to level 0. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
-import { logIn } from './api.js';
-import { at, median, type Row, shown } from './figures.js';
-import { flood } from './flood.js';
-import { startHook } from './hook.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import { makeStream } from './nats.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { logIn } from './api.ts';
+import { at, median, type Row, shown } from './figures.ts';
+import { flood } from './flood.ts';
+import { startHook } from './hook.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
+import { makeStream } from './nats.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const devices = 100;
 /** Messages of one device that are in flight at once. */

@@ -3,15 +3,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { readCells } from '../src/commands/cells/config.js';
-import { writeCells } from '../src/commands/cells/write.js';
-import { slotOf } from '../src/ids.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { type Link, openLink } from './link.js';
-import { freePort, type ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
-import { paced } from './stored.js';
+import { readCells } from '../src/commands/cells/config.ts';
+import { writeCells } from '../src/commands/cells/write.ts';
+import { slotOf } from '../src/ids.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { type Link, openLink } from './link.ts';
+import { freePort, type ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
+import { paced } from './stored.ts';
 
 /** Publishers of each cell, and messages a second of all of them: far below what two cells do on two cores. */
 const crowd = 20;
@@ -29,7 +29,7 @@ interface Cell {
 
 export async function measureCells({ size, directory, serve }: Bench): Promise<Row[]> {
   // Looking for HAProxy may download it, which other scenarios do not wait for.
-  const { startHaproxy, withHaproxy } = await import('../test/support/haproxy.js');
+  const { startHaproxy, withHaproxy } = await import('../test/support/haproxy.ts');
   if ('skip' in withHaproxy) {
     console.log('(HAProxy is not installed: nothing is measured.)');
     return [];

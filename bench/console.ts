@@ -1,14 +1,14 @@
 /** What somebody feels of the console in a real browser: the first view, a keystroke, scrolling, a page that stays open. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { launchBrowser, settled } from '../test/console/browser.js';
-import { logIn } from './api.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { openLink, publishBytes } from './link.js';
-import type { ServingService } from './processes.js';
-import { seedAdmin } from './seed.js';
-import type { Bench } from './sizes.js';
+import { launchBrowser, settled } from '../test/console/browser.ts';
+import { logIn } from './api.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { openLink, publishBytes } from './link.ts';
+import type { ServingService } from './processes.ts';
+import { seedAdmin } from './seed.ts';
+import type { Bench } from './sizes.ts';
 
 /** Characters that are typed of each serial number. With more, one device would be left. */
 const typedLength = 3;

@@ -2,7 +2,7 @@
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { seed } from './seed.js';
+import { seed } from './seed.ts';
 
 export class Directories {
   readonly #root = mkdtempSync(join(tmpdir(), 'slipway-bench-'));

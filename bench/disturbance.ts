@@ -3,12 +3,12 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logIn } from './api.js';
-import { attack, attacks } from './attacker.js';
-import { at, type Row } from './figures.js';
-import { prepareRivals, type Rivals } from './rivals.js';
-import type { Bench } from './sizes.js';
-import { loginUse, lost, type Seen, startWatching } from './watcher.js';
+import { logIn } from './api.ts';
+import { attack, attacks } from './attacker.ts';
+import { at, type Row } from './figures.ts';
+import { prepareRivals, type Rivals } from './rivals.ts';
+import type { Bench } from './sizes.ts';
+import { loginUse, lost, type Seen, startWatching } from './watcher.ts';
 
 /** Milliseconds, p99, of every use of the victim; megabytes of the process. */
 const figure = 100;

@@ -2,14 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openSqlite } from '../db/sqlite/open.js';
-import { type Api, logIn } from './api.js';
-import { startAsking } from './asker.js';
-import { download } from './downloader.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { type Api, logIn } from './api.ts';
+import { startAsking } from './asker.ts';
+import { download } from './downloader.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, type Row } from './figures.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const readers = 200;
 const fileBytes = 8 * 1024 * 1024;

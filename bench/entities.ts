@@ -1,10 +1,10 @@
 /** Single requests over HTTP next to bare Fastify: a device by id, the shortest answer, and a device made, on disk before the answer. */
-import { logIn } from './api.js';
-import { equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { getBytes, postBytes, rateOf } from './http-load.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
+import { logIn } from './api.ts';
+import { equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { getBytes, postBytes, rateOf } from './http-load.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const readers = 8;
 /** So many devices are read in turn, that not one row alone is warm. */

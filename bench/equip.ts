@@ -1,9 +1,9 @@
 /** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
 import { join } from 'node:path';
 import type Database from 'better-sqlite3';
-import { openSqlite } from '../db/sqlite/open.js';
-import { makeSecret, Secrets } from '../src/identity/secrets/secrets.js';
-import { newId } from '../src/ids.js';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { makeSecret, Secrets } from '../src/identity/secrets/secrets.ts';
+import { newId } from '../src/ids.ts';
 
 export interface Equipped {
   accountId: string;

@@ -1,11 +1,11 @@
 /** Many publishers and one who hears them all, and one publisher whom many hear, next to bare Aedes. QoS 0, as fast as it arrives. */
 import type { Packet } from 'mqtt-packet';
-import { logIn } from './api.js';
-import { equip } from './equip.js';
-import { median, type Row } from './figures.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
+import { logIn } from './api.ts';
+import { equip } from './equip.ts';
+import { median, type Row } from './figures.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const many = 100;
 /** Deliveries on their way at once. */

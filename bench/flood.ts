@@ -1,5 +1,5 @@
 /** QoS 1 as fast as it is acknowledged, with so little work for each message that the load generator is not what limits. */
-import { type Link, publishBytes } from './link.js';
+import { type Link, publishBytes } from './link.ts';
 
 /** Bytes of a PUBACK. */
 const pubackSize = 4;

@@ -2,12 +2,12 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logIn } from './api.js';
-import { equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import { getBytes, HttpLine, postBytes } from './http-load.js';
-import { openLink, publishBytes } from './link.js';
-import type { Bench } from './sizes.js';
+import { logIn } from './api.ts';
+import { equip } from './equip.ts';
+import { at, described, type Row } from './figures.ts';
+import { getBytes, HttpLine, postBytes } from './http-load.ts';
+import { openLink, publishBytes } from './link.ts';
+import type { Bench } from './sizes.ts';
 
 /** Devices that connect; each question is asked of another one. */
 const connecting = 200;

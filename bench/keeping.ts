@@ -1,12 +1,12 @@
 /** What it costs the writer to stay below the cap: the same points into a store without one, and into one that is full. */
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { MessageStore, type Point } from '../db/messages/store.js';
-import { Registry } from '../db/registry/index.js';
-import { readConfig } from '../src/config.js';
-import { Keeping } from '../src/messages/keeping.js';
-import { at, type Row } from './figures.js';
-import type { Bench } from './sizes.js';
+import { MessageStore, type Point } from '../db/messages/store.ts';
+import { Registry } from '../db/registry/index.ts';
+import { readConfig } from '../src/config.ts';
+import { Keeping } from '../src/messages/keeping.ts';
+import { at, type Row } from './figures.ts';
+import type { Bench } from './sizes.ts';
 
 const batch = 500;
 /** Batches on their way at once, as of so many publishers. */

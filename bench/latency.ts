@@ -1,10 +1,10 @@
 /** From publish to receive on an idle broker, one message at a time. */
 import type { Packet } from 'mqtt-packet';
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const warmUp = 300;
 /** For each of those that `Size.asks` counts. */

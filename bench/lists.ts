@@ -1,10 +1,10 @@
 /** Page 1 of every documented filter and sort of GET /devices, over HTTP, at the size that the directory has. */
 import { join } from 'node:path';
-import { openSqlite } from '../db/sqlite/open.js';
-import { logIn } from './api.js';
-import { at, described, median, type Row } from './figures.js';
-import { askAgain } from './http-load.js';
-import type { Bench } from './sizes.js';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { logIn } from './api.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { askAgain } from './http-load.ts';
+import type { Bench } from './sizes.ts';
 
 const warmUp = 3;
 /** How often a query is asked that takes many times the figure. */

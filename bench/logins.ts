@@ -1,6 +1,6 @@
 /** What logins cost others, and whether their time tells who exists. The server is a process of its own. */
-import { at, described, type Row } from './figures.js';
-import type { Bench } from './sizes.js';
+import { at, described, type Row } from './figures.ts';
+import type { Bench } from './sizes.ts';
 
 const atOnce = 100;
 /** The longest that a request of somebody else may take while so many log in, p99 in milliseconds. */

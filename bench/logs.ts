@@ -2,13 +2,13 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { MessageStore, type NewLogEntry, severities } from '../db/messages/store.js';
-import { openSqlite } from '../db/sqlite/open.js';
-import { newId } from '../src/ids.js';
-import { logIn } from './api.js';
-import { at, described, type Row } from './figures.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { MessageStore, type NewLogEntry, severities } from '../db/messages/store.ts';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { newId } from '../src/ids.ts';
+import { logIn } from './api.ts';
+import { at, described, type Row } from './figures.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 /** One for each of so many of `Size.points`. */
 const share = 10;

@@ -1,9 +1,9 @@
 /** What the process holds of memory: after its first start, after its second, and with a fleet connected. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { equip } from './equip.js';
-import { median, type Row } from './figures.js';
-import type { Bench } from './sizes.js';
-import { connectAll, subscribe } from './storm.js';
+import { equip } from './equip.ts';
+import { median, type Row } from './figures.ts';
+import type { Bench } from './sizes.ts';
+import { connectAll, subscribe } from './storm.ts';
 
 /** Megabytes. */
 const idleFigure = 100;

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { pbkdf2Sync, randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Equipped } from './equip.js';
+import type { Equipped } from './equip.ts';
 
 const plugin = 'mosquitto_dynamic_security.so';
 /** What `mosquitto_ctrl` uses. */

@@ -1,11 +1,11 @@
 /** Moves and deletes an organization with many devices while an end-user listens: how long nothing else can happen. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import mqtt from 'mqtt';
-import { readConfig } from '../src/config.js';
-import { startServer } from '../src/process/server.js';
-import { logIn } from './api.js';
-import type { Row } from './figures.js';
-import type { Bench } from './sizes.js';
+import { readConfig } from '../src/config.ts';
+import { startServer } from '../src/process/server.ts';
+import { logIn } from './api.ts';
+import type { Row } from './figures.ts';
+import type { Bench } from './sizes.ts';
 
 /** The longest that the process may be blocked, in milliseconds. */
 const figure = 50;

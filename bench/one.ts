@@ -3,11 +3,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Api, logIn } from './api.js';
-import { equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { type Api, logIn } from './api.ts';
+import { equip } from './equip.ts';
+import { at, described, type Row } from './figures.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 /** Milliseconds, p99, from the start of the process to its end. */
 const figure = 200;
@@ -21,7 +21,7 @@ export async function measureOne({ size, directory: lend, serve }: Bench): Promi
   try {
     const api = await logIn(server, accountId);
     const station = await makeStation(server, accountId, api);
-    const cli = fileURLToPath(new URL('../src/cli.js', import.meta.url));
+    const cli = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
     const made = ['--format', 'esp-nvs-csv', '--broker', 'mqtts://things.example.com:8883'];
     const unit = (serial: string) => [cli, 'provision', 'one', '--serial', serial, ...made];
     const plain = ['--out', join(directory, 'plain')];

@@ -6,10 +6,10 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Equipped } from './equip.js';
-import { openLink } from './link.js';
-import { mosquittoVersion, startMosquitto } from './mosquitto.js';
-import { natsVersion, startNats } from './nats.js';
+import type { Equipped } from './equip.ts';
+import { openLink } from './link.ts';
+import { mosquittoVersion, startMosquitto } from './mosquitto.ts';
+import { natsVersion, startNats } from './nats.ts';
 
 /** The clock of /proc, on every Linux that Node runs on. */
 const ticksPerSecond = 100;
@@ -94,12 +94,12 @@ async function serve(directory: string, env: Record<string, string> = {}): Promi
 }
 
 async function serveBareAedes(): Promise<Serving> {
-  const child = start([fileURLToPath(new URL('bare-aedes.js', import.meta.url))], {});
+  const child = start([fileURLToPath(new URL('bare-aedes.ts', import.meta.url))], {});
   return serving(child, await printedPort(child));
 }
 
 async function serveBareFastify(body: string): Promise<Serving & { httpPort: number }> {
-  const child = start([fileURLToPath(new URL('bare-fastify.js', import.meta.url)), body], {});
+  const child = start([fileURLToPath(new URL('bare-fastify.ts', import.meta.url)), body], {});
   return { ...serving(child, 0), httpPort: await printedPort(child) };
 }
 

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { SourceMap } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import { aligned } from './figures.js';
+import { aligned } from './figures.ts';
 
 export interface Profile {
   nodes: Array<{ id: number; callFrame: Frame }>;

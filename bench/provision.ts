@@ -1,12 +1,12 @@
 /** One job of many units next to others who ask and connect, and the same units by single requests. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Api, logIn } from './api.js';
-import { startAsking } from './asker.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import { openLink } from './link.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { type Api, logIn } from './api.ts';
+import { startAsking } from './asker.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, type Row } from './figures.ts';
+import { openLink } from './link.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 /** Units a second, and the longest that others may wait (p99, milliseconds). */
 const rateFigure = 10_000;

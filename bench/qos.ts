@@ -1,9 +1,9 @@
 /** What one message costs at each QoS, from 10 publishers on a channel that stores nothing: CPU time, and how many a second. */
-import { type Equipped, equip } from './equip.js';
-import { median, type Row } from './figures.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
+import { type Equipped, equip } from './equip.ts';
+import { median, type Row } from './figures.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const publishers = 10;
 /** Messages of one publisher on their way at once. */

@@ -1,12 +1,12 @@
 /** A fleet connects: for the first time next to bare Aedes, and with stored sessions after a restart, next to others who ask. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { logIn } from './api.js';
-import { startAsking } from './asker.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
-import { connectAll, type Stormed, subscribe } from './storm.js';
+import { logIn } from './api.ts';
+import { startAsking } from './asker.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
+import { connectAll, type Stormed, subscribe } from './storm.ts';
 
 const ratioFigure = 0.9;
 /** Microseconds of CPU time of a CONNECT. */

@@ -1,8 +1,8 @@
 /** Writes what runs have shown into docs/performance.md, between its two markers. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { cells, type Row, shown } from './figures.js';
-import { isBusy, type Results, readResults } from './results.js';
+import { cells, type Row, shown } from './figures.ts';
+import { isBusy, type Results, readResults } from './results.ts';
 
 const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 const [begin, end] = ['<!-- written by: npm run bench -- report -->', '<!-- end -->'];

@@ -5,9 +5,9 @@ import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
-import { aligned, cells, isMet, type Row } from './figures.js';
-import { mosquittoVersion } from './mosquitto.js';
-import { natsVersion } from './nats.js';
+import { aligned, cells, isMet, type Row } from './figures.ts';
+import { mosquittoVersion } from './mosquitto.ts';
+import { natsVersion } from './nats.ts';
 
 /** Cores that others may use without spoiling the times. */
 const quiet = 0.3;

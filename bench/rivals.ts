@@ -1,14 +1,14 @@
 /** Two accounts that share the service: one that minds its own business, and one that has as much of everything as limits allow. */
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { MessageStore, type Point } from '../db/messages/store.js';
-import { Registry } from '../db/registry/index.js';
-import { openSqlite } from '../db/sqlite/open.js';
-import { Passwords } from '../src/identity/secrets/passwords.js';
-import { allSlots, newId } from '../src/ids.js';
-import { createAccount } from '../src/registry/accounts.js';
-import { type Equipped, equip, giveSecrets, insertRow } from './equip.js';
-import { seedAdmin } from './seed.js';
+import { MessageStore, type Point } from '../db/messages/store.ts';
+import { Registry } from '../db/registry/index.ts';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { Passwords } from '../src/identity/secrets/passwords.ts';
+import { allSlots, newId } from '../src/ids.ts';
+import { createAccount } from '../src/registry/accounts.ts';
+import { type Equipped, equip, giveSecrets, insertRow } from './equip.ts';
+import { seedAdmin } from './seed.ts';
 
 /** Devices of the attacker: as many as a page may have. Some of them have secrets. */
 const devicesOfAttacker = 1000;

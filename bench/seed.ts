@@ -1,11 +1,11 @@
 /** Makes a large registry in a data directory: one account, templates, trees of organizations, devices with all fields. */
 import { join } from 'node:path';
-import { accountKey } from '../db/registry/account-key.js';
-import { Registry } from '../db/registry/index.js';
-import { openSqlite } from '../db/sqlite/open.js';
-import { Passwords } from '../src/identity/secrets/passwords.js';
-import { allSlots, newId } from '../src/ids.js';
-import { createAccount, serviceChannelRows } from '../src/registry/accounts.js';
+import { accountKey } from '../db/registry/account-key.ts';
+import { Registry } from '../db/registry/index.ts';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { Passwords } from '../src/identity/secrets/passwords.ts';
+import { allSlots, newId } from '../src/ids.ts';
+import { createAccount, serviceChannelRows } from '../src/registry/accounts.ts';
 
 // As the service does: it refuses data that other users can open.
 process.umask(0o077);

@@ -2,16 +2,16 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { MessageStore, type Point } from '../db/messages/store.js';
-import { openSqlite } from '../db/sqlite/open.js';
-import { logIn } from './api.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { flood } from './flood.js';
-import { getBytes, HttpLine } from './http-load.js';
-import { openLink } from './link.js';
-import type { ServingService } from './processes.js';
-import type { Bench } from './sizes.js';
+import { MessageStore, type Point } from '../db/messages/store.ts';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { logIn } from './api.ts';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { flood } from './flood.ts';
+import { getBytes, HttpLine } from './http-load.ts';
+import { openLink } from './link.ts';
+import type { ServingService } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const day = 86_400_000;
 const month = 31;

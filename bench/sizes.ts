@@ -1,6 +1,6 @@
 /** How much is measured, and what every scenario is given. */
-import type { Row } from './figures.js';
-import type { Processes } from './processes.js';
+import type { Row } from './figures.ts';
+import type { Processes } from './processes.ts';
 
 export interface Size {
   /** Devices where a registry of the usual size is meant, a large one, and those that the cost is to grow over. */

@@ -1,6 +1,6 @@
 /** How long it takes from the start of the process until it listens, with a large registry. */
-import { median, type Row } from './figures.js';
-import type { Bench } from './sizes.js';
+import { median, type Row } from './figures.ts';
+import type { Bench } from './sizes.ts';
 
 /** Seconds. */
 const figure = 1;

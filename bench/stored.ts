@@ -1,10 +1,10 @@
 /** QoS 1 on a channel whose messages are on disk before they are acknowledged, next to peers that store nothing. */
-import { type Equipped, equip } from './equip.js';
-import { at, described, median, type Row } from './figures.js';
-import { flood } from './flood.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import type { Serving } from './processes.js';
-import type { Bench } from './sizes.js';
+import { type Equipped, equip } from './equip.ts';
+import { at, described, median, type Row } from './figures.ts';
+import { flood } from './flood.ts';
+import { type Link, openLink, publishBytes } from './link.ts';
+import type { Serving } from './processes.ts';
+import type { Bench } from './sizes.ts';
 
 const crowds = [1, 10, 50];
 /** The figure is one of many publishers: a single one waits for each commit with its own window. */

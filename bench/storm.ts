@@ -1,8 +1,8 @@
 /** A fleet that connects at once. */
 import type { Packet } from 'mqtt-packet';
-import type { Equipped } from './equip.js';
-import { type Link, openLink } from './link.js';
-import type { Serving } from './processes.js';
+import type { Equipped } from './equip.ts';
+import { type Link, openLink } from './link.ts';
+import type { Serving } from './processes.ts';
 
 /** Connections being made at once; more would wait in the backlog of the kernel. */
 const atOnce = 500;

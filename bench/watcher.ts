@@ -6,7 +6,7 @@ import { Agent, request } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import type { Packet } from 'mqtt-packet';
-import { type Link, openLink, publishBytes } from './link.js';
+import { type Link, openLink, publishBytes } from './link.ts';
 
 export interface Watched {
   httpPort: number;

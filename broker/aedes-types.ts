@@ -1,8 +1,8 @@
 /** The types of a connection and of its messages: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
 import type { EventEmitter } from 'node:events';
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
-import type { Caller } from '../src/access.js';
-import type { Turns } from './packets/turns.js';
+import type { Caller } from '../src/access.ts';
+import type { Turns } from './packets/turns.ts';
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
 export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };

@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { ConnectPacket } from 'aedes';
-import type { Caller } from '../src/access.js';
-import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.js';
-import type { Allowance } from '../src/limits/attempts.js';
-import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.js';
-import type { Authority } from './authorize.js';
-import { privateClientId } from './connections/client-ids.js';
-import type { LimitName, RefusalReason } from './connections/counters.js';
-import type { Limits } from './connections/limits.js';
-import { newLiveClient, type Sessions } from './connections/live-clients.js';
-import type { PeerCertificates } from './connections/peer-certificates.js';
-import { hasForbiddenCharacter } from './topics.js';
+import type { Caller } from '../src/access.ts';
+import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
+import type { Allowance } from '../src/limits/attempts.ts';
+import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
+import type { Authority } from './authorize.ts';
+import { privateClientId } from './connections/client-ids.ts';
+import type { LimitName, RefusalReason } from './connections/counters.ts';
+import type { Limits } from './connections/limits.ts';
+import { newLiveClient, type Sessions } from './connections/live-clients.ts';
+import type { PeerCertificates } from './connections/peer-certificates.ts';
+import { hasForbiddenCharacter } from './topics.ts';
 
 /** Bytes, in MQTT 3.1 too. */
 const maxClientIdLength = 128;

@@ -1,15 +1,15 @@
 import type { Subscription } from 'aedes';
-import type { StoredWill } from '../db/messages/sessions/changes.js';
-import { boundedCache } from '../db/sqlite/cache.js';
-import type { Access, Caller, Channel } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/broker-ports.js';
-import { failure } from '../src/errors.js';
-import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.js';
-import { isOrdered, type LiveClient, type Outgoing, type ProvenIdentity } from './aedes-types.js';
-import { principalIn, privateClientId } from './connections/client-ids.js';
-import { type Counters, type PublishRefusal, variableOf } from './connections/counters.js';
-import type { Reach } from './sessions/retained.js';
-import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
+import type { StoredWill } from '../db/messages/sessions/changes.ts';
+import { boundedCache } from '../db/sqlite/cache.ts';
+import type { Access, Caller, Channel } from '../src/access.ts';
+import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import { failure } from '../src/errors.ts';
+import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
+import { isOrdered, type LiveClient, type Outgoing, type ProvenIdentity } from './aedes-types.ts';
+import { principalIn, privateClientId } from './connections/client-ids.ts';
+import { type Counters, type PublishRefusal, variableOf } from './connections/counters.ts';
+import type { Reach } from './sessions/retained.ts';
+import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.ts';
 
 /** A device as messages name it. */
 export interface DeviceAddress {

@@ -1,10 +1,10 @@
-import type { BrokerServices, Rejection } from '../src/broker-ports.js';
-import { controlTopic } from '../src/topics.js';
-import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
-import type { DeviceAddress } from './authorize.js';
-import { faultOf } from './connections/safe-error.js';
-import type { Reports } from './ingest/reports.js';
-import { silence } from './service-channels.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import { controlTopic } from '../src/topics.ts';
+import type { BrokerCore, Incoming, LiveClient } from './aedes-types.ts';
+import type { DeviceAddress } from './authorize.ts';
+import { faultOf } from './connections/safe-error.ts';
+import type { Reports } from './ingest/reports.ts';
+import { silence } from './service-channels.ts';
 
 type Needed = Pick<BrokerServices, 'config' | 'control' | 'log'>;
 

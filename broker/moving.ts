@@ -1,16 +1,16 @@
 /** The broker's part in the move of an account to another server. */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { MqttState } from '../db/moving/messages-out.js';
-import type { BrokerCore, LiveClient } from './aedes-types.js';
-import type { DeviceAddress } from './authorize.js';
-import type { Listeners } from './connections/listeners.js';
-import type { Sessions } from './connections/live-clients.js';
-import type { ConnectHooks } from './hooks/connect.js';
-import type { Streams } from './http/streams.js';
-import type { Presence } from './presence.js';
-import type { Publications } from './publications.js';
-import type { Refusals } from './refusals.js';
-import type { SessionStore } from './sessions/persistence.js';
+import type { MqttState } from '../db/moving/messages-out.ts';
+import type { BrokerCore, LiveClient } from './aedes-types.ts';
+import type { DeviceAddress } from './authorize.ts';
+import type { Listeners } from './connections/listeners.ts';
+import type { Sessions } from './connections/live-clients.ts';
+import type { ConnectHooks } from './hooks/connect.ts';
+import type { Streams } from './http/streams.ts';
+import type { Presence } from './presence.ts';
+import type { Publications } from './publications.ts';
+import type { Refusals } from './refusals.ts';
+import type { SessionStore } from './sessions/persistence.ts';
 
 /** Milliseconds between two looks at what is still being handled. */
 const lookEvery = 5;

@@ -1,12 +1,12 @@
-import type { NewLogEntry } from '../db/messages/types.js';
-import { notePresence } from '../db/registry/presence.js';
-import { rowsOf } from '../db/registry/statement.js';
-import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.js';
-import { newId } from '../src/ids.js';
-import type { LiveClient } from './aedes-types.js';
-import type { DeviceAddress } from './authorize.js';
-import type { ReverseDns } from './reverse-dns.js';
-import type { ServiceChannels } from './service-channels.js';
+import type { NewLogEntry } from '../db/messages/types.ts';
+import { notePresence } from '../db/registry/presence.ts';
+import { rowsOf } from '../db/registry/statement.ts';
+import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.ts';
+import { newId } from '../src/ids.ts';
+import type { LiveClient } from './aedes-types.ts';
+import type { DeviceAddress } from './authorize.ts';
+import type { ReverseDns } from './reverse-dns.ts';
+import type { ServiceChannels } from './service-channels.ts';
 
 /** Milliseconds between two writes. */
 const writeInterval = 250;

@@ -1,7 +1,7 @@
-import type { Tx } from '../db/registry/index.js';
-import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.js';
-import type { LiveClient } from './aedes-types.js';
-import type { DeviceSigns } from './http/device-signs.js';
+import type { Tx } from '../db/registry/index.ts';
+import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.ts';
+import type { LiveClient } from './aedes-types.ts';
+import type { DeviceSigns } from './http/device-signs.ts';
 
 /** Milliseconds between two looks. */
 const lookInterval = 250;

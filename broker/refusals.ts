@@ -1,7 +1,7 @@
-import type { Tx } from '../db/registry/index.js';
-import type { Caller } from '../src/access.js';
-import { type BrokerServices, type Entry, Gathered, keepNewest, type Rejection } from '../src/broker-ports.js';
-import { networkOf } from '../src/limits/networks.js';
+import type { Tx } from '../db/registry/index.ts';
+import type { Caller } from '../src/access.ts';
+import { type BrokerServices, type Entry, Gathered, keepNewest, type Rejection } from '../src/broker-ports.ts';
+import { networkOf } from '../src/limits/networks.ts';
 
 /** Kept of each device; more than that at once are not worth writing. */
 const keptPerDevice = 50;

@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Caller } from '../src/access.js';
-import type { BrokerServices, ChannelAddress, Revoked } from '../src/broker-ports.js';
-import type { LiveClient, ProvenIdentity } from './aedes-types.js';
-import type { Authority, DeviceAddress } from './authorize.js';
-import { ownerId, principalIn } from './connections/client-ids.js';
-import type { Sessions } from './connections/live-clients.js';
-import type { Streams } from './http/streams.js';
-import type { SessionStore } from './sessions/persistence.js';
+import type { Caller } from '../src/access.ts';
+import type { BrokerServices, ChannelAddress, Revoked } from '../src/broker-ports.ts';
+import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
+import type { Authority, DeviceAddress } from './authorize.ts';
+import { ownerId, principalIn } from './connections/client-ids.ts';
+import type { Sessions } from './connections/live-clients.ts';
+import type { Streams } from './http/streams.ts';
+import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {

@@ -1,9 +1,9 @@
-import type { BrokerServices, Rejection } from '../src/broker-ports.js';
-import { errorBody } from '../src/errors.js';
-import { formatTopic, parseTopic } from '../src/topics.js';
-import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.js';
-import type { DeviceAddress } from './authorize.js';
-import { faultOf } from './connections/safe-error.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import { errorBody } from '../src/errors.ts';
+import { formatTopic, parseTopic } from '../src/topics.ts';
+import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.ts';
+import type { DeviceAddress } from './authorize.ts';
+import { faultOf } from './connections/safe-error.ts';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;

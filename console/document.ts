@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import openapiTS, { astToString } from 'openapi-typescript';
-import { readConfig } from '../src/config.js';
-import { openContext } from '../src/context.js';
-import { buildHttp } from '../src/http/server.js';
-import { openLog } from '../src/log.js';
+import { readConfig } from '../src/config.ts';
+import { openContext } from '../src/context.ts';
+import { buildHttp } from '../src/http/server.ts';
+import { openLog } from '../src/log.ts';
 
 const [target = 'console/api-types.d.ts'] = process.argv.slice(2);
 const directory = mkdtempSync(join(tmpdir(), 'slipway-types-'));

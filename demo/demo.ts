@@ -8,10 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { List, Login, Made } from './answers.js';
-import { makePassword } from './fleet.js';
-import { keep } from './keep.js';
-import { type Running, startServer, whileRunning } from './server.js';
+import type { List, Login, Made } from './answers.ts';
+import { makePassword } from './fleet.ts';
+import { keep } from './keep.ts';
+import { type Running, startServer, whileRunning } from './server.ts';
 
 const deviceCount = 20;
 const firmware = '2.4.1';

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { List, Login, Made } from './answers.js';
+import type { List, Login, Made } from './answers.ts';
 
 export interface FleetOptions {
   url: string;

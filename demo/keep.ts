@@ -1,8 +1,8 @@
 /** `npm run demo -- --keep`: an account with a believable fleet, to look at in the console. It stays in `demo-data`. */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { fillFleet, makePassword } from './fleet.js';
-import { type Running, startServer, whileRunning } from './server.js';
+import { fillFleet, makePassword } from './fleet.ts';
+import { type Running, startServer, whileRunning } from './server.ts';
 
 const emailAddress = 'admin@demo.example';
 /** Milliseconds between two readings of a device. */

@@ -24,7 +24,7 @@ export interface ServerOptions {
 
 /** Resolves when the server listens; its addresses are read from what it prints. */
 export async function startServer({ directory, password, env, signal }: ServerOptions): Promise<Running> {
-  const server = spawn(process.execPath, [fileURLToPath(new URL('../src/main.js', import.meta.url))], {
+  const server = spawn(process.execPath, [fileURLToPath(new URL('../src/main.ts', import.meta.url))], {
     cwd: directory,
     env: {
       ...process.env,

@@ -11,12 +11,12 @@ import type {
   Placement,
   Registry,
   Roles,
-} from '../db/registry/index.js';
-import { applicationKinds } from '../db/registry/records/identity.js';
-import type { Row } from '../db/registry/records.js';
-import { boundedCache } from '../db/sqlite/cache.js';
-import { PlatformError, unknownAccount } from './errors.js';
-import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.js';
+} from '../db/registry/index.ts';
+import { applicationKinds } from '../db/registry/records/identity.ts';
+import type { Row } from '../db/registry/records.ts';
+import { boundedCache } from '../db/sqlite/cache.ts';
+import { PlatformError, unknownAccount } from './errors.ts';
+import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.ts';
 
 /**
  * What every caller has. `id` is what `createdById` records: the identity of a person, the id of an application or a

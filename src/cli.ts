@@ -1,16 +1,16 @@
 #!/usr/bin/env node
 /** The `slipway` command. */
-import { Ending, isKnown } from './commands/usage.js';
-import type { ErrorDetail } from './errors.js';
+import { Ending, isKnown } from './commands/usage.ts';
+import type { ErrorDetail } from './errors.ts';
 
 /** What each call needs is loaded when it is called: a unit on the line has 200 ms, and a server wants its memory. */
 async function main(args: string[]): Promise<void> {
   // Databases, keys, backups and the files of units are for the owner of the process alone.
   process.umask(0o077);
   const [first, ...more] = args;
-  if (first === 'start' && more.length === 0) await import('./main.js');
-  else if (first === '--version' || first === '-V') console.log((await import('../db/files/version.js')).version);
-  else await (await import('./commands/program.js')).runCommand(args);
+  if (first === 'start' && more.length === 0) await import('./main.ts');
+  else if (first === '--version' || first === '-V') console.log((await import('../db/files/version.ts')).version);
+  else await (await import('./commands/program.ts')).runCommand(args);
 }
 
 try {

@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { parseEnv } from 'node:util';
-import { type Limits, limits as limitTable, readLimits } from './limits/table.js';
-import { commandSettings, readSettings, type Settings, settings } from './settings.js';
+import { type Limits, limits as limitTable, readLimits } from './limits/table.ts';
+import { commandSettings, readSettings, type Settings, settings } from './settings.ts';
 
 /** The whole configuration. Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {

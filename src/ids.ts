@@ -4,7 +4,7 @@
  */
 import { randomInt, randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
-import { randomSome } from './formats/random.js';
+import { randomSome } from './formats/random.ts';
 
 const maxPlace = 2 ** 31 - 1;
 

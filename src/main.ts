@@ -12,7 +12,7 @@ if (major < 22 || (major === 22 && minor < 12)) {
 } else {
   // Loading creates many objects once: the space of new objects keeps its size until traffic makes it grow (boundHeap).
   setFlagsFromString('--semi-space-growth-factor=1');
-  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.js'), import('./threads/heap.js')]);
+  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.ts'), import('./threads/heap.ts')]);
   await run();
   boundHeap();
 }

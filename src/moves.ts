@@ -3,8 +3,8 @@
  * waits. What is decided is in a file of the data directory, so that no crash makes two servers act for an account.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { type MoveRecord, readMoves, writeMoves } from '../db/moving/state.js';
-import { slotOf } from './ids.js';
+import { type MoveRecord, readMoves, writeMoves } from '../db/moving/state.ts';
+import { slotOf } from './ids.ts';
 
 export type { MoveRecord };
 

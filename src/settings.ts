@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
-import { maxRetentionDays } from '../db/registry/records/account.js';
-import { readSlots } from './ids.js';
+import { maxRetentionDays } from '../db/registry/records/account.ts';
+import { readSlots } from './ids.ts';
 
 /** Tools to read a value: the directory of relative paths, and `fail` for an invalid value. */
 interface Reading {

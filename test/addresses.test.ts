@@ -1,6 +1,6 @@
 /** Whose word about an address is taken, and the one form that an address has. */
 import t from 'tap';
-import { forwardedAddress, peerAddress, plainAddress, trustOf } from '../src/network/addresses.js';
+import { forwardedAddress, peerAddress, plainAddress, trustOf } from '../src/network/addresses.ts';
 
 const trusts = trustOf(['127.0.0.1', '10.0.0.0/8', 'fd00::/8']);
 const behind = (header: string | string[] | undefined, peer = '127.0.0.1') => forwardedAddress(peer, header, trusts);

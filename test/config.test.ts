@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { loadConfig, readConfig } from '../src/config.js';
-import { temporaryDirectory } from './support/directory.js';
+import { loadConfig, readConfig } from '../src/config.ts';
+import { temporaryDirectory } from './support/directory.ts';
 
 t.test('nothing set: the documented defaults', async (t) => {
   const config = readConfig({}, '/somewhere');

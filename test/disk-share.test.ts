@@ -3,10 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import t, { type Test } from 'tap';
-import { publish as publishFirmware } from './downlink/fleet.js';
-import { follow } from './support/jobs.js';
-import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.js';
-import { until } from './support/until.js';
+import { publish as publishFirmware } from './downlink/fleet.ts';
+import { follow } from './support/jobs.ts';
+import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.ts';
+import { until } from './support/until.ts';
 
 const mebibyte = 1024 * 1024;
 const text = { 'content-type': 'text/csv' };

@@ -1,10 +1,10 @@
 /** The table of limits: what the configuration, the documentation, /usage and /metrics say of it, and what enforces it. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { readConfig } from '../src/config.js';
-import type { Limit } from '../src/limits/row.js';
-import { limits } from '../src/limits/table.js';
-import { type Entity, type List, type Made, present, startService } from './support/service.js';
+import { readConfig } from '../src/config.ts';
+import type { Limit } from '../src/limits/row.ts';
+import { limits } from '../src/limits/table.ts';
+import { type Entity, type List, type Made, present, startService } from './support/service.ts';
 
 const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
 

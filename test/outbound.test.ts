@@ -2,8 +2,8 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import t from 'tap';
-import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.js';
-import { type Service, startService } from './support/service.js';
+import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.ts';
+import { type Service, startService } from './support/service.ts';
 
 let service: Service;
 /** Listens on loopback, as a service of the operator would, and counts who comes. */

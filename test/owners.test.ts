@@ -2,10 +2,10 @@
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
-import { bringUpToDate } from '../db/files/schema.js';
-import { messageOwners, type Owner, ownTables, registryOwners } from '../src/limits/owners.js';
-import { limits } from '../src/limits/table.js';
-import { temporaryDirectory } from './support/directory.js';
+import { bringUpToDate } from '../db/files/schema.ts';
+import { messageOwners, type Owner, ownTables, registryOwners } from '../src/limits/owners.ts';
+import { limits } from '../src/limits/table.ts';
+import { temporaryDirectory } from './support/directory.ts';
 
 /** What the triggers of a table write into the tables that count by account. */
 const counted = {

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import type { EntityTable } from '../db/registry/records.js';
-import { purge } from '../src/purge/purge.js';
-import { present, type Service, startService } from './support/service.js';
+import type { EntityTable } from '../db/registry/records.ts';
+import { purge } from '../src/purge/purge.ts';
+import { present, type Service, startService } from './support/service.ts';
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');

@@ -1,9 +1,9 @@
 /** What an account can make the service keep has a limit each: one account reaches it, another notices nothing. */
 import t from 'tap';
-import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.js';
-import { connectPacket, publishPacket, rawClient } from './broker/raw.js';
-import { follow, postRows } from './support/jobs.js';
-import { type Anything, type Made, type Service, startService } from './support/service.js';
+import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.ts';
+import { connectPacket, publishPacket, rawClient } from './broker/raw.ts';
+import { follow, postRows } from './support/jobs.ts';
+import { type Anything, type Made, type Service, startService } from './support/service.ts';
 
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>

@@ -1,8 +1,8 @@
 /** The table of service channels: topics, rights, documentation and metrics follow from it. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { channelKinds } from '../broker/connections/counters.js';
-import { formatTopic, handledChannels, parseTopic, serviceChannelNames, serviceChannels } from '../src/topics.js';
+import { channelKinds } from '../broker/connections/counters.ts';
+import { formatTopic, handledChannels, parseTopic, serviceChannelNames, serviceChannels } from '../src/topics.ts';
 
 const accountId = '01932c5e-7a10-7000-8000-000000000abc';
 const deviceId = '01932c5e-7a10-7abc-8def-000000000abc';

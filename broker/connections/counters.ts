@@ -1,5 +1,5 @@
-import { Latency } from '../../db/sqlite/latency.js';
-import { handledChannels } from '../../src/topics.js';
+import { Latency } from '../../db/sqlite/latency.ts';
+import { handledChannels } from '../../src/topics.ts';
 
 /** The limits of the README's table: each is its variable without `SLIPWAY_MQTT_`, in lower case. */
 export const limitNames = [

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Caller } from '../../src/access.js';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { type Allowance, Attempts, type Tried } from '../../src/limits/attempts.js';
-import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.js';
-import type { Counters, LimitName, RefusalReason } from './counters.js';
+import { boundedCache } from '../../db/sqlite/cache.ts';
+import type { Caller } from '../../src/access.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { type Allowance, Attempts, type Tried } from '../../src/limits/attempts.ts';
+import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.ts';
+import type { Counters, LimitName, RefusalReason } from './counters.ts';
 
 const minute = 60_000;
 /** Milliseconds by which a failed CONNECT is answered late. */

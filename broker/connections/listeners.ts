@@ -1,14 +1,14 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type BrokerServices, listenWide } from '../../src/broker-ports.js';
-import { trustOf } from '../../src/network/addresses.js';
-import type { BrokerClient } from '../aedes-types.js';
-import type { Dialect } from '../packets/read.js';
-import type { PeerCertificates } from './peer-certificates.js';
-import { type SocketParts, Sockets } from './sockets.js';
-import { type Certificate, TlsPort } from './tls.js';
-import { WebSockets } from './web-sockets.js';
+import { type BrokerServices, listenWide } from '../../src/broker-ports.ts';
+import { trustOf } from '../../src/network/addresses.ts';
+import type { BrokerClient } from '../aedes-types.ts';
+import type { Dialect } from '../packets/read.ts';
+import type { PeerCertificates } from './peer-certificates.ts';
+import { type SocketParts, Sockets } from './sockets.ts';
+import { type Certificate, TlsPort } from './tls.ts';
+import { WebSockets } from './web-sockets.ts';
 
 /** Milliseconds. */
 const keepAliveDelay = 60_000;

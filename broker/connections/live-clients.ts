@@ -1,6 +1,6 @@
-import type { Caller } from '../../src/access.js';
-import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.js';
-import { Turns } from '../packets/turns.js';
+import type { Caller } from '../../src/access.ts';
+import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
+import { Turns } from '../packets/turns.ts';
 
 /** Things that may end while a CONNECT that depends on them is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;

@@ -1,8 +1,8 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { PresentedCertificate } from '../../src/broker-ports.js';
-import type { BrokerClient } from '../aedes-types.js';
+import type { PresentedCertificate } from '../../src/broker-ports.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 
 /** Certificates besides its own that are looked at: no device needs more. */
 const maxIntermediates = 4;

@@ -1,16 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { peerAddress, type Trust } from '../../src/network/addresses.js';
-import type { BrokerClient } from '../aedes-types.js';
-import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
-import type { Pace } from '../packets/pace.js';
-import type { Dialect, UnsupportedConnect } from '../packets/read.js';
-import type { Limits } from './limits.js';
-import { takeProxyHeader } from './proxy-protocol.js';
-import { PublishRate } from './publish-rate.js';
-import { faultOf } from './safe-error.js';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { peerAddress, type Trust } from '../../src/network/addresses.ts';
+import type { BrokerClient } from '../aedes-types.ts';
+import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.ts';
+import type { Pace } from '../packets/pace.ts';
+import type { Dialect, UnsupportedConnect } from '../packets/read.ts';
+import type { Limits } from './limits.ts';
+import { takeProxyHeader } from './proxy-protocol.ts';
+import { PublishRate } from './publish-rate.ts';
+import { faultOf } from './safe-error.ts';
 
 /** Bytes of topic and packet id that a PUBLISH may hold next to its payload. */
 export const publishOverhead = 4096;

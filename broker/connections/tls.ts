@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import { createServer, type Server, type ServerOpts } from 'node:net';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
-import { type BrokerServices, Handshakes } from '../../src/broker-ports.js';
-import type { PeerCertificates } from './peer-certificates.js';
-import type { SocketParts, Sockets } from './sockets.js';
-import type { WebSockets } from './web-sockets.js';
+import { type BrokerServices, Handshakes } from '../../src/broker-ports.ts';
+import type { PeerCertificates } from './peer-certificates.ts';
+import type { SocketParts, Sockets } from './sockets.ts';
+import type { WebSockets } from './web-sockets.ts';
 
 /** First byte of a CONNECT packet, which no HTTP request begins with. */
 const connectByte = 0x10;

@@ -1,10 +1,10 @@
 import type { Server as HttpServer, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
-import { forwardedAddress, peerAddress } from '../../src/network/addresses.js';
-import type { LimitName } from './counters.js';
-import { upgradeDecliner } from './declined-upgrade.js';
-import { publishOverhead, type SocketParts, type Sockets } from './sockets.js';
+import { forwardedAddress, peerAddress } from '../../src/network/addresses.ts';
+import type { LimitName } from './counters.ts';
+import { upgradeDecliner } from './declined-upgrade.ts';
+import { publishOverhead, type SocketParts, type Sockets } from './sockets.ts';
 
 /** Many clients name no path of their own. */
 const webSocketPaths: readonly string[] = ['/mqtt', '/'];

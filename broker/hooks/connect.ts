@@ -1,18 +1,18 @@
 import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
-import { laneOfAddress } from '../../src/broker-ports.js';
-import { Attempts } from '../../src/limits/attempts.js';
-import type { BrokerClient, LiveClient } from '../aedes-types.js';
-import { ConnectRefused, connack } from '../authenticate.js';
-import { connectedDevice, type DeviceAddress } from '../authorize.js';
-import { refusePublish } from '../connections/counters.js';
-import { OverLimit } from '../connections/limits.js';
-import { refreshFilters } from '../connections/live-clients.js';
-import { faultOf } from '../connections/safe-error.js';
-import { Malformed, type UnsupportedConnect } from '../packets/read.js';
-import type { HookParts } from './parts.js';
-import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.js';
+import { laneOfAddress } from '../../src/broker-ports.ts';
+import { Attempts } from '../../src/limits/attempts.ts';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import { ConnectRefused, connack } from '../authenticate.ts';
+import { connectedDevice, type DeviceAddress } from '../authorize.ts';
+import { refusePublish } from '../connections/counters.ts';
+import { OverLimit } from '../connections/limits.ts';
+import { refreshFilters } from '../connections/live-clients.ts';
+import { faultOf } from '../connections/safe-error.ts';
+import { Malformed, type UnsupportedConnect } from '../packets/read.ts';
+import type { HookParts } from './parts.ts';
+import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.ts';
 
 /** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
 const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });

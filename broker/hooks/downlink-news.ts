@@ -1,10 +1,10 @@
 /** Tells the services that have work for devices (firmware, commands) who listens and who has gone. */
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { downlinkChannels } from '../../src/topics.js';
-import type { LiveClient } from '../aedes-types.js';
-import { connectedDevice, type DeviceAddress } from '../authorize.js';
-import type { Sessions } from '../connections/live-clients.js';
-import { matches } from '../topics.js';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { downlinkChannels } from '../../src/topics.ts';
+import type { LiveClient } from '../aedes-types.ts';
+import { connectedDevice, type DeviceAddress } from '../authorize.ts';
+import type { Sessions } from '../connections/live-clients.ts';
+import { matches } from '../topics.ts';
 
 /** Passes on what connections of devices do. Nothing that a receiver throws ends a connection. */
 export class DownlinkNews {

@@ -1,14 +1,14 @@
-import type { StoredWill } from '../../db/messages/sessions/changes.js';
-import type { BrokerClient, Incoming, LiveClient, Outgoing } from '../aedes-types.js';
-import type { DeviceAddress } from '../authorize.js';
-import { refusePublish } from '../connections/counters.js';
-import { OverLimit } from '../connections/limits.js';
-import { expect } from '../connections/live-clients.js';
-import { faultOf } from '../connections/safe-error.js';
-import { reasonOf } from '../refusals.js';
-import { silence } from '../service-channels.js';
-import type { HookParts } from './parts.js';
-import { malformedTopic, payloadTooLarge, tooManyRefusals } from './refusal-notes.js';
+import type { StoredWill } from '../../db/messages/sessions/changes.ts';
+import type { BrokerClient, Incoming, LiveClient, Outgoing } from '../aedes-types.ts';
+import type { DeviceAddress } from '../authorize.ts';
+import { refusePublish } from '../connections/counters.ts';
+import { OverLimit } from '../connections/limits.ts';
+import { expect } from '../connections/live-clients.ts';
+import { faultOf } from '../connections/safe-error.ts';
+import { reasonOf } from '../refusals.ts';
+import { silence } from '../service-channels.ts';
+import type { HookParts } from './parts.ts';
+import { malformedTopic, payloadTooLarge, tooManyRefusals } from './refusal-notes.ts';
 
 type Done = (error?: Error | null) => void;
 

@@ -1,11 +1,11 @@
 /** Refusals at the MQTT hooks, in the list of the device that was refused or that the refused message names. */
-import type { BrokerServices, Rejection } from '../../src/broker-ports.js';
-import { failure, failureOf } from '../../src/errors.js';
-import type { LiveClient } from '../aedes-types.js';
-import type { ConnectRefused } from '../authenticate.js';
-import { connectedDevice } from '../authorize.js';
-import { type LimitName, variableOf } from '../connections/counters.js';
-import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
+import type { BrokerServices, Rejection } from '../../src/broker-ports.ts';
+import { failure, failureOf } from '../../src/errors.ts';
+import type { LiveClient } from '../aedes-types.ts';
+import type { ConnectRefused } from '../authenticate.ts';
+import { connectedDevice } from '../authorize.ts';
+import { type LimitName, variableOf } from '../connections/counters.ts';
+import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 
 export const payloadTooLarge = failure('tooLarge', {
   message: `${variableOf('max_payload_bytes')}: the payload is too large.`,

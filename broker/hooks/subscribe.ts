@@ -1,11 +1,11 @@
 import type { Subscription } from 'aedes';
-import type { BrokerClient, LiveClient } from '../aedes-types.js';
-import type { FilterRefusal } from '../connections/counters.js';
-import { OverLimit } from '../connections/limits.js';
-import { grant, refreshFilters } from '../connections/live-clients.js';
-import { unsubscribe } from '../revocation.js';
-import type { HookParts } from './parts.js';
-import { malformedTopic, tooManyRefusals } from './refusal-notes.js';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { FilterRefusal } from '../connections/counters.ts';
+import { OverLimit } from '../connections/limits.ts';
+import { grant, refreshFilters } from '../connections/live-clients.ts';
+import { unsubscribe } from '../revocation.ts';
+import type { HookParts } from './parts.ts';
+import { malformedTopic, tooManyRefusals } from './refusal-notes.ts';
 
 /** What a retained message costs next to a delivery, and bytes that cost as much as one. */
 const costOfRetained = 3;

@@ -1,5 +1,5 @@
-import type { Caller } from '../../src/access.js';
-import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.js';
+import type { Caller } from '../../src/access.ts';
+import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
 
 /** Waits of one caller at once. */
 const maxWatches = 100;

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Caller } from '../../src/access.js';
+import type { Caller } from '../../src/access.ts';
 import type {
   BrokerServices,
   Direct,
@@ -7,20 +7,20 @@ import type {
   ProvenCaller,
   Published,
   Rejection,
-} from '../../src/broker-ports.js';
-import { failure, failureOf } from '../../src/errors.js';
-import { Attempts } from '../../src/limits/attempts.js';
-import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.js';
-import { type Authenticator, ConnectRefused, connack } from '../authenticate.js';
-import { type Authority, type DeviceAddress, deviceItself } from '../authorize.js';
-import { privateClientId } from '../connections/client-ids.js';
-import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.js';
-import type { Limits } from '../connections/limits.js';
-import type { Ingest } from '../ingest/ingest.js';
-import type { Outcome } from '../ingest/message.js';
-import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
-import type { ServiceChannels } from '../service-channels.js';
-import type { SessionStore } from '../sessions/persistence.js';
+} from '../../src/broker-ports.ts';
+import { failure, failureOf } from '../../src/errors.ts';
+import { Attempts } from '../../src/limits/attempts.ts';
+import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.ts';
+import { type Authenticator, ConnectRefused, connack } from '../authenticate.ts';
+import { type Authority, type DeviceAddress, deviceItself } from '../authorize.ts';
+import { privateClientId } from '../connections/client-ids.ts';
+import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.ts';
+import type { Limits } from '../connections/limits.ts';
+import type { Ingest } from '../ingest/ingest.ts';
+import type { Outcome } from '../ingest/message.ts';
+import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
+import type { ServiceChannels } from '../service-channels.ts';
+import type { SessionStore } from '../sessions/persistence.ts';
 
 const second = 1000;
 const minute = 60_000;

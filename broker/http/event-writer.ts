@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
-import type { Place } from '../../db/messages/threads/protocol.js';
-import type { Caller } from '../../src/access.js';
-import type { HiddenNumbers } from '../../src/broker-ports.js';
-import type { Pace } from '../packets/pace.js';
-import { isBefore, type Marks } from './marks.js';
-import { type Event, formatId } from './stream-events.js';
+import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { Caller } from '../../src/access.ts';
+import type { HiddenNumbers } from '../../src/broker-ports.ts';
+import type { Pace } from '../packets/pace.ts';
+import { isBefore, type Marks } from './marks.ts';
+import { type Event, formatId } from './stream-events.ts';
 
 /** What writing to a reader costs next to a delivery over MQTT. */
 const costOfWrite = 8;

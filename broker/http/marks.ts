@@ -1,4 +1,4 @@
-import type { Place } from '../../db/messages/threads/protocol.js';
+import type { Place } from '../../db/messages/threads/protocol.ts';
 
 /** Milliseconds after which a stored message is not waited for any more: its publisher has gone before it was passed on. */
 const maxDelay = 10_000;

@@ -1,10 +1,10 @@
-import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.js';
-import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.js';
-import type { Place } from '../../db/messages/threads/protocol.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { formatTopic } from '../../src/topics.js';
-import { matches } from '../topics.js';
+import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.ts';
+import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.ts';
+import type { Place } from '../../db/messages/threads/protocol.ts';
+import { Slices } from '../../db/sqlite/slices.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { formatTopic } from '../../src/topics.ts';
+import { matches } from '../topics.ts';
 
 /** Characters in the messages that are sent again at most; who has missed more is told so. */
 const maxCharacters = 4 * 1024 * 1024;

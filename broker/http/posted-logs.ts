@@ -1,12 +1,12 @@
-import type { LogInput } from '../../db/messages/store.js';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { newId } from '../../src/ids.js';
-import { formatTopic } from '../../src/topics.js';
-import type { BrokerCore, Incoming } from '../aedes-types.js';
-import type { DeviceAddress } from '../authorize.js';
-import { afterBoth } from '../ingest/callbacks.js';
-import type { SessionStore } from '../sessions/persistence.js';
-import type { Marks } from './marks.js';
+import type { LogInput } from '../../db/messages/store.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { newId } from '../../src/ids.ts';
+import { formatTopic } from '../../src/topics.ts';
+import type { BrokerCore, Incoming } from '../aedes-types.ts';
+import type { DeviceAddress } from '../authorize.ts';
+import { afterBoth } from '../ingest/callbacks.ts';
+import type { SessionStore } from '../sessions/persistence.ts';
+import type { Marks } from './marks.ts';
 
 /** Log entries that came over HTTP: anyone who listens to a device's `_log` hears them like those of the device. */
 export class PostedLogs {

@@ -1,8 +1,8 @@
 /** Server-sent events as bytes, and their ids, by which a reader is known again (docs/messages.md, "Listening"). */
 import { isUtf8 } from 'node:buffer';
-import type { Place } from '../../db/messages/threads/protocol.js';
-import type { HiddenNumbers } from '../../src/broker-ports.js';
-import type { Missed } from './missed.js';
+import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { HiddenNumbers } from '../../src/broker-ports.ts';
+import type { Missed } from './missed.ts';
 
 /** An event on its way to readers: the same bytes for all of them, its id in the first line. */
 export interface Event {

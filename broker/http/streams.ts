@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
-import type { Place } from '../../db/messages/threads/protocol.js';
-import type { Caller } from '../../src/access.js';
+import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { Caller } from '../../src/access.ts';
 import {
   type BrokerServices,
   endEvents,
@@ -9,19 +9,19 @@ import {
   type Revoked,
   type StreamRefusal,
   type StreamRequest,
-} from '../../src/broker-ports.js';
-import type { BrokerCore } from '../aedes-types.js';
-import type { Authority } from '../authorize.js';
-import type { Counters } from '../connections/counters.js';
-import type { Limits } from '../connections/limits.js';
-import { faultOf } from '../connections/safe-error.js';
-import type { Pace } from '../packets/pace.js';
-import { FilterTree } from '../sessions/filter-tree.js';
-import { canMatch, isWellFormed } from '../topics.js';
-import { EventWriter, type Reader } from './event-writer.js';
-import { isBefore, type Marks } from './marks.js';
-import { bytesOfMissed, type Missed, readMissed, TooMuchMissed } from './missed.js';
-import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
+} from '../../src/broker-ports.ts';
+import type { BrokerCore } from '../aedes-types.ts';
+import type { Authority } from '../authorize.ts';
+import type { Counters } from '../connections/counters.ts';
+import type { Limits } from '../connections/limits.ts';
+import { faultOf } from '../connections/safe-error.ts';
+import type { Pace } from '../packets/pace.ts';
+import { FilterTree } from '../sessions/filter-tree.ts';
+import { canMatch, isWellFormed } from '../topics.ts';
+import { EventWriter, type Reader } from './event-writer.ts';
+import { isBefore, type Marks } from './marks.ts';
+import { bytesOfMissed, type Missed, readMissed, TooMuchMissed } from './missed.ts';
+import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.ts';
 
 /** Milliseconds between two heartbeats. */
 const heartbeatInterval = 15_000;

@@ -1,4 +1,4 @@
-import { FairLanes, type Lane } from '../../src/broker-ports.js';
+import { FairLanes, type Lane } from '../../src/broker-ports.ts';
 
 /**
  * Cost that is in the store at once: what a message can find before it. In points, and what takes about as long; the store

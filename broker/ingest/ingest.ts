@@ -1,20 +1,20 @@
-import type { Caller } from '../../src/access.js';
-import { type BrokerServices, FairQueue, type PointsRead } from '../../src/broker-ports.js';
-import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.js';
-import type { Route } from '../authorize.js';
-import type { Counters } from '../connections/counters.js';
-import { faultOf } from '../connections/safe-error.js';
-import type { Marks } from '../http/marks.js';
-import { type Turn, Turns } from '../packets/turns.js';
-import type { Refusals } from '../refusals.js';
-import type { ServiceChannels } from '../service-channels.js';
-import type { SessionStore } from '../sessions/persistence.js';
-import { Admission } from './admission.js';
-import { afterBoth, type Done, once } from './callbacks.js';
-import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.js';
-import { notReadable, notRetained, Rejections, storedInPart } from './rejections.js';
-import type { Reports } from './reports.js';
-import { ServiceHandlers } from './service-handlers.js';
+import type { Caller } from '../../src/access.ts';
+import { type BrokerServices, FairQueue, type PointsRead } from '../../src/broker-ports.ts';
+import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.ts';
+import type { Route } from '../authorize.ts';
+import type { Counters } from '../connections/counters.ts';
+import { faultOf } from '../connections/safe-error.ts';
+import type { Marks } from '../http/marks.ts';
+import { type Turn, Turns } from '../packets/turns.ts';
+import type { Refusals } from '../refusals.ts';
+import type { ServiceChannels } from '../service-channels.ts';
+import type { SessionStore } from '../sessions/persistence.ts';
+import { Admission } from './admission.ts';
+import { afterBoth, type Done, once } from './callbacks.ts';
+import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.ts';
+import { notReadable, notRetained, Rejections, storedInPart } from './rejections.ts';
+import type { Reports } from './reports.ts';
+import { ServiceHandlers } from './service-handlers.ts';
 
 type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
 

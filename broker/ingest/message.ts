@@ -1,10 +1,10 @@
 /** A message on its way to the store, and what its channel says about it. */
-import type { Caller } from '../../src/access.js';
-import type { Cause, Lane, PointsRead, Rejection } from '../../src/broker-ports.js';
-import { handledChannels, serviceChannel } from '../../src/topics.js';
-import type { BrokerClient, Incoming } from '../aedes-types.js';
-import type { Route } from '../authorize.js';
-import type { ChannelKind } from '../connections/counters.js';
+import type { Caller } from '../../src/access.ts';
+import type { Cause, Lane, PointsRead, Rejection } from '../../src/broker-ports.ts';
+import { handledChannels, serviceChannel } from '../../src/topics.ts';
+import type { BrokerClient, Incoming } from '../aedes-types.ts';
+import type { Route } from '../authorize.ts';
+import type { ChannelKind } from '../connections/counters.ts';
 
 /** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
 export interface Message {

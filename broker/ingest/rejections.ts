@@ -1,10 +1,10 @@
 /** Why a message was not stored, not retained or refused: the sentences, and everybody who is told. */
-import { type BrokerServices, exceeded, type Rejection } from '../../src/broker-ports.js';
-import { failure, failureOf } from '../../src/errors.js';
-import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
-import type { ServiceChannels } from '../service-channels.js';
-import { type Done, once } from './callbacks.js';
-import type { Message } from './message.js';
+import { type BrokerServices, exceeded, type Rejection } from '../../src/broker-ports.ts';
+import { failure, failureOf } from '../../src/errors.ts';
+import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
+import type { ServiceChannels } from '../service-channels.ts';
+import { type Done, once } from './callbacks.ts';
+import type { Message } from './message.ts';
 
 /** The payload cannot be read, or nothing in it can be stored. */
 export const notReadable = (reason: string) =>

@@ -1,6 +1,6 @@
 /** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
-import type { BrokerServices, Cause, Lane } from '../../src/broker-ports.js';
-import type { LiveClient } from '../aedes-types.js';
+import type { BrokerServices, Cause, Lane } from '../../src/broker-ports.ts';
+import type { LiveClient } from '../aedes-types.ts';
 
 /** Messages under way: of a client; and of an account, beyond which each of its clients has one at a time. */
 const atOnce = { ofClient: 16, ofAccount: 1000 };

@@ -1,13 +1,13 @@
 /** What the broker does with messages on service channels: log entries, reports on updates and commands, `_set/fields`. */
-import { maxLogEntryLength } from '../../db/messages/store.js';
-import type { BrokerServices } from '../../src/broker-ports.js';
-import { newId } from '../../src/ids.js';
-import type { Marks } from '../http/marks.js';
-import type { ServiceChannels } from '../service-channels.js';
-import type { Done } from './callbacks.js';
-import type { Handler, Message } from './message.js';
-import { notReadable, type Rejections } from './rejections.js';
-import type { Reports } from './reports.js';
+import { maxLogEntryLength } from '../../db/messages/store.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { newId } from '../../src/ids.ts';
+import type { Marks } from '../http/marks.ts';
+import type { ServiceChannels } from '../service-channels.ts';
+import type { Done } from './callbacks.ts';
+import type { Handler, Message } from './message.ts';
+import { notReadable, type Rejections } from './rejections.ts';
+import type { Reports } from './reports.ts';
 
 /** How a handler passes on a message when it has done its own part. */
 export interface Keeping {

@@ -1,9 +1,9 @@
-import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.js';
-import { expect } from '../connections/live-clients.js';
-import type { SessionStore } from '../sessions/persistence.js';
-import type { Pace } from './pace.js';
-import type { Turn } from './turns.js';
-import { copied, publishBytes, whenWritable, write, writePayload } from './write.js';
+import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.ts';
+import { expect } from '../connections/live-clients.ts';
+import type { SessionStore } from '../sessions/persistence.ts';
+import type { Pace } from './pace.ts';
+import type { Turn } from './turns.ts';
+import { copied, publishBytes, whenWritable, write, writePayload } from './write.ts';
 
 type Done = (error?: Error) => void;
 

@@ -1,6 +1,6 @@
 import type { AedesPublishPacket } from 'aedes';
-import { FilterTree } from '../sessions/filter-tree.js';
-import type { Pace, Work } from './pace.js';
+import { FilterTree } from '../sessions/filter-tree.ts';
+import type { Pace, Work } from './pace.ts';
 
 /** Receivers that are known by topic, and topics; beyond it all are looked up again. */
 const maxKnown = 20_000;

@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
-import type { BrokerClient } from '../aedes-types.js';
-import type { LimitName } from '../connections/counters.js';
-import { OverLimit } from '../connections/limits.js';
-import type { PublishRate, Rates } from '../connections/publish-rate.js';
-import { type Frame, Frames } from './frames.js';
-import type { Pace, Work } from './pace.js';
+import type { BrokerClient } from '../aedes-types.ts';
+import type { LimitName } from '../connections/counters.ts';
+import { OverLimit } from '../connections/limits.ts';
+import type { PublishRate, Rates } from '../connections/publish-rate.ts';
+import { type Frame, Frames } from './frames.ts';
+import type { Pace, Work } from './pace.ts';
 import {
   checkConnect,
   type Dialect,
@@ -13,8 +13,8 @@ import {
   PacketParser,
   types,
   type UnsupportedConnect,
-} from './read.js';
-import { unacceptableLevel } from './write.js';
+} from './read.ts';
+import { unacceptableLevel } from './write.ts';
 
 /** Bytes; Infinity for no limit. */
 export interface PacketLimits {

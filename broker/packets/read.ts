@@ -1,9 +1,9 @@
 /** Control packets of a client, checked to the letter: nothing that is malformed reaches the broker [MQTT-4.8.0-1]. */
 import { isUtf8 } from 'node:buffer';
 import type { Subscription } from 'aedes';
-import type { Incoming } from '../aedes-types.js';
-import { isWellFormed } from '../topics.js';
-import type { Frame } from './frames.js';
+import type { Incoming } from '../aedes-types.ts';
+import { isWellFormed } from '../topics.ts';
+import type { Frame } from './frames.ts';
 
 export const types = {
   connect: 1,

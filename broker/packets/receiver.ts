@@ -1,12 +1,12 @@
-import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.js';
-import { OverLimit } from '../connections/limits.js';
-import { expect } from '../connections/live-clients.js';
-import { faultOf } from '../connections/safe-error.js';
-import type { PublishHooks } from '../hooks/publish.js';
-import type { Reports } from '../ingest/reports.js';
-import type { SessionStore } from '../sessions/persistence.js';
-import { type Answer, Malformed, type Packet } from './read.js';
-import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.js';
+import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.ts';
+import { OverLimit } from '../connections/limits.ts';
+import { expect } from '../connections/live-clients.ts';
+import { faultOf } from '../connections/safe-error.ts';
+import type { PublishHooks } from '../hooks/publish.ts';
+import type { Reports } from '../ingest/reports.ts';
+import type { SessionStore } from '../sessions/persistence.ts';
+import { type Answer, Malformed, type Packet } from './read.ts';
+import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.ts';
 
 type Done = (error?: Error | null) => void;
 

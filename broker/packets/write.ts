@@ -1,6 +1,6 @@
 /** Control packets for a client. */
 import type { Duplex } from 'node:stream';
-import type { BrokerClient, Outgoing } from '../aedes-types.js';
+import type { BrokerClient, Outgoing } from '../aedes-types.ts';
 
 /** Bytes of a payload above which it is written by itself instead of being copied behind its header. */
 export const copied = 2048;

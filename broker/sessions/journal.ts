@@ -1,6 +1,6 @@
-import { keyOf, type MqttChange, queueKey } from '../../db/messages/sessions/changes.js';
-import type { MessageStore } from '../../db/messages/store.js';
-import { Settled } from './settled.js';
+import { keyOf, type MqttChange, queueKey } from '../../db/messages/sessions/changes.ts';
+import type { MessageStore } from '../../db/messages/store.ts';
+import { Settled } from './settled.ts';
 
 type Done = (error?: Error) => void;
 

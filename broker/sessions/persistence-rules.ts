@@ -1,5 +1,5 @@
-import type { BrokerClient, LiveClient } from '../aedes-types.js';
-import type { Reach } from './retained.js';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { Reach } from './retained.ts';
 
 /** What the persistence asks about permissions. */
 export interface PersistenceRules {

@@ -1,15 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.js';
-import type { MqttRows } from '../../db/messages/sessions/rows.js';
-import type { MqttState } from '../../db/moving/messages-out.js';
-import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.js';
-import { accountIn } from '../connections/client-ids.js';
-import type { Counters } from '../connections/counters.js';
-import type { Journal } from './journal.js';
-import { ownBytes } from './retained.js';
-import { nextPacketId, type Queued } from './session-queue.js';
-import { Settled } from './settled.js';
-import type { Session, StoredSessions } from './stored-sessions.js';
+import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.ts';
+import type { MqttRows } from '../../db/messages/sessions/rows.ts';
+import type { MqttState } from '../../db/moving/messages-out.ts';
+import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.ts';
+import { accountIn } from '../connections/client-ids.ts';
+import type { Counters } from '../connections/counters.ts';
+import type { Journal } from './journal.ts';
+import { ownBytes } from './retained.ts';
+import { nextPacketId, type Queued } from './session-queue.ts';
+import { Settled } from './settled.ts';
+import type { Session, StoredSessions } from './stored-sessions.ts';
 
 /** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
 const stepSize = 5000;

@@ -1,9 +1,9 @@
-import type { BrokerClient, Incoming } from '../aedes-types.js';
-import { accountIn } from '../connections/client-ids.js';
-import type { Journal } from './journal.js';
-import { Settled } from './settled.js';
-import type { StoredSessions } from './stored-sessions.js';
-import type { Unreleased } from './unreleased.js';
+import type { BrokerClient, Incoming } from '../aedes-types.ts';
+import { accountIn } from '../connections/client-ids.ts';
+import type { Journal } from './journal.ts';
+import { Settled } from './settled.ts';
+import type { StoredSessions } from './stored-sessions.ts';
+import type { Unreleased } from './unreleased.ts';
 
 type Id = Pick<BrokerClient, 'id'>;
 type PacketId = { messageId?: number | undefined };

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.js';
-import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.js';
-import type { Outgoing } from '../aedes-types.js';
-import { FilterTree } from './filter-tree.js';
-import type { Journal } from './journal.js';
+import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
+import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
+import type { Outgoing } from '../aedes-types.ts';
+import { FilterTree } from './filter-tree.ts';
+import type { Journal } from './journal.ts';
 
 /** Topics read at once; others get their turn in between. */
 const pageSize = 100;

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { PersistenceRules } from './persistence-rules.js';
-import type { Queues } from './queues.js';
-import type { Session, StoredSessions } from './stored-sessions.js';
+import type { PersistenceRules } from './persistence-rules.ts';
+import type { Queues } from './queues.ts';
+import type { Session, StoredSessions } from './stored-sessions.ts';
 
 /** Stored sessions that are looked at in one go. */
 const stepSize = 1000;

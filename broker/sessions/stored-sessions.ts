@@ -1,13 +1,13 @@
 import type { Subscription } from 'aedes';
-import type { MqttRows } from '../../db/messages/sessions/rows.js';
-import type { MqttState } from '../../db/moving/messages-out.js';
-import type { BrokerClient } from '../aedes-types.js';
-import { accountIn, ownerIn } from '../connections/client-ids.js';
-import type { Counters } from '../connections/counters.js';
-import { FilterTree } from './filter-tree.js';
-import type { Journal } from './journal.js';
-import { SessionQueue } from './session-queue.js';
-import type { Unreleased } from './unreleased.js';
+import type { MqttRows } from '../../db/messages/sessions/rows.ts';
+import type { MqttState } from '../../db/moving/messages-out.ts';
+import type { BrokerClient } from '../aedes-types.ts';
+import { accountIn, ownerIn } from '../connections/client-ids.ts';
+import type { Counters } from '../connections/counters.ts';
+import { FilterTree } from './filter-tree.ts';
+import type { Journal } from './journal.ts';
+import { SessionQueue } from './session-queue.ts';
+import type { Unreleased } from './unreleased.ts';
 
 /** Stored sessions of one principal; past it the one that has been away longest is dropped. */
 const maxSessions = 20;

@@ -1,4 +1,4 @@
-import { accountIn } from '../connections/client-ids.js';
+import { accountIn } from '../connections/client-ids.ts';
 
 /** Packet ids of QoS 2 messages received and not released yet: sets by connection or session, counted by account. */
 export class Unreleased {

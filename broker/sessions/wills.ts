@@ -1,7 +1,7 @@
-import type { StoredWill } from '../../db/messages/sessions/changes.js';
-import type { BrokerClient, Will } from '../aedes-types.js';
-import type { Journal } from './journal.js';
-import { ownBytes } from './retained.js';
+import type { StoredWill } from '../../db/messages/sessions/changes.ts';
+import type { BrokerClient, Will } from '../aedes-types.ts';
+import type { Journal } from './journal.ts';
+import { ownBytes } from './retained.ts';
 
 /** Milliseconds from the start that the client of a crashed process has to come back. */
 const patience = 60_000;

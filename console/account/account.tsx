@@ -1,15 +1,15 @@
 /** One's own login, and for admins retention, usage, the audit record and the health of the service. */
-import { api, done } from '../app/api.js';
-import { accountId, can, me } from '../app/session.js';
-import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
-import { Table } from '../parts/lists/table.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Loading, Page, Tabs, Time } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { Security } from '../people/security.js';
-import { texts } from '../texts.js';
-import { Audit } from './audit.js';
-import { SecondFactor } from './second-factor.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can, me } from '../app/session.ts';
+import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { Table } from '../parts/lists/table.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Loading, Page, Tabs, Time } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { Security } from '../people/security.tsx';
+import { texts } from '../texts.ts';
+import { Audit } from './audit.tsx';
+import { SecondFactor } from './second-factor.tsx';
 
 const words = texts.account;
 

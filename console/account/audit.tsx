@@ -1,12 +1,12 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 import { useSearchParams } from 'wouter-preact';
-import { auditEvents } from '../../src/audit/events.js';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Field, Select } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge, Time } from '../parts/page.js';
-import { texts } from '../texts.js';
+import { auditEvents } from '../../src/audit/events.ts';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Field, Select } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.audit;
 

@@ -1,11 +1,11 @@
 /** Sets up an authenticator app: a QR code, a code to confirm it, and recovery codes that are shown once. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { Code } from '../parts/code.js';
-import { Act, Field, Form, type Values } from '../parts/form.js';
-import { QrCode } from '../parts/qr.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { Code } from '../parts/code.tsx';
+import { Act, Field, Form, type Values } from '../parts/form.tsx';
+import { QrCode } from '../parts/qr.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.security;
 

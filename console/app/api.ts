@@ -1,9 +1,9 @@
 /** The API client: types from our own OpenAPI document, the CSRF header, errors as one sentence, and a record of calls. */
 import { signal } from '@preact/signals';
 import createClient, { type Middleware } from 'openapi-fetch';
-import type { paths } from '../api-types.js';
-import { texts } from '../texts.js';
-import { blankSecrets, maxParsedLength, recordCall } from './calls.js';
+import type { paths } from '../api-types.d.ts';
+import { texts } from '../texts.ts';
+import { blankSecrets, maxParsedLength, recordCall } from './calls.ts';
 
 export const headerPrefix = document.querySelector<HTMLMetaElement>('meta[name=header-prefix]')?.content ?? 'platform';
 const csrfKey = 'slipway-csrf';

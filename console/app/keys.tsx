@@ -1,7 +1,7 @@
 /** Keys that work everywhere: `/` goes to the search, `?` lists the keys. */
 import { useEffect, useState } from 'preact/hooks';
-import { Dialog } from '../parts/dialog.js';
-import { texts } from '../texts.js';
+import { Dialog } from '../parts/dialog.tsx';
+import { texts } from '../texts.ts';
 
 export function Keys() {
   const [shown, setShown] = useState(false);

@@ -1,12 +1,12 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { render } from 'preact';
 import { Router } from 'wouter-preact';
-import { Toasts } from '../parts/toast.js';
-import { takeFederatedLogin } from '../sign-in/federated.js';
-import { SignIn } from '../sign-in/sign-in.js';
-import { texts } from '../texts.js';
-import { resume, state } from './session.js';
-import { Shell } from './shell.js';
+import { Toasts } from '../parts/toast.tsx';
+import { takeFederatedLogin } from '../sign-in/federated.ts';
+import { SignIn } from '../sign-in/sign-in.tsx';
+import { texts } from '../texts.ts';
+import { resume, state } from './session.ts';
+import { Shell } from './shell.tsx';
 
 function App() {
   if (state.value === 'starting') return <p class="empty">{texts.loading}</p>;

@@ -1,6 +1,6 @@
 /** The signed-in person, their permissions, and the end of the session. */
 import { computed, signal } from '@preact/signals';
-import { ApiError, api, done, keepCsrfToken, sessionEnded } from './api.js';
+import { ApiError, api, done, keepCsrfToken, sessionEnded } from './api.ts';
 
 const accountKey = 'slipway-account';
 export type Me = Awaited<ReturnType<typeof readMe>>;

@@ -2,13 +2,13 @@
 import { lazy, Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
-import { api, done, online } from '../app/api.js';
-import { Icon, type IconName } from '../parts/icons.js';
-import { useLoad } from '../parts/load.js';
-import { Loading } from '../parts/page.js';
-import { texts } from '../texts.js';
-import { Keys } from './keys.js';
-import { accountId, can, me, resume, signOut } from './session.js';
+import { api, done, online } from '../app/api.ts';
+import { Icon, type IconName } from '../parts/icons.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import { Keys } from './keys.tsx';
+import { accountId, can, me, resume, signOut } from './session.ts';
 
 const reloadedKey = 'slipway-reloaded';
 
@@ -42,19 +42,19 @@ const isReachable = () =>
     () => false,
   );
 
-const FirstDevice = place(async () => (await import('../first-device/first-device.js')).FirstDevice);
-const Devices = place(async () => (await import('../devices/devices.js')).Devices);
-const Device = place(async () => (await import('../device/device.js')).Device);
-const Organization = place(async () => (await import('../organizations/organization.js')).Organization);
-const Organizations = place(async () => (await import('../organizations/organizations.js')).Organizations);
-const People = place(async () => (await import('../people/people.js')).People);
-const Product = place(async () => (await import('../products/product.js')).Product);
-const Products = place(async () => (await import('../products/products.js')).Products);
-const Factory = place(async () => (await import('../factory/factory.js')).Factory);
-const Firmware = place(async () => (await import('../firmware/firmware.js')).Firmware);
-const Programs = place(async () => (await import('../programs/programs.js')).Programs);
-const Trash = place(async () => (await import('../trash/trash.js')).Trash);
-const Account = place(async () => (await import('../account/account.js')).Account);
+const FirstDevice = place(async () => (await import('../first-device/first-device.tsx')).FirstDevice);
+const Devices = place(async () => (await import('../devices/devices.tsx')).Devices);
+const Device = place(async () => (await import('../device/device.tsx')).Device);
+const Organization = place(async () => (await import('../organizations/organization.tsx')).Organization);
+const Organizations = place(async () => (await import('../organizations/organizations.tsx')).Organizations);
+const People = place(async () => (await import('../people/people.tsx')).People);
+const Product = place(async () => (await import('../products/product.tsx')).Product);
+const Products = place(async () => (await import('../products/products.tsx')).Products);
+const Factory = place(async () => (await import('../factory/factory.tsx')).Factory);
+const Firmware = place(async () => (await import('../firmware/firmware.tsx')).Firmware);
+const Programs = place(async () => (await import('../programs/programs.tsx')).Programs);
+const Trash = place(async () => (await import('../trash/trash.tsx')).Trash);
+const Account = place(async () => (await import('../account/account.tsx')).Account);
 
 /** Places, and the right without which one is not shown. */
 const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [

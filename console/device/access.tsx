@@ -1,16 +1,16 @@
 /** How a device gets in: its secret, certificates, the code with which it is claimed, other hardware, proof that it works. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Code } from '../parts/code.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Time } from '../parts/page.js';
-import { QrCode } from '../parts/qr.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import type { DeviceRow } from './row.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Code } from '../parts/code.tsx';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Time } from '../parts/page.tsx';
+import { QrCode } from '../parts/qr.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 

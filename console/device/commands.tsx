@@ -1,12 +1,12 @@
 /** Commands of a device: sent, followed until they end, cancelled. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { can } from '../app/session.js';
-import { Act, Field, Form, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { can } from '../app/session.ts';
+import { Act, Field, Form, TextArea, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.commands;
 type Kind = 'good' | 'bad' | 'warn' | undefined;

@@ -2,22 +2,22 @@
 
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Confirm } from '../parts/dialog.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { Access } from './access.js';
-import { Commands } from './commands.js';
-import { Fields } from './fields.js';
-import { Firmware } from './firmware.js';
-import { Live } from './live.js';
-import { History, Log, Refusals } from './records.js';
-import { readDevice } from './row.js';
-import { Series } from './series.js';
-import { Where } from './where.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Confirm } from '../parts/dialog.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { Access } from './access.tsx';
+import { Commands } from './commands.tsx';
+import { Fields } from './fields.tsx';
+import { Firmware } from './firmware.tsx';
+import { Live } from './live.tsx';
+import { History, Log, Refusals } from './records.tsx';
+import { readDevice } from './row.ts';
+import { Series } from './series.tsx';
+import { Where } from './where.tsx';
 
 const words = texts.device;
 

@@ -1,15 +1,15 @@
 /** The fields of a device, custom ones too. Where somebody else has changed it meanwhile, both versions are shown. */
 import { useState } from 'preact/hooks';
-import { ApiError, api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Field, Form, Select, TextArea, type Values } from '../parts/form.js';
-import { useLoad } from '../parts/load.js';
-import { Loading } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { type DeviceRow, readDevice } from './row.js';
+import { ApiError, api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { type DeviceRow, readDevice } from './row.ts';
 
 const words = texts.device;
 const names = [

@@ -1,13 +1,13 @@
 /** The firmware of a device, and the progress of its update. */
-import { api, done } from '../app/api.js';
-import { can } from '../app/session.js';
-import { deliveryKinds } from '../firmware/states.js';
-import { Act, ErrorNote } from '../parts/form.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Loading, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import type { DeviceRow } from './row.js';
+import { api, done } from '../app/api.ts';
+import { can } from '../app/session.ts';
+import { deliveryKinds } from '../firmware/states.ts';
+import { Act, ErrorNote } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Loading, Time } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 

@@ -1,14 +1,14 @@
 /** Messages as they come, and a message to publish. The list stays short however long the page is open. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done, rawBody } from '../app/api.js';
-import { can } from '../app/session.js';
-import { Field, Form, Select, type Values } from '../parts/form.js';
-import { listen, type Message } from '../parts/live.js';
-import { useLoad } from '../parts/load.js';
-import { Badge } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import type { DeviceRow } from './row.js';
+import { api, done, rawBody } from '../app/api.ts';
+import { can } from '../app/session.ts';
+import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { listen, type Message } from '../parts/live.ts';
+import { useLoad } from '../parts/load.ts';
+import { Badge } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 const maxShown = 200;

@@ -1,9 +1,9 @@
 /** The records of a device: its log, refusals, and changes. */
-import { auditColumns } from '../account/audit.js';
-import { api, done } from '../app/api.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge, Time } from '../parts/page.js';
-import { texts } from '../texts.js';
+import { auditColumns } from '../account/audit.tsx';
+import { api, done } from '../app/api.ts';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.device;
 const isBad = (severity: string) => ['emergency', 'alert', 'critical', 'error'].includes(severity);

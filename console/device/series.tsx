@@ -1,12 +1,12 @@
 /** Charts of what a device has stored, by range and roll-up. */
 import { useMemo, useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { Chart } from '../parts/chart.js';
-import { ErrorNote, Select } from '../parts/form.js';
-import { useLoad } from '../parts/load.js';
-import { Loading } from '../parts/page.js';
-import { texts } from '../texts.js';
-import type { DeviceRow } from './row.js';
+import { api, done } from '../app/api.ts';
+import { Chart } from '../parts/chart.tsx';
+import { ErrorNote, Select } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 const hour = 3_600_000;

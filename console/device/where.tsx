@@ -1,7 +1,7 @@
 /** The product and the organization of a device. */
 import { Link } from 'wouter-preact';
-import { nameOf } from '../parts/names.js';
-import type { DeviceRow } from './row.js';
+import { nameOf } from '../parts/names.tsx';
+import type { DeviceRow } from './row.ts';
 
 export function Where({ device: { deviceTemplateId, organizationId } }: { device: DeviceRow }) {
   const product = nameOf('deviceTemplate', deviceTemplateId);

@@ -1,15 +1,15 @@
 /** Move, command, update, regenerate or delete many devices: first a dry run that says how many, then a job. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { CommandFields, payloadOf } from '../device/commands.js';
-import { NewRollout } from '../firmware/rollouts.js';
-import { Dialog } from '../parts/dialog.js';
-import { ErrorNote, Form, type Values } from '../parts/form.js';
-import { Picker } from '../parts/picker.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import type { DeviceFilter } from './query.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { CommandFields, payloadOf } from '../device/commands.tsx';
+import { NewRollout } from '../firmware/rollouts.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { ErrorNote, Form, type Values } from '../parts/form.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import type { DeviceFilter } from './query.ts';
 
 const words = texts.bulk;
 type Action = 'move' | 'command' | 'regenerate' | 'delete';

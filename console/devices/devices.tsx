@@ -1,21 +1,21 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
 import { useMemo, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Field, Form, Select, type Values } from '../parts/form.js';
-import { Icon } from '../parts/icons.js';
-import { SearchField } from '../parts/lists/search-field.js';
-import { type Column, Pager, type Sort, Table } from '../parts/lists/table.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Page, Time } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { Bulk } from './bulk.js';
-import { exportDevices, Import } from './files.js';
-import { filterOf, type Row, readRows, sizes } from './query.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { SearchField } from '../parts/lists/search-field.tsx';
+import { type Column, Pager, type Sort, Table } from '../parts/lists/table.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Page, Time } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { Bulk } from './bulk.tsx';
+import { exportDevices, Import } from './files.tsx';
+import { filterOf, type Row, readRows, sizes } from './query.ts';
 
 const words = texts.devices;
 const columnsKey = 'slipway-columns';

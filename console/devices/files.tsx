@@ -1,15 +1,15 @@
 /** Devices from and to CSV. */
 import { useState } from 'preact/hooks';
-import { api, done, rawBody } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Form, TextArea, type Values } from '../parts/form.js';
-import type { Sort } from '../parts/lists/table.js';
-import { Picker } from '../parts/picker.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { finishJob, type Job, Progress } from './bulk.js';
-import { type DeviceFilter, readColumns } from './query.js';
+import { api, done, rawBody } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Form, TextArea, type Values } from '../parts/form.tsx';
+import type { Sort } from '../parts/lists/table.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { finishJob, type Job, Progress } from './bulk.tsx';
+import { type DeviceFilter, readColumns } from './query.ts';
 
 const words = texts.devices;
 const exported = [

@@ -1,8 +1,8 @@
 /** The query of the table of devices. */
-import type { paths } from '../api-types.js';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import type { Sort } from '../parts/lists/table.js';
+import type { paths } from '../api-types.d.ts';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import type { Sort } from '../parts/lists/table.tsx';
 
 export const sizes = ['50', '100', '250', '1000'] as const;
 

@@ -1,18 +1,18 @@
 /** Factory: jobs as they run, results to download once, labels, and verifications. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Progress, readJob } from '../devices/bulk.js';
-import { Import } from '../devices/files.js';
-import { Confirm } from '../parts/dialog.js';
-import { Act } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { Stations } from './stations.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Progress, readJob } from '../devices/bulk.tsx';
+import { Import } from '../devices/files.tsx';
+import { Confirm } from '../parts/dialog.tsx';
+import { Act } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { Stations } from './stations.tsx';
 
 const words = texts.factory;
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = {

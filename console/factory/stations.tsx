@@ -1,16 +1,16 @@
 /** Stations: programs of a factory line, each with its product, its limit and its end. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Code } from '../parts/code.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { NameOf } from '../parts/names.js';
-import { Badge, Time } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { texts } from '../texts.js';
-import { stationLines } from './station-lines.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Code } from '../parts/code.tsx';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { NameOf } from '../parts/names.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { texts } from '../texts.ts';
+import { stationLines } from './station-lines.ts';
 
 const words = texts.stations;
 

@@ -1,10 +1,10 @@
 /** Firmware: packages with their files, and rollouts by stage. */
 import { useState } from 'preact/hooks';
-import { can } from '../app/session.js';
-import { Page, Tabs } from '../parts/page.js';
-import { texts } from '../texts.js';
-import { NewPackage, Packages } from './packages.js';
-import { NewRollout, RolloutPage, Rollouts } from './rollouts.js';
+import { can } from '../app/session.ts';
+import { Page, Tabs } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import { NewPackage, Packages } from './packages.tsx';
+import { NewRollout, RolloutPage, Rollouts } from './rollouts.tsx';
 
 const words = texts.firmware;
 

@@ -1,14 +1,14 @@
 /** Firmware packages: drafts with their files, published and retired ones. */
 import { useState } from 'preact/hooks';
-import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Act, Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Act, Field, Form, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.firmware;
 

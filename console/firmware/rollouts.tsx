@@ -1,20 +1,20 @@
 /** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import type { DeviceFilter } from '../devices/query.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Act, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { useLoad } from '../parts/load.js';
-import { NameOf } from '../parts/names.js';
-import { Badge, Page, Time, Waiting } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { failed } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { readPackages } from './packages.js';
-import { deliveryKinds, deliveryStates, rolloutKinds } from './states.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import type { DeviceFilter } from '../devices/query.ts';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useLoad } from '../parts/load.ts';
+import { NameOf } from '../parts/names.tsx';
+import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { readPackages } from './packages.tsx';
+import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
 
 const words = texts.firmware;
 

@@ -1,15 +1,15 @@
 /** From nothing to the first message: product, channel, device, secret, lines to run, and the message itself. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Code } from '../parts/code.js';
-import { Field, Form, Select, type Values } from '../parts/form.js';
-import { listen, type Message } from '../parts/live.js';
-import { useLoad } from '../parts/load.js';
-import { Page } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Code } from '../parts/code.tsx';
+import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { listen, type Message } from '../parts/live.ts';
+import { useLoad } from '../parts/load.ts';
+import { Page } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.firstDevice;
 

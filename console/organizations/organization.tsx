@@ -1,13 +1,13 @@
 /** One organization: its name and description, the people in it, and its devices. */
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Field, Form, type Values } from '../parts/form.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Page, Waiting } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { PeopleOf } from '../people/people-of.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Page, Waiting } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { PeopleOf } from '../people/people-of.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.organizations;
 const shownDevices = 10;

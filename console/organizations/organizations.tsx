@@ -1,17 +1,17 @@
 /** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
 import { useMemo, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
-import { SearchField } from '../parts/lists/search-field.js';
-import { useLoad } from '../parts/load.js';
-import { Loading, Page } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { branchesOf, type Organization, readTree } from './tree.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { SearchField } from '../parts/lists/search-field.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading, Page } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { branchesOf, type Organization, readTree } from './tree.ts';
 
 const words = texts.organizations;
 /** From so many on the tree has a search. */

@@ -1,6 +1,6 @@
 /** The organizations of a tree, read in slices: those first that were made first, or those whose name contains a text. */
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
 
 export interface Organization {
   id: string;

@@ -1,6 +1,6 @@
 /** A text to copy. */
 import { useRef, useState } from 'preact/hooks';
-import { texts } from '../texts.js';
+import { texts } from '../texts.ts';
 
 export function Code({ text, label }: { text: string; label: string }) {
   const [copied, setCopied] = useState(false);

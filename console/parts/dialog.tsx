@@ -1,8 +1,8 @@
 /** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
-import { texts } from '../texts.js';
-import { Field, Form, type Values } from './form.js';
+import { texts } from '../texts.ts';
+import { Field, Form, type Values } from './form.tsx';
 
 export function Dialog({
   title,

@@ -1,8 +1,8 @@
 /** Forms: fields with labels, buttons that wait, errors with the sentence of the API. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
-import { ApiError } from '../app/api.js';
-import { texts } from '../texts.js';
+import { ApiError } from '../app/api.ts';
+import { texts } from '../texts.ts';
 
 export function ErrorNote({ error }: { error: unknown }) {
   if (!error) return null;

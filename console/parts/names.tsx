@@ -1,8 +1,8 @@
 /** Names of things by their ids: what is shown asks for them, fifty in one request. */
 import { type Signal, signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { api, done } from '../app/api.js';
-import { can, me } from '../app/session.js';
+import { api, done } from '../app/api.ts';
+import { can, me } from '../app/session.ts';
 
 const kinds = {
   device: { path: '/api/v1/devices/', wrapper: 'device', field: 'serialNumber' },

@@ -2,11 +2,11 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { calls, curlOf } from '../app/calls.js';
-import { texts } from '../texts.js';
-import { Code } from './code.js';
-import { Dialog } from './dialog.js';
-import { ErrorNote } from './form.js';
+import { calls, curlOf } from '../app/calls.ts';
+import { texts } from '../texts.ts';
+import { Code } from './code.tsx';
+import { Dialog } from './dialog.tsx';
+import { ErrorNote } from './form.tsx';
 
 export function Page({
   title,

@@ -1,11 +1,11 @@
 /** Chooses one organization or product: from a list of a few, or by searching many. */
 import { useEffect, useId, useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { texts } from '../texts.js';
-import { Select } from './form.js';
-import { useLoad } from './load.js';
-import { nameOf } from './names.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { texts } from '../texts.ts';
+import { Select } from './form.tsx';
+import { useLoad } from './load.ts';
+import { nameOf } from './names.tsx';
 
 /** How many a list shows; of more, those whose name contains what is typed. */
 const maxListed = 50;

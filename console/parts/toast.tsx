@@ -1,6 +1,6 @@
 /** Short notices, with "Undo" where the trash can give back. */
 import { signal } from '@preact/signals';
-import { texts } from '../texts.js';
+import { texts } from '../texts.ts';
 
 interface Toast {
   id: number;

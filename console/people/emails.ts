@@ -1,6 +1,6 @@
 /** The email addresses of people, read for a whole page at once. */
-import { api, done } from '../app/api.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { texts } from '../texts.ts';
 
 export async function withEmails<T extends { userId: string | null }>({
   results = [],

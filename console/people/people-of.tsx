@@ -1,12 +1,12 @@
 /** End-users, of all organizations or of one. */
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { pageSize } from '../parts/lists/listing.js';
-import { NameOf } from '../parts/names.js';
-import { texts } from '../texts.js';
-import { withEmails } from './emails.js';
-import { PeopleTable } from './people-table.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { pageSize } from '../parts/lists/listing.tsx';
+import { NameOf } from '../parts/names.tsx';
+import { texts } from '../texts.ts';
+import { withEmails } from './emails.ts';
+import { PeopleTable } from './people-table.tsx';
 
 const words = texts.people;
 

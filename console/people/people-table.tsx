@@ -1,15 +1,15 @@
 /** A list of people, and what can be done for each: see the login, move, delete. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Form, type Values } from '../parts/form.js';
-import { Listing } from '../parts/lists/listing.js';
-import type { Column } from '../parts/lists/table.js';
-import { Time } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { Security } from './security.js';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Form, type Values } from '../parts/form.tsx';
+import { Listing } from '../parts/lists/listing.tsx';
+import type { Column } from '../parts/lists/table.tsx';
+import { Time } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { Security } from './security.tsx';
 
 const words = texts.people;
 

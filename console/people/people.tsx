@@ -1,16 +1,16 @@
 /** People: end-users and account users, invited or with a password. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId, can, me } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Field, Form, type Values } from '../parts/form.js';
-import { pageSize } from '../parts/lists/listing.js';
-import { Badge, Page, Tabs } from '../parts/page.js';
-import { Picker } from '../parts/picker.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { PeopleOf } from './people-of.js';
-import { PeopleTable } from './people-table.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can, me } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Page, Tabs } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { PeopleOf } from './people-of.tsx';
+import { PeopleTable } from './people-table.tsx';
 
 const words = texts.people;
 

@@ -1,11 +1,11 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
-import { api, done } from '../app/api.js';
-import { me } from '../app/session.js';
-import { Act, ErrorNote } from '../parts/form.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Loading, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { me } from '../app/session.ts';
+import { Act, ErrorNote } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Loading, Time } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.security;
 

@@ -1,15 +1,15 @@
 /** One product: its name, its channels with their retention, and its custom fields. */
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Act, Check, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { useLoad } from '../parts/load.js';
-import { Badge, Page, Waiting } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Act, Check, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Page, Waiting } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.products;
 const account = () => ({ accountId: accountId.value });

@@ -1,13 +1,13 @@
 /** Products: the device templates of the account. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Page, Time } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Page, Time } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.products;
 const account = () => ({ accountId: accountId.value });

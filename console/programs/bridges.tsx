@@ -1,14 +1,14 @@
 /** Bridges: what each has to deliver still, what it could not deliver, and how it is tried, replayed and removed. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.js';
-import { accountId, can } from '../app/session.js';
-import { Dialog } from '../parts/dialog.js';
-import { Act, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId, can } from '../app/session.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.bridges;
 const kinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;

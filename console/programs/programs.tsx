@@ -1,15 +1,15 @@
 /** Programs: applications, identity providers, bridges with their dead letters, certificate authorities. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Code } from '../parts/code.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
-import { Field, Form, Select, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Badge, Page, Tabs, Time } from '../parts/page.js';
-import { toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
-import { Bridges, NewBridge } from './bridges.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Code } from '../parts/code.tsx';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Badge, Page, Tabs, Time } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { Bridges, NewBridge } from './bridges.tsx';
 
 const words = texts.programs;
 type Tab = keyof typeof words.tabs;

@@ -1,12 +1,12 @@
 /** Sign in: password, second factor, recovery code, single sign-on, forgotten password. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done, headerPrefix } from '../app/api.js';
-import { begin, findAccount, hasEnded } from '../app/session.js';
-import { Field, Form, Select, type Values } from '../parts/form.js';
-import { Icon } from '../parts/icons.js';
-import { useLoad } from '../parts/load.js';
-import { texts } from '../texts.js';
-import { federatedError, federatedSecondStep } from './federated.js';
+import { api, done, headerPrefix } from '../app/api.ts';
+import { begin, findAccount, hasEnded } from '../app/session.ts';
+import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { useLoad } from '../parts/load.ts';
+import { texts } from '../texts.ts';
+import { federatedError, federatedSecondStep } from './federated.ts';
 
 const words = texts.signIn;
 

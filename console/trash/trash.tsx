@@ -1,12 +1,12 @@
 /** Everything deleted, until when it can be recovered, and the way back. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
-import { Act, Select } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/lists/listing.js';
-import { Page, Tabs, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
-import { texts } from '../texts.js';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Act, Select } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { Page, Tabs, Time } from '../parts/page.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
 
 const words = texts.trash;
 type Tab = keyof typeof words.tabs;

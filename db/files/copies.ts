@@ -2,7 +2,7 @@
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { openSqlite } from '../sqlite/open.js';
+import { openSqlite } from '../sqlite/open.ts';
 
 export const databaseNames = ['registry.db', 'messages.db'] as const;
 export type DatabaseName = (typeof databaseNames)[number];

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { openSqlite } from '../sqlite/open.js';
-import { sync } from './copies.js';
+import { openSqlite } from '../sqlite/open.ts';
+import { sync } from './copies.ts';
 
 /** The directory of the contents, next to the databases. */
 export const firmwareName = 'firmware';

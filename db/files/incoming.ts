@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { sync } from './copies.js';
+import { sync } from './copies.ts';
 
 /** The plan: files that go, files that replace them, and the directory for the former files. */
 interface Plan {

@@ -1,11 +1,11 @@
 /** The migrations that the databases of a data directory have had, and those still to come. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Migration, migrate, registryMigrations } from '../migrations/index.js';
-import { messageMigrations } from '../migrations/messages.js';
-import { openSqlite } from '../sqlite/open.js';
-import { type DatabaseName, databaseNames } from './copies.js';
-import { finishSnapshot, snapshotBeforeMigration, stampVersion } from './snapshots.js';
+import { type Migration, migrate, registryMigrations } from '../migrations/index.ts';
+import { messageMigrations } from '../migrations/messages.ts';
+import { openSqlite } from '../sqlite/open.ts';
+import { type DatabaseName, databaseNames } from './copies.ts';
+import { finishSnapshot, snapshotBeforeMigration, stampVersion } from './snapshots.ts';
 
 /** The steps of each database, in order. */
 export type Steps = Readonly<Record<DatabaseName, readonly Migration[]>>;

@@ -1,9 +1,9 @@
 /** Both databases as they were before an upgrade: made by the start that migrates, put back by `slipway rollback`. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { copyDatabases, databasesIn, sync } from './copies.js';
-import { nameOf } from './incoming.js';
-import { version } from './version.js';
+import { copyDatabases, databasesIn, sync } from './copies.ts';
+import { nameOf } from './incoming.ts';
+import { version } from './version.ts';
 
 /** Names in the data directory: of the snapshots, and of the file that says which version opened the data last. */
 export const snapshotsName = 'snapshots';

@@ -1,27 +1,27 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { bringUpToDate } from '../files/schema.js';
-import { isRefusal, storeFull } from '../sqlite/dialect.js';
-import { openSqlite } from '../sqlite/open.js';
-import { Slices } from '../sqlite/slices.js';
-import { LogReads } from './logs/reads.js';
-import { type OutboxChange, OutboxRows } from './outbox/rows.js';
-import { CategoryPages } from './series/category-pages.js';
-import { MissedRows } from './series/missed.js';
-import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
-import { type AccountBytes, prepareHeld } from './series/shares.js';
-import { SeriesSums, type Sum, type SumsQuery } from './series/sums.js';
-import { TouchedNotes } from './series/touched.js';
-import { type MessageUsage, prepareUsage } from './series/usage.js';
-import type { MqttChange } from './sessions/changes.js';
-import { MqttRows } from './sessions/rows.js';
-import type { Done, Expired, Place, StepOrder } from './threads/protocol.js';
-import { MessageReader } from './threads/reader.js';
-import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.js';
-import { everything, type NewLogEntry, type Point, type Range, type SeriesKey, type StoredPoint } from './types.js';
+import { bringUpToDate } from '../files/schema.ts';
+import { isRefusal, storeFull } from '../sqlite/dialect.ts';
+import { openSqlite } from '../sqlite/open.ts';
+import { Slices } from '../sqlite/slices.ts';
+import { LogReads } from './logs/reads.ts';
+import { type OutboxChange, OutboxRows } from './outbox/rows.ts';
+import { CategoryPages } from './series/category-pages.ts';
+import { MissedRows } from './series/missed.ts';
+import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.ts';
+import { type AccountBytes, prepareHeld } from './series/shares.ts';
+import { SeriesSums, type Sum, type SumsQuery } from './series/sums.ts';
+import { TouchedNotes } from './series/touched.ts';
+import { type MessageUsage, prepareUsage } from './series/usage.ts';
+import type { MqttChange } from './sessions/changes.ts';
+import { MqttRows } from './sessions/rows.ts';
+import type { Done, Expired, Place, StepOrder } from './threads/protocol.ts';
+import { MessageReader } from './threads/reader.ts';
+import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.ts';
+import { everything, type NewLogEntry, type Point, type Range, type SeriesKey, type StoredPoint } from './types.ts';
 
-export * from './types.js';
+export * from './types.ts';
 
 /** Points in one transaction at most; more are written in the next. */
 const batchSize = 20_000;

@@ -1,5 +1,5 @@
 /** The types of stored messages: points of series, log entries, and the queries for both. */
-import type { FoundPlace, LogSearch } from './logs/search.js';
+import type { FoundPlace, LogSearch } from './logs/search.ts';
 
 /** Milliseconds since 1970 that a date can hold, either way. */
 export const timeLimit = 8.64e15;

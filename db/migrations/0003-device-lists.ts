@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Orders of GET /devices: each is read from an index, ties by id. */
 const sorts = [

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Fields of every entity. */
 const common = `

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Whose an answer for an Idempotency-Key is, so that those of one caller can be counted. */
 export const name = '0015-answer-callers';

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Of an audit record: somebody has set a password with a token that was mailed to the address. */
 const byToken = `SELECT "targetId" FROM "auditRecords"

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * An end-user may have no person: `userId` can be null, which in SQLite needs a new table. An address may be an object.

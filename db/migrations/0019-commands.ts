@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** The states in which a command can still reach its device, or is being carried out. */
 const open = `"state" IN ('queued', 'sent', 'accepted')`;

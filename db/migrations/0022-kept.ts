@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Rows of a table that count one each, by account. */
 const counted = ['auditRecords', 'verifications', 'refusals', 'jobs'];

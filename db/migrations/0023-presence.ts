@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** What the service notes about a device that connects. */
 const moved = ['lastConnected', 'externalIp', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns'];

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 const texts = ['serialNumber', 'firmwareVersion'];
 const kinds = ['deviceTemplateId', 'organizationId', 'provisioningState'];

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** About the bytes that a command takes: 500 for its row and its places in indexes, and its texts. */
 const size = (row: string) =>

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** What a row takes on disk, about, with its places in indexes: so many bytes, and its texts, each as often as it is stored. */
 interface Size {

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * MQTT sessions and what is kept for them. A message for several sessions is stored once; the queue is clustered by

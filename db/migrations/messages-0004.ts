@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * Messages on their way to bridges. `state` is 0 pending, 1 delivered, 2 dead, and `since` the time of

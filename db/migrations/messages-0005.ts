@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * What removing the oldest asks for. "oldest" is the time of a series' first point, null when it has none: nobody has to

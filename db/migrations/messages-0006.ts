@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * Where in a series a category is (series-marks.ts): every point lies in a mark of its series and category, and the marks

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /**
  * What eviction by account asks for: how many bytes each account has stored, about, and at which sequences blocks of its

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 const size = (row: string) => `octet_length(${row}"topic") + octet_length(${row}"payload")`;
 const add = (row: 'NEW' | 'OLD', count: string, bytes: string) =>

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely';
-import { executeAll } from './execute.js';
+import { executeAll } from './execute.ts';
 
 /** Bytes on disk of a row with a payload of so many bytes, in a table that is sorted by its key: a page holds four rows at least. */
 const sorted = (bytes: string) => `CASE WHEN ${bytes} <= 1002 THEN (${bytes}) * 9 / 8

@@ -1,16 +1,16 @@
-import type { Migration } from './index.js';
-import * as timeSeriesAndLogs from './messages-0001.js';
-import * as mqttSessions from './messages-0002.js';
-import * as logText from './messages-0003.js';
-import * as outbox from './messages-0004.js';
-import * as oldestFirst from './messages-0005.js';
-import * as categoryMarks from './messages-0006.js';
-import * as missed from './messages-0007.js';
-import * as arrivals from './messages-0008.js';
-import * as numericCodes from './messages-0012.js';
-import * as outboxAccounts from './messages-0013.js';
-import * as retainedUse from './messages-0014.js';
-import * as heldBytes from './messages-0015.js';
+import type { Migration } from './index.ts';
+import * as timeSeriesAndLogs from './messages-0001.ts';
+import * as mqttSessions from './messages-0002.ts';
+import * as logText from './messages-0003.ts';
+import * as outbox from './messages-0004.ts';
+import * as oldestFirst from './messages-0005.ts';
+import * as categoryMarks from './messages-0006.ts';
+import * as missed from './messages-0007.ts';
+import * as arrivals from './messages-0008.ts';
+import * as numericCodes from './messages-0012.ts';
+import * as outboxAccounts from './messages-0013.ts';
+import * as retainedUse from './messages-0014.ts';
+import * as heldBytes from './messages-0015.ts';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [

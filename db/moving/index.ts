@@ -4,14 +4,14 @@
  */
 import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { databaseNames, sync } from '../files/copies.js';
-import { FirmwareFiles, firmwareName, hashOf } from '../files/firmware.js';
-import { lockDirectory, takeOver } from '../files/lock.js';
-import { behind, bringUpToDate, unknownSteps } from '../files/schema.js';
-import { type Moving, mark, movingIn, unmark } from './marker.js';
-import { copyMessages, removeMessages } from './messages.js';
-import { copyRegistry, readOf, removeRegistry } from './registry.js';
-import type { Sums } from './rows.js';
+import { databaseNames, sync } from '../files/copies.ts';
+import { FirmwareFiles, firmwareName, hashOf } from '../files/firmware.ts';
+import { lockDirectory, takeOver } from '../files/lock.ts';
+import { behind, bringUpToDate, unknownSteps } from '../files/schema.ts';
+import { type Moving, mark, movingIn, unmark } from './marker.ts';
+import { copyMessages, removeMessages } from './messages.ts';
+import { copyRegistry, readOf, removeRegistry } from './registry.ts';
+import type { Sums } from './rows.ts';
 
 const registryIn = (directory: string) => join(directory, 'registry.db');
 const messagesIn = (directory: string) => join(directory, 'messages.db');

@@ -1,7 +1,7 @@
 /** What a data directory says while accounts are moved out of it or into it: no server starts on it until that has ended. */
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { replaceFile, sync } from '../files/copies.js';
+import { replaceFile, sync } from '../files/copies.ts';
 
 const markerName = 'moving-accounts.json';
 

@@ -1,9 +1,9 @@
 /** What messages.db has of accounts, read while they are copied to another cell. */
 import type Sqlite from 'better-sqlite3';
-import type { StoredWill } from '../messages/sessions/changes.js';
-import { openSqlite } from '../sqlite/open.js';
-import { fillTable } from './rows.js';
-import { messageRules } from './tables.js';
+import type { StoredWill } from '../messages/sessions/changes.ts';
+import { openSqlite } from '../sqlite/open.ts';
+import { fillTable } from './rows.ts';
+import { messageRules } from './tables.ts';
 
 export interface SeriesRow {
   id: number;

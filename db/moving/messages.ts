@@ -1,7 +1,7 @@
 /** messages.db of accounts that move: points, logs, MQTT sessions, retained messages, the outbox. */
 import type Sqlite from 'better-sqlite3';
-import { compare, copyRows, fillTable, inTransaction, openForMove, removeRows, type Sums } from './rows.js';
-import { messageRules, type Offsets, pointRules, type TableRule } from './tables.js';
+import { compare, copyRows, fillTable, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
+import { messageRules, type Offsets, pointRules, type TableRule } from './tables.ts';
 
 /** Points of one transaction, about. */
 const pointsAtOnce = 100_000;

@@ -1,10 +1,10 @@
 /** Rows of accounts in registry.db as pages of JSON, in the order of their keys: two cells compare and copy them page by page. */
 import { createHash } from 'node:crypto';
 import type Sqlite from 'better-sqlite3';
-import { openSqlite } from '../sqlite/open.js';
-import { fillTable } from './rows.js';
-import { registryRules, type TableRule } from './tables.js';
-import type { Watched } from './watching.js';
+import { openSqlite } from '../sqlite/open.ts';
+import { fillTable } from './rows.ts';
+import { registryRules, type TableRule } from './tables.ts';
+import type { Watched } from './watching.ts';
 
 type Value = string | number | null;
 type Key = Value[];

@@ -1,7 +1,7 @@
 /** registry.db of accounts that move. */
-import { openSqlite } from '../sqlite/open.js';
-import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.js';
-import { registryRules } from './tables.js';
+import { openSqlite } from '../sqlite/open.ts';
+import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
+import { registryRules } from './tables.ts';
 
 /** Rows of the registry get new numbers from their columns. */
 const noOffsets = { series: 0, sequence: 0, session: 0, message: 0 };

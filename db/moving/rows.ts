@@ -1,8 +1,8 @@
 /** Rows of accounts from one file to another of the same schema, by SQL alone: nothing of them is held in memory. */
 import { crc32 } from 'node:zlib';
 import type Sqlite from 'better-sqlite3';
-import { openWriter } from '../sqlite/open.js';
-import type { Offsets, TableRule } from './tables.js';
+import { openWriter } from '../sqlite/open.ts';
+import type { Offsets, TableRule } from './tables.ts';
 
 /** Rows and their checksum, by table. */
 export type Sums = Record<string, { rows: number; checksum: number }>;

@@ -1,7 +1,7 @@
 /** Which accounts a running server gives away or gets: a file of the data directory, so that a crash changes nothing of it. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { replaceFile } from '../files/copies.js';
+import { replaceFile } from '../files/copies.ts';
 
 const stateName = 'moves.json';
 

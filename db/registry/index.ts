@@ -2,18 +2,18 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { Kysely, type Transaction } from 'kysely';
-import { Fence } from '../files/lock.js';
-import { bringUpToDate } from '../files/schema.js';
-import { boundedCache } from '../sqlite/cache.js';
-import { SqliteDialect, transact } from '../sqlite/dialect.js';
-import type { Lane } from '../sqlite/fair-lanes.js';
-import { openSqlite, openWriter } from '../sqlite/open.js';
-import { WriterThread } from '../sqlite/writer-thread.js';
-import type { EntityTable, Row, Tables } from './records.js';
-import { wholeById } from './whole-device.js';
+import { Fence } from '../files/lock.ts';
+import { bringUpToDate } from '../files/schema.ts';
+import { boundedCache } from '../sqlite/cache.ts';
+import { SqliteDialect, transact } from '../sqlite/dialect.ts';
+import type { Lane } from '../sqlite/fair-lanes.ts';
+import { openSqlite, openWriter } from '../sqlite/open.ts';
+import { WriterThread } from '../sqlite/writer-thread.ts';
+import type { EntityTable, Row, Tables } from './records.ts';
+import { wholeById } from './whole-device.ts';
 
-export { diskFault } from '../sqlite/commits.js';
-export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
+export { diskFault } from '../sqlite/commits.ts';
+export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.ts';
 
 export type Tx = Transaction<Tables>;
 /** The outer handle, or a transaction. */

@@ -3,9 +3,9 @@
  * keep the count. docs/decisions/006-partial-match-and-kept-counts.md
  */
 import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely';
-import { transact } from '../sqlite/dialect.js';
-import { accountKey } from './account-key.js';
-import type { Tables } from './records.js';
+import { transact } from '../sqlite/dialect.ts';
+import { accountKey } from './account-key.ts';
+import type { Tables } from './records.ts';
 
 /** Counts of an account that are kept; the next one takes the place of one of them. */
 const maxKept = 64;

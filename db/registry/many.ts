@@ -4,8 +4,8 @@
  */
 
 import { CompiledQuery } from 'kysely';
-import type { Tx } from './index.js';
-import type { Tables } from './records.js';
+import type { Tx } from './index.ts';
+import type { Tables } from './records.ts';
 
 interface How<T extends keyof Tables> {
   /** Properties of the rows that are no columns of the table. */

@@ -1,9 +1,9 @@
 /** What the service notes about a connected device: a table of its own next to `devices`, see `wholeDevices`. */
-import type { Db, Tx } from './index.js';
-import { insertMany } from './many.js';
-import { presenceNames } from './records/devices.js';
-import type { Device, DevicePresence } from './records.js';
-import { rowsOf } from './statement.js';
+import type { Db, Tx } from './index.ts';
+import { insertMany } from './many.ts';
+import { presenceNames } from './records/devices.ts';
+import type { Device, DevicePresence } from './records.ts';
+import { rowsOf } from './statement.ts';
 
 const isPresence: ReadonlySet<string> = new Set(presenceNames);
 

@@ -4,10 +4,10 @@
  */
 import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
-import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.js';
-import type { bridgeColumns } from './records/bridges.js';
-import type { certificateAuthorityColumns, certificateColumns } from './records/certificates.js';
-import type { EntityRow } from './records/columns.js';
+import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.ts';
+import type { bridgeColumns } from './records/bridges.ts';
+import type { certificateAuthorityColumns, certificateColumns } from './records/certificates.ts';
+import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
   CredentialRecord,
@@ -18,7 +18,7 @@ import type {
   PublicationRecord,
   presenceNames,
   RefusalRecord,
-} from './records/devices.js';
+} from './records/devices.ts';
 import type {
   CommandCountRecord,
   CommandRecord,
@@ -29,8 +29,8 @@ import type {
   FirmwareUploadRecord,
   firmwarePackageColumns,
   firmwareRolloutColumns,
-} from './records/downlink.js';
-import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.js';
+} from './records/downlink.ts';
+import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.ts';
 import type {
   accountUserColumns,
   applicationColumns,
@@ -43,11 +43,11 @@ import type {
   MfaMethodRecord,
   RecoveryCodeRecord,
   SessionRecord,
-} from './records/identity.js';
-import type { endUserColumns, organizationColumns } from './records/organizations.js';
-import type { channelTemplateColumns, customFieldColumns, templateColumns } from './records/templates.js';
+} from './records/identity.ts';
+import type { endUserColumns, organizationColumns } from './records/organizations.ts';
+import type { channelTemplateColumns, customFieldColumns, templateColumns } from './records/templates.ts';
 
-export { DateText, Id, Nullable, oneOf } from './records/columns.js';
+export { DateText, Id, Nullable, oneOf } from './records/columns.ts';
 
 /** A device with what the service notes about its connections, which is in a table of its own. */
 export type Device = EntityRow<typeof deviceColumns>;

@@ -1,7 +1,7 @@
 /** Texts that contain a text, ignoring case: one folding for all letters, and an index of the columns that need one. */
 
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
-import { fold } from '../sqlite/fold.js';
+import { fold } from '../sqlite/fold.ts';
 
 /** The columns of devices that have an index of their text. */
 export type TextColumn = 'serialNumber' | 'firmwareVersion';

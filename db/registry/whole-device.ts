@@ -1,4 +1,4 @@
-import type { EntityTable } from './records.js';
+import type { EntityTable } from './records.ts';
 
 /** One device as the view `wholeDevices` shows it. SQLite opens a join in 25 µs, and looks up these values in one. */
 const presence = (name: string) => `(SELECT p."${name}" FROM "devicePresence" AS p WHERE p."row" = d."row")`;

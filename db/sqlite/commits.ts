@@ -1,4 +1,4 @@
-import { Latency } from './latency.js';
+import { Latency } from './latency.ts';
 
 /** What the codes of SQLite say that come from the disk; a caller can cause none of them. */
 const reasons = [

@@ -14,11 +14,11 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
-import type { Commits } from './commits.js';
-import type { Lane } from './fair-lanes.js';
-import { Writer } from './group-commit.js';
-import { StatementCache } from './statements.js';
-import type { ThreadTransaction, WriterThread } from './writer-thread.js';
+import type { Commits } from './commits.ts';
+import type { Lane } from './fair-lanes.ts';
+import { Writer } from './group-commit.ts';
+import { StatementCache } from './statements.ts';
+import type { ThreadTransaction, WriterThread } from './writer-thread.ts';
 
 const insideTransaction = new AsyncLocalStorage<true>();
 

@@ -1,8 +1,8 @@
-import { commitAsHolder } from '../files/lock.js';
-import { Commits } from './commits.js';
-import { FairLanes, type Lane } from './fair-lanes.js';
-import { Slices } from './slices.js';
-import type { StatementCache } from './statements.js';
+import { commitAsHolder } from '../files/lock.ts';
+import { Commits } from './commits.ts';
+import { FairLanes, type Lane } from './fair-lanes.ts';
+import { Slices } from './slices.ts';
+import type { StatementCache } from './statements.ts';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
 const groupSize = 256;

@@ -1,6 +1,6 @@
 /** How a file is opened. Apart from dialect.ts, because threads that write no Kysely queries do not load it. */
 import Sqlite from 'better-sqlite3';
-import { fold } from './fold.js';
+import { fold } from './fold.ts';
 
 /**
  * Kibibytes of pages that a connection keeps in memory: of the connections that are always busy, and of others. The

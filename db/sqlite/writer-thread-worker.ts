@@ -1,10 +1,10 @@
 /** The thread that executes the statements of long transactions, one after the other; answers come in their order. */
 import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { commitAsHolder, Fence } from '../files/lock.js';
-import { openWriter } from './open.js';
-import { StatementCache } from './statements.js';
-import type { Answered, Asked } from './writer-thread.js';
+import { commitAsHolder, Fence } from '../files/lock.ts';
+import { openWriter } from './open.ts';
+import { StatementCache } from './statements.ts';
+import type { Answered, Asked } from './writer-thread.ts';
 
 const port = parentPort;
 if (!port) throw new Error('writer-thread-worker runs as a worker thread only.');

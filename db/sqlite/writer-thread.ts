@@ -2,7 +2,7 @@
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import type { CompiledQuery, QueryResult } from 'kysely';
-import { exitOf, startThread } from './threads.js';
+import { exitOf, startThread } from './threads.ts';
 
 type Statement = Pick<CompiledQuery, 'sql' | 'parameters'>;
 export type Asked = Statement | { close: true };
@@ -70,7 +70,7 @@ export class WriterThread {
   }
 
   #start(): Worker {
-    const worker = startThread(new URL('./writer-thread-worker.js', import.meta.url), {
+    const worker = startThread(new URL('./writer-thread-worker.ts', import.meta.url), {
       path: this.#path,
       mark: this.#mark,
     });

@@ -3,23 +3,23 @@
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.js';
-import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Caller, EntityKind } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import type { Config } from '../config.js';
-import { pageOfTable } from '../entity/listing.js';
-import { metaShape, metaWith, nameIgnored, readDate } from '../entity/routes.js';
-import { type SliceServices, showSlices } from '../entity/row-slices.js';
-import { sendList, streamed } from '../http/answers/streamed-list.js';
-import type { App } from '../http/app.js';
-import { newId } from '../ids.js';
-import { Gathered } from '../limits/gathered.js';
-import { keepNewest, keptOf } from '../limits/kept.js';
-import type { Moves } from '../moves.js';
-import type { LongReads } from '../threads/long-reads.js';
-import { type AuditEvent, auditEvents } from './events.js';
+import type { Db, Registry } from '../../db/registry/index.ts';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.ts';
+import { boundedCache } from '../../db/sqlite/cache.ts';
+import type { Caller, EntityKind } from '../access.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import type { Config } from '../config.ts';
+import { pageOfTable } from '../entity/listing.ts';
+import { metaShape, metaWith, nameIgnored, readDate } from '../entity/routes.ts';
+import { type SliceServices, showSlices } from '../entity/row-slices.ts';
+import { sendList, streamed } from '../http/answers/streamed-list.ts';
+import type { App } from '../http/app.ts';
+import { newId } from '../ids.ts';
+import { Gathered } from '../limits/gathered.ts';
+import { keepNewest, keptOf } from '../limits/kept.ts';
+import type { Moves } from '../moves.ts';
+import type { LongReads } from '../threads/long-reads.ts';
+import { type AuditEvent, auditEvents } from './events.ts';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
 interface AuditEntry {

@@ -1,7 +1,7 @@
 /** Level 1: sent when it can be, dropped when it cannot. Nothing waits for it. */
-import type { Clock } from '../clock.js';
-import { Alarm, pauseAfter } from './pace.js';
-import type { BridgedMessage, Outcome, Target } from './target.js';
+import type { Clock } from '../clock.ts';
+import { Alarm, pauseAfter } from './pace.ts';
+import type { BridgedMessage, Outcome, Target } from './target.ts';
 
 /** Messages and bytes of payload that wait; past either the oldest are dropped. */
 const maxWaiting = 10_000;

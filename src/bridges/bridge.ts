@@ -1,7 +1,7 @@
 /** A bridge on the wire: its answers, its bodies and its list. */
 import { Type } from 'typebox';
-import { bridgeColumns, bridgeForms } from '../../db/registry/records/bridges.js';
-import { DateText, Nullable, oneOf } from '../../db/registry/records.js';
+import { bridgeColumns, bridgeForms } from '../../db/registry/records/bridges.ts';
+import { DateText, Nullable, oneOf } from '../../db/registry/records.ts';
 import {
   changeProperties,
   commonShape,
@@ -10,9 +10,9 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../entity/columns.js';
-import type { Sealing } from '../identity/secrets/sealing.js';
-import { type BridgeRow, urlOwner } from './opening.js';
+} from '../entity/columns.ts';
+import type { Sealing } from '../identity/secrets/sealing.ts';
+import { type BridgeRow, urlOwner } from './opening.ts';
 
 const url = Type.String({
   maxLength: 2000,

@@ -1,19 +1,19 @@
 /** Bridges are made, changed and deleted, each with an audit record. */
 import type { Static } from 'typebox';
-import { bridgeColumns } from '../../db/registry/records/bridges.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Context } from '../context.js';
-import { readChanges, readNew } from '../entity/columns.js';
-import { noteAnswer } from '../entity/kept-answers.js';
-import { etagOf } from '../entity/routes.js';
-import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.js';
-import { invalid } from '../errors.js';
-import { makeSecret } from '../identity/secrets/secrets.js';
-import { type createBody, showBridge, type updateBody, urlOf } from './bridge.js';
-import { type BridgeRow, secretOwner, urlOwner } from './opening.js';
-import type { Form } from './target.js';
-import { type Asked, checkAsked, readSettings } from './wanted.js';
+import { bridgeColumns } from '../../db/registry/records/bridges.ts';
+import type { Caller } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Context } from '../context.ts';
+import { readChanges, readNew } from '../entity/columns.ts';
+import { noteAnswer } from '../entity/kept-answers.ts';
+import { etagOf } from '../entity/routes.ts';
+import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { invalid } from '../errors.ts';
+import { makeSecret } from '../identity/secrets/secrets.ts';
+import { type createBody, showBridge, type updateBody, urlOf } from './bridge.ts';
+import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
+import type { Form } from './target.ts';
+import { type Asked, checkAsked, readSettings } from './wanted.ts';
 
 /** Each gets every message: more of them multiply what is stored. */
 export const maxPerAccount = 5;

@@ -6,12 +6,12 @@
  * device is then held back: its rows are passed over, and read again by device when its time has come.
  */
 import type { Logger } from 'pino';
-import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.js';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Clock } from '../clock.js';
-import type { Reports } from './best-effort.js';
-import { Alarm, pauseAfter } from './pace.js';
-import type { Outcome, Target } from './target.js';
+import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.ts';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Clock } from '../clock.ts';
+import type { Reports } from './best-effort.ts';
+import { Alarm, pauseAfter } from './pace.ts';
+import type { Outcome, Target } from './target.ts';
 
 const batchSize = 500;
 const batchBytes = 1_048_576;

@@ -1,23 +1,23 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
 import type { Logger } from 'pino';
-import type { OutboxRow } from '../../db/messages/outbox/rows.js';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import { bridgeKinds } from '../../db/registry/records/bridges.js';
-import type { Access } from '../access.js';
-import type { AcceptedMessage } from '../broker-ports.js';
-import type { Clock } from '../clock.js';
-import type { Config } from '../config.js';
-import type { Sealing } from '../identity/secrets/sealing.js';
-import { newId } from '../ids.js';
-import { onBehalfOf } from '../log.js';
-import type { Moves } from '../moves.js';
-import { formatTopic } from '../topics.js';
-import { BestEffort } from './best-effort.js';
-import { Guaranteed } from './guaranteed.js';
-import { KeptMessages } from './kept.js';
-import { type BridgeRow, Opening } from './opening.js';
-import { nameMessage, type Outcome, type Target } from './target.js';
+import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import { bridgeKinds } from '../../db/registry/records/bridges.ts';
+import type { Access } from '../access.ts';
+import type { AcceptedMessage } from '../broker-ports.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import type { Sealing } from '../identity/secrets/sealing.ts';
+import { newId } from '../ids.ts';
+import { onBehalfOf } from '../log.ts';
+import type { Moves } from '../moves.ts';
+import { formatTopic } from '../topics.ts';
+import { BestEffort } from './best-effort.ts';
+import { Guaranteed } from './guaranteed.ts';
+import { KeptMessages } from './kept.ts';
+import { type BridgeRow, Opening } from './opening.ts';
+import { nameMessage, type Outcome, type Target } from './target.ts';
 
 /** Counting ends here: a bridge that is behind by more is far behind. */
 const maxCounted = 100_000;

@@ -1,14 +1,14 @@
 /** Dead letters and delivered messages that can be replayed. */
 import type { Logger } from 'pino';
-import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.js';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Clock } from '../clock.js';
-import type { Config } from '../config.js';
-import type { RowPlace } from '../entity/row-slices.js';
-import type { Moves } from '../moves.js';
-import { nameMessage } from './target.js';
+import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import { Slices } from '../../db/sqlite/slices.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import type { RowPlace } from '../entity/row-slices.ts';
+import type { Moves } from '../moves.ts';
+import { nameMessage } from './target.ts';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
 const stepSize = 2000;

@@ -1,11 +1,11 @@
 /** The kinds of targets, one module each. */
-import type { BridgeKind } from '../../db/registry/records/bridges.js';
-import type { TargetKind } from './target.js';
-import { kafka } from './targets/kafka.js';
-import { kinesis } from './targets/kinesis.js';
-import { mqtt } from './targets/mqtt.js';
-import { nats } from './targets/nats.js';
-import { webhook } from './targets/webhook.js';
+import type { BridgeKind } from '../../db/registry/records/bridges.ts';
+import type { TargetKind } from './target.ts';
+import { kafka } from './targets/kafka.ts';
+import { kinesis } from './targets/kinesis.ts';
+import { mqtt } from './targets/mqtt.ts';
+import { nats } from './targets/nats.ts';
+import { webhook } from './targets/webhook.ts';
 
 const targetKinds: Record<BridgeKind, TargetKind> = { webhook, nats, kafka, kinesis, mqtt };
 

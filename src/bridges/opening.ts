@@ -1,12 +1,12 @@
 /** Opens the targets of bridges, and lets them send in turns. */
-import type { Row } from '../../db/registry/records.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Clock } from '../clock.js';
-import type { Config } from '../config.js';
-import type { Sealing } from '../identity/secrets/sealing.js';
-import { FairQueue } from '../limits/fair-queue.js';
-import { kindOf } from './kinds.js';
-import type { BridgedMessage, Form, Target } from './target.js';
+import type { Row } from '../../db/registry/records.ts';
+import { Slices } from '../../db/sqlite/slices.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import type { Sealing } from '../identity/secrets/sealing.ts';
+import { FairQueue } from '../limits/fair-queue.ts';
+import { kindOf } from './kinds.ts';
+import type { BridgedMessage, Form, Target } from './target.ts';
 
 export type BridgeRow = Row<'bridges'>;
 

@@ -1,6 +1,6 @@
 /** The three forms in which a message reaches a distributed log: `json`, `raw` and `envelope` (docs/bridges.md). */
 import { createHash } from 'node:crypto';
-import { type BridgedMessage, type Form, showMessage } from './target.js';
+import { type BridgedMessage, type Form, showMessage } from './target.ts';
 
 /** A message as it is stored in a log. Names of headers are lower case; targets without headers send the value alone. */
 export interface LogRecord {

@@ -1,22 +1,22 @@
 /** Bridges: where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import { entityRoutes } from '../entity/kind.js';
-import { demandPage } from '../entity/listing.js';
-import { idParams, listResponse, metaWith, nameIgnored, readDate } from '../entity/routes.js';
-import { readSlices, showSlices } from '../entity/row-slices.js';
-import { demandLive, findReached, writeAs } from '../entity/verbs.js';
-import { invalid } from '../errors.js';
-import { sendList } from '../http/answers/streamed-list.js';
-import type { App } from '../http/app.js';
-import { bridgeListing, bridgeShape, createBody, showBridge, updateBody, withSecret, withStatus } from './bridge.js';
-import { createBridge, deleteBridge, maxPerAccount, recordChange, updateBridge } from './changes.js';
-import type { KeptMessages } from './kept.js';
-import type { BridgeRow } from './opening.js';
-import { type Outcome, showMessage } from './target.js';
+import { DateText, Id, Nullable } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { demandPage } from '../entity/listing.ts';
+import { idParams, listResponse, metaWith, nameIgnored, readDate } from '../entity/routes.ts';
+import { readSlices, showSlices } from '../entity/row-slices.ts';
+import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
+import { invalid } from '../errors.ts';
+import { sendList } from '../http/answers/streamed-list.ts';
+import type { App } from '../http/app.ts';
+import { bridgeListing, bridgeShape, createBody, showBridge, updateBody, withSecret, withStatus } from './bridge.ts';
+import { createBridge, deleteBridge, maxPerAccount, recordChange, updateBridge } from './changes.ts';
+import type { KeptMessages } from './kept.ts';
+import type { BridgeRow } from './opening.ts';
+import { type Outcome, showMessage } from './target.ts';
 
 const deadLetterQuery = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),

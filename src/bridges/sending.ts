@@ -1,6 +1,6 @@
 /** Shared by targets that send messages one by one: rounds, outcomes, one lazy connection. */
-import type { Clock } from '../clock.js';
-import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.js';
+import type { Clock } from '../clock.ts';
+import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.ts';
 
 /** The outcome of one message: stored, refused for good with a reason, or to be sent again. */
 export type Sent = 'accepted' | { refused: string } | Retry;

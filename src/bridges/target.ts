@@ -1,7 +1,7 @@
 /** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
-import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.js';
-import type { Clock } from '../clock.js';
-import { formatTopic } from '../topics.js';
+import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.ts';
+import type { Clock } from '../clock.ts';
+import { formatTopic } from '../topics.ts';
 
 /** How a message is written into a distributed log (records.ts). */
 export const forms = bridgeForms;

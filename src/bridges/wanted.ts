@@ -1,10 +1,10 @@
 /** Checks the settings of a bridge before they are stored. */
-import type { BridgeKind } from '../../db/registry/records/bridges.js';
-import { invalid } from '../errors.js';
-import { namesPrivateAddress } from '../network/outbound.js';
-import { kindOf } from './kinds.js';
-import type { BridgeRow } from './opening.js';
-import type { Form, TargetKind } from './target.js';
+import type { BridgeKind } from '../../db/registry/records/bridges.ts';
+import { invalid } from '../errors.ts';
+import { namesPrivateAddress } from '../network/outbound.ts';
+import { kindOf } from './kinds.ts';
+import type { BridgeRow } from './opening.ts';
+import type { Form, TargetKind } from './target.ts';
 
 export interface Asked {
   kind: BridgeKind;

@@ -1,10 +1,10 @@
 /** `slipway usage`: what each account keeps, for the operator. An account sees its own figures at GET /usage. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type AccountUsage, readAccountUsage } from '../../db/messages/series/usage.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { loadConfig } from '../config.js';
-import { type OnDirectory, print, withRegistry } from './data/files.js';
+import { type AccountUsage, readAccountUsage } from '../../db/messages/series/usage.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { loadConfig } from '../config.ts';
+import { type OnDirectory, print, withRegistry } from './data/files.ts';
 
 /** Prints one account per line, the one with the most bytes first. */
 export async function accountUsage(given: OnDirectory): Promise<void> {

@@ -1,10 +1,10 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
-import { loadConfig } from '../config.js';
-import { readPasswordFile } from '../formats/password-file.js';
-import { Passwords } from '../identity/secrets/passwords.js';
-import { createAccount } from '../registry/accounts.js';
-import { type OnDirectory, print, withNewRegistry, withRegistry } from './data/files.js';
-import { UsageError } from './usage.js';
+import { loadConfig } from '../config.ts';
+import { readPasswordFile } from '../formats/password-file.ts';
+import { Passwords } from '../identity/secrets/passwords.ts';
+import { createAccount } from '../registry/accounts.ts';
+import { type OnDirectory, print, withNewRegistry, withRegistry } from './data/files.ts';
+import { UsageError } from './usage.ts';
 
 interface NewAccount extends OnDirectory {
   name: string;

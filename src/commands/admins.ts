@@ -1,10 +1,10 @@
 /** `slipway admin create|reset-password`: the way back in for the operator of the machine. */
-import { insert, stamp } from '../entity/verbs.js';
-import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
-import { Passwords } from '../identity/secrets/passwords.js';
-import { endSessions } from '../identity/sessions/sessions.js';
-import { accountOf, type OnAccount, print, withRegistry } from './data/files.js';
-import { UsageError } from './usage.js';
+import { insert, stamp } from '../entity/verbs.ts';
+import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.ts';
+import { Passwords } from '../identity/secrets/passwords.ts';
+import { endSessions } from '../identity/sessions/sessions.ts';
+import { accountOf, type OnAccount, print, withRegistry } from './data/files.ts';
+import { UsageError } from './usage.ts';
 
 interface AdminFlags extends OnAccount {
   email: string;

@@ -1,9 +1,9 @@
 /** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
-import type { applicationKinds } from '../../db/registry/records/identity.js';
-import { insertApplication, revokeApplication } from '../identity/applications.js';
-import { makeToken } from '../identity/secrets/secrets.js';
-import { accountOf, type OnAccount, type OnDirectory, print, withRegistry } from './data/files.js';
-import { UsageError } from './usage.js';
+import type { applicationKinds } from '../../db/registry/records/identity.ts';
+import { insertApplication, revokeApplication } from '../identity/applications.ts';
+import { makeToken } from '../identity/secrets/secrets.ts';
+import { accountOf, type OnAccount, type OnDirectory, print, withRegistry } from './data/files.ts';
+import { UsageError } from './usage.ts';
 
 /** The operator of the machine acts for nobody in particular. */
 const commandLine = { by: 'command line' };

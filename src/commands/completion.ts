@@ -1,5 +1,5 @@
 /** `slipway completion SHELL`: a script made from the table of commands, so that a TAB starts no process. */
-import { type Command, type Flag, flagOf } from './command.js';
+import { type Command, type Flag, flagOf } from './command.ts';
 
 /** What has been typed so far: a command, its first word, or nothing ('') after `slipway`. */
 interface Place {

@@ -3,10 +3,10 @@ import { createHash, randomUUID } from 'node:crypto';
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Client } from './line/client.js';
-import { type Connection, sayOnError } from './line/options.js';
-import { withClient } from './line/work.js';
-import { Ending, exitCodes, UsageError } from './usage.js';
+import type { Client } from './line/client.ts';
+import { type Connection, sayOnError } from './line/options.ts';
+import { withClient } from './line/work.ts';
+import { Ending, exitCodes, UsageError } from './usage.ts';
 
 /** Bytes of one request: after a break only these are sent again. */
 const partBytes = 4 * 1024 * 1024;

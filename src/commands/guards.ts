@@ -1,5 +1,5 @@
 /** How commands end when something outside them fails. */
-import { Ending, exitCodes, isKnown } from './usage.js';
+import { Ending, exitCodes, isKnown } from './usage.ts';
 
 /** Scripts rely on the exit code: an unexpected error must not look like failed rows. */
 export async function forTheLine(work: () => Promise<void>): Promise<void> {

@@ -1,7 +1,7 @@
 /** `slipway health`: whether the server of this configuration answers. What the health check of the image runs. */
-import { loadConfig } from '../config.js';
-import { ask, doubt } from './own-server.js';
-import { Ending, exitCodes, UsageError } from './usage.js';
+import { loadConfig } from '../config.ts';
+import { ask, doubt } from './own-server.ts';
+import { Ending, exitCodes, UsageError } from './usage.ts';
 
 /** Prints the server's answer. @throws Ending with exit code 1 when it gives none, or another than 200. */
 export async function health({ ready }: { ready: boolean }): Promise<void> {

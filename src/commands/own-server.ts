@@ -4,7 +4,7 @@ import { type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { TLSSocket } from 'node:tls';
-import type { Config } from '../config.js';
+import type { Config } from '../config.ts';
 
 /** How long the server may take to answer, in milliseconds. */
 const patience = 4000;

@@ -1,8 +1,8 @@
 /** The command line: commander reads it by the table of commands. */
 import { Argument, Command as CommanderCommand, CommanderError, Help, Option } from 'commander';
-import { type Command, type Flag, flagOf, groups } from './command.js';
-import { commands } from './table/index.js';
-import { UsageError } from './usage.js';
+import { type Command, type Flag, flagOf, groups } from './command.ts';
+import { commands } from './table/index.ts';
+import { UsageError } from './usage.ts';
 
 const usualCodes = { 0: 'done', 2: 'wrong usage, or it cannot be done' };
 

@@ -1,13 +1,13 @@
 /** Anyone who loses a right loses what was on its way because of it: offers, downloads, commands, before the answer leaves. */
-import type { Registry } from '../../db/registry/index.js';
-import type { Access } from '../access.js';
-import type { Broker } from '../broker-ports.js';
-import { isOpenCommand } from './commands/command.js';
-import type { Commands } from './commands/commands.js';
-import { openDelivery } from './rollouts/deliveries.js';
-import type { FirmwareEngine } from './rollouts/engine.js';
-import { isOpenDelivery, type Target } from './rollouts/rollout.js';
-import type { Downloads } from './ways/downloads.js';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Access } from '../access.ts';
+import type { Broker } from '../broker-ports.ts';
+import { isOpenCommand } from './commands/command.ts';
+import type { Commands } from './commands/commands.ts';
+import { openDelivery } from './rollouts/deliveries.ts';
+import type { FirmwareEngine } from './rollouts/engine.ts';
+import { isOpenDelivery, type Target } from './rollouts/rollout.ts';
+import type { Downloads } from './ways/downloads.ts';
 
 interface Parts {
   registry: Registry;

@@ -1,9 +1,9 @@
 /** Mail and text messages on their way out: SMTP and a webhook, or a file for development. */
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Config } from '../config.js';
-import { exchange, operatorTargets } from '../network/outbound.js';
-import type { Mail, Sms } from './mail.js';
+import type { Config } from '../config.ts';
+import { exchange, operatorTargets } from '../network/outbound.ts';
+import type { Mail, Sms } from './mail.ts';
 
 /** How long a server may take to accept a message, in milliseconds. */
 const patience = 10_000;

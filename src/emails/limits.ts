@@ -1,8 +1,8 @@
 /** How many emails others may have us send: anyone who asks chooses the address, and the mail server is ours. */
 
-import type { Clock } from '../clock.js';
-import { emailKey } from '../formats/email-key.js';
-import { Attempts } from '../limits/attempts.js';
+import type { Clock } from '../clock.ts';
+import { emailKey } from '../formats/email-key.ts';
+import { Attempts } from '../limits/attempts.ts';
 
 const hour = 60 * 60_000;
 /** Emails of one account to one address in an hour, for whatever reason and no matter who causes them. */

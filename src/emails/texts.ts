@@ -1,8 +1,8 @@
 /** The emails that people get, in plain text, and their way out. An email holds no name that a stranger could choose. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../db/registry/index.js';
-import type { Config } from '../config.js';
-import type { Mail } from './mail.js';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Config } from '../config.ts';
+import type { Mail } from './mail.ts';
 
 export type Email = Parameters<Mail['send']>[0];
 

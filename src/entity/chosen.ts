@@ -1,10 +1,10 @@
 /** What a list answers of each entity: everything, or the properties that its query names in `fields`. */
 import { type TObject, type TSchema, Type } from 'typebox';
-import type { Db } from '../../db/registry/index.js';
-import { invalid, PlatformError } from '../errors.js';
-import { customNames } from './fields.js';
-import type { Wire } from './routes.js';
-import type { FieldKind } from './values.js';
+import type { Db } from '../../db/registry/index.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { customNames } from './fields.ts';
+import type { Wire } from './routes.ts';
+import type { FieldKind } from './values.ts';
 
 export const fieldsQuery = {
   fields: Type.Optional(

@@ -1,12 +1,12 @@
 /** Shapes, bodies and lists of a kind, made from the marks of its columns in `db/registry/records`. */
 import type { Static, TOptional, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/registry/records/columns.js';
-import { DateText, type EntityTable, Id, type Row } from '../../db/registry/records.js';
-import { invalid } from '../errors.js';
-import { degreesText } from '../formats/numbers.js';
-import type { Listing } from './listing.js';
-import { formatVersion } from './verbs.js';
+import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/registry/records/columns.ts';
+import { DateText, type EntityTable, Id, type Row } from '../../db/registry/records.ts';
+import { invalid } from '../errors.ts';
+import { degreesText } from '../formats/numbers.ts';
+import type { Listing } from './listing.ts';
+import { formatVersion } from './verbs.ts';
 
 type Marked<C extends Columns, M extends Marks> = { [K in keyof C]: C[K]['marks'] extends M ? K : never }[keyof C];
 type ShownKey<C extends Columns> = Exclude<keyof C, Marked<C, { shown: false }>>;

@@ -1,5 +1,5 @@
 /** The caller of a long answer, as it is now: it may be logged out, deleted or moved while it reads or listens. */
-import type { Access, Caller } from '../access.js';
+import type { Access, Caller } from '../access.ts';
 
 /** The login sessions, as far as they are asked here. */
 export interface OpenSessions {

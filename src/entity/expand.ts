@@ -1,10 +1,10 @@
 /** Adds to an entity what a query asks for: parents by `expand`, counts of children by `count`. */
 
 import { sql } from 'kysely';
-import type { Db } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
-import { invalid } from '../errors.js';
-import { named, shared } from './verbs.js';
+import type { Db } from '../../db/registry/index.ts';
+import type { EntityTable, Row } from '../../db/registry/records.ts';
+import { invalid } from '../errors.ts';
+import { named, shared } from './verbs.ts';
 
 /** The names in a comma-separated `expand` or `count`. @throws PlatformError 400 with 106 for an unknown one. */
 export function readNames<N extends string>(path: string, value: string | undefined, known: readonly N[]): Set<N> {

@@ -1,9 +1,9 @@
 /** The fields of an entity: the built-in ones of its kind and those of its template, in memory. */
 import { type TProperties, Type } from 'typebox';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { OptionalText } from '../../db/registry/records/columns.js';
-import type { Limits } from '../limits/table.js';
-import { builtInFields, type Field, type FieldKind, type FieldType } from './values.js';
+import type { Db, Registry } from '../../db/registry/index.ts';
+import { OptionalText } from '../../db/registry/records/columns.ts';
+import type { Limits } from '../limits/table.ts';
+import { builtInFields, type Field, type FieldKind, type FieldType } from './values.ts';
 
 export class Fields {
   readonly limits: Limits;

@@ -5,9 +5,9 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { hkdfSync, randomBytes } from 'node:crypto';
-import type { Registry, Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import { decrypt, encrypt } from '../formats/aes-gcm.js';
+import type { Registry, Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { decrypt, encrypt } from '../formats/aes-gcm.ts';
 
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;

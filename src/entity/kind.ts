@@ -5,14 +5,14 @@
 import type { FastifyReply, FastifyRequest, preHandlerHookHandler } from 'fastify';
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import type { Registry } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Action, Caller, EntityKind } from '../access.js';
-import { type FailureKind, PlatformError } from '../errors.js';
-import { sendList } from '../http/answers/streamed-list.js';
-import type { App } from '../http/app.js';
-import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.js';
-import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.js';
+import type { Registry } from '../../db/registry/index.ts';
+import type { EntityTable, Row } from '../../db/registry/records.ts';
+import type { Action, Caller, EntityKind } from '../access.ts';
+import { type FailureKind, PlatformError } from '../errors.ts';
+import { sendList } from '../http/answers/streamed-list.ts';
+import type { App } from '../http/app.ts';
+import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
+import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.ts';
 import {
   chosenListResponse,
   entityResponse,
@@ -25,10 +25,10 @@ import {
   refuseUnknownProperties,
   sendEntity,
   type Wire,
-} from './routes.js';
-import { type ListServices, showSlices } from './row-slices.js';
-import type { FieldKind } from './values.js';
-import { demandLive, demandTrashed, findReached } from './verbs.js';
+} from './routes.ts';
+import { type ListServices, showSlices } from './row-slices.ts';
+import type { FieldKind } from './values.ts';
+import { demandLive, demandTrashed, findReached } from './verbs.ts';
 
 /** The OpenAPI texts of one verb, if they differ from those of other kinds. */
 interface Said {

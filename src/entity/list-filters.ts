@@ -1,14 +1,14 @@
 /** What a list matches: the filters that are asked for and the reach of the caller, put so that an index finds the rows. */
 import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely';
-import { accountKey } from '../../db/registry/account-key.js';
-import type { Db } from '../../db/registry/index.js';
-import type { Match } from '../../db/registry/records/columns.js';
-import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.js';
-import { contains, rowsWithText, type TextColumn } from '../../db/registry/text.js';
-import { type Caller, isAccountWide } from '../access.js';
-import { invalid } from '../errors.js';
-import { degreesText } from '../formats/numbers.js';
-import { parseDate } from './values.js';
+import { accountKey } from '../../db/registry/account-key.ts';
+import type { Db } from '../../db/registry/index.ts';
+import type { Match } from '../../db/registry/records/columns.ts';
+import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.ts';
+import { contains, rowsWithText, type TextColumn } from '../../db/registry/text.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import { invalid } from '../errors.ts';
+import { degreesText } from '../formats/numbers.ts';
+import { parseDate } from './values.ts';
 
 /** Filters, sorts and searches of a list of one table. */
 export interface Listing<T extends EntityTable> {

@@ -11,15 +11,15 @@ import {
   type SqlBool,
   sql,
 } from 'kysely';
-import { type Db, isStoreFull } from '../../db/registry/index.js';
-import { countAndKeep, countedAtOnce, keptCount, type Question } from '../../db/registry/list-counts.js';
-import { longColumns } from '../../db/registry/records/by-table.js';
-import type { Match } from '../../db/registry/records/columns.js';
-import { type EntityTable, wholeOf } from '../../db/registry/records.js';
-import { fold } from '../../db/sqlite/fold.js';
-import { isAccountWide } from '../access.js';
-import { laneOf } from '../limits/fair-queue.js';
-import { maxRowsOnLoop, type Query } from '../threads/long-reads.js';
+import { type Db, isStoreFull } from '../../db/registry/index.ts';
+import { countAndKeep, countedAtOnce, keptCount, type Question } from '../../db/registry/list-counts.ts';
+import { longColumns } from '../../db/registry/records/by-table.ts';
+import type { Match } from '../../db/registry/records/columns.ts';
+import { type EntityTable, wholeOf } from '../../db/registry/records.ts';
+import { fold } from '../../db/sqlite/fold.ts';
+import { isAccountWide } from '../access.ts';
+import { laneOf } from '../limits/fair-queue.ts';
+import { maxRowsOnLoop, type Query } from '../threads/long-reads.ts';
 import {
   type AnyTable,
   type AskedList,
@@ -36,8 +36,8 @@ import {
   type RowSet,
   smallestSet,
   sumOfCounts,
-} from './list-filters.js';
-import { type ListServices, placesOfRow } from './row-slices.js';
+} from './list-filters.ts';
+import { type ListServices, placesOfRow } from './row-slices.ts';
 
 /** A page of a list. */
 export interface Wanted {

@@ -1,17 +1,17 @@
 /** Lists of entities: what may be asked for, pages and counts. */
 import { type SelectQueryBuilder, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
-import type { Match } from '../../db/registry/records/columns.js';
-import { type EntityTable, oneOf, type Row, wholeOf } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import { invalid, PlatformError } from '../errors.js';
-import { laneOf } from '../limits/fair-queue.js';
-import { type LongReads, maxRowsOnLoop, type Query } from '../threads/long-reads.js';
-import { fewRows, type Listing, type ListQuery, narrow, smallestSet } from './list-filters.js';
+import type { Match } from '../../db/registry/records/columns.ts';
+import { type EntityTable, oneOf, type Row, wholeOf } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { laneOf } from '../limits/fair-queue.ts';
+import { type LongReads, maxRowsOnLoop, type Query } from '../threads/long-reads.ts';
+import { fewRows, type Listing, type ListQuery, narrow, smallestSet } from './list-filters.ts';
 
-export type { Listing, ListQuery } from './list-filters.js';
+export type { Listing, ListQuery } from './list-filters.ts';
 
-import { bytesOf, countMatches, findRows, pageOf, rowsLookedThrough } from './list-plan.js';
+import { bytesOf, countMatches, findRows, pageOf, rowsLookedThrough } from './list-plan.ts';
 import {
   type ListServices,
   oneSlice,
@@ -21,9 +21,9 @@ import {
   type RowSlices,
   readSlices,
   type SliceServices,
-} from './row-slices.js';
-import { findUnstorable, unstorable } from './values.js';
-import { isReached, named, shared } from './verbs.js';
+} from './row-slices.ts';
+import { findUnstorable, unstorable } from './values.ts';
+import { isReached, named, shared } from './verbs.ts';
 
 export interface Meta {
   count: number;

@@ -1,12 +1,12 @@
 /** Shared by the URLs of entities: the etag header, the envelope, the list of ignored properties. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
-import { Id, oneOf } from '../../db/registry/records.js';
-import { invalid, PlatformError } from '../errors.js';
-import { streamed } from '../http/answers/streamed-list.js';
-import { type NamedSchema, namesOf, unknownNames } from './names.js';
-import { parseDate } from './values.js';
-import { parseVersion } from './verbs.js';
+import { Id, oneOf } from '../../db/registry/records.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { streamed } from '../http/answers/streamed-list.ts';
+import { type NamedSchema, namesOf, unknownNames } from './names.ts';
+import { parseDate } from './values.ts';
+import { parseVersion } from './verbs.ts';
 
 /** An entity as the wire shows it. */
 export interface Wire {

@@ -3,14 +3,14 @@
  * again before each slice.
  */
 
-import type { Registry } from '../../db/registry/index.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Access, Caller } from '../access.js';
-import { PlatformError } from '../errors.js';
-import type { Answer, Items, JsonText } from '../http/answers/streamed-list.js';
-import { type FairQueue, laneOf } from '../limits/fair-queue.js';
-import type { LongReads } from '../threads/long-reads.js';
-import { currentCaller, type OpenSessions } from './current-caller.js';
+import type { Registry } from '../../db/registry/index.ts';
+import { Slices } from '../../db/sqlite/slices.ts';
+import type { Access, Caller } from '../access.ts';
+import { PlatformError } from '../errors.ts';
+import type { Answer, Items, JsonText } from '../http/answers/streamed-list.ts';
+import { type FairQueue, laneOf } from '../limits/fair-queue.ts';
+import type { LongReads } from '../threads/long-reads.ts';
+import { currentCaller, type OpenSessions } from './current-caller.ts';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */
 const sliceBytes = 64 * 1024;

@@ -1,7 +1,7 @@
 /** Values of custom fields: checked against their type, kept as JSON next to the entity. */
-import { invalid } from '../errors.js';
-import { degreesText, parseNumber } from '../formats/numbers.js';
-import { demandWithin, type Limits } from '../limits/table.js';
+import { invalid } from '../errors.ts';
+import { degreesText, parseNumber } from '../formats/numbers.ts';
+import { demandWithin, type Limits } from '../limits/table.ts';
 
 export type FieldType =
   | 'url'

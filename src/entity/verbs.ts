@@ -1,18 +1,18 @@
 /** Operations on any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 
 import type { Kysely } from 'kysely';
-import type { Registry } from '../../db/registry/index.js';
-import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
-import { insertMany } from '../../db/registry/many.js';
-import { insertDevices, notePresence, splitDevice } from '../../db/registry/presence.js';
-import type { EntityTable, Row, Tables } from '../../db/registry/records.js';
-import { rowsOf } from '../../db/registry/statement.js';
-import { wholeById } from '../../db/registry/whole-device.js';
-import { type Access, type Caller, isApplication } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import { PlatformError, unknownReference } from '../errors.js';
-import { newId } from '../ids.js';
-import { noteMade } from './kept-answers.js';
+import type { Registry } from '../../db/registry/index.ts';
+import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
+import { insertMany } from '../../db/registry/many.ts';
+import { insertDevices, notePresence, splitDevice } from '../../db/registry/presence.ts';
+import type { EntityTable, Row, Tables } from '../../db/registry/records.ts';
+import { rowsOf } from '../../db/registry/statement.ts';
+import { wholeById } from '../../db/registry/whole-device.ts';
+import { type Access, type Caller, isApplication } from '../access.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import { PlatformError, unknownReference } from '../errors.ts';
+import { newId } from '../ids.ts';
+import { noteMade } from './kept-answers.ts';
 
 /** How long a deleted entity can be recovered, in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;

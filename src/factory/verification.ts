@@ -2,22 +2,22 @@
 
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { accountKey } from '../../db/registry/account-key.js';
-import { DateText, Id, oneOf, type Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
-import { timestamp } from '../clock.js';
-import type { Context } from '../context.js';
-import { pageOfTable } from '../entity/listing.js';
-import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
-import { demandLive, find, findReached, writeAs } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
-import { sendList } from '../http/answers/streamed-list.js';
-import type { App } from '../http/app.js';
-import { isInsideBatch } from '../http/batch.js';
-import { newId } from '../ids.js';
-import { keepNewest, keptOf } from '../limits/kept.js';
+import { accountKey } from '../../db/registry/account-key.ts';
+import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { DeviceSign, DeviceWatch } from '../broker-ports.ts';
+import { timestamp } from '../clock.ts';
+import type { Context } from '../context.ts';
+import { pageOfTable } from '../entity/listing.ts';
+import { listResponse, metaWith, nameIgnored } from '../entity/routes.ts';
+import { showSlices } from '../entity/row-slices.ts';
+import { demandLive, find, findReached, writeAs } from '../entity/verbs.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { sendList } from '../http/answers/streamed-list.ts';
+import type { App } from '../http/app.ts';
+import { isInsideBatch } from '../http/batch.ts';
+import { newId } from '../ids.ts';
+import { keepNewest, keptOf } from '../limits/kept.ts';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;

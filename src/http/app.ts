@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
-import type { Caller } from '../access.js';
-import type { FairQueue } from '../limits/fair-queue.js';
+import type { Caller } from '../access.ts';
+import type { FairQueue } from '../limits/fair-queue.ts';
 
 export type App = FastifyInstance<
   RawServerDefault,

@@ -5,9 +5,9 @@ import { StringDecoder } from 'node:string_decoder';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../db/registry/records.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { App } from './app.js';
+import { oneOf } from '../../db/registry/records.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import type { App } from './app.ts';
 
 const maxRequests = 50;
 /** Headers of the outer request by which the caller is known. */

@@ -1,13 +1,13 @@
 /** What one server of several says about itself to `slipway cells`: its accounts, and ids that do not name their account. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { version } from '../../db/files/version.js';
-import type { Registry } from '../../db/registry/index.js';
-import type { Config } from '../config.js';
-import { PlatformError } from '../errors.js';
-import { slotOf, slotsText } from '../ids.js';
-import type { App } from './app.js';
-import { demandToken } from './guards/operator-token.js';
+import { version } from '../../db/files/version.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Config } from '../config.ts';
+import { PlatformError } from '../errors.ts';
+import { slotOf, slotsText } from '../ids.ts';
+import type { App } from './app.ts';
+import { demandToken } from './guards/operator-token.ts';
 
 /** Rows that one request reads. It is a few milliseconds of the event loop. */
 const pageRows = 2000;

@@ -2,11 +2,11 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { MessageStore } from '../../db/messages/store.js';
-import { diskFault, isStoreBusy, type Registry } from '../../db/registry/index.js';
-import type { Config } from '../config.js';
-import type { App } from './app.js';
-import { demandToken } from './guards/operator-token.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import { diskFault, isStoreBusy, type Registry } from '../../db/registry/index.ts';
+import type { Config } from '../config.ts';
+import type { App } from './app.ts';
+import { demandToken } from './guards/operator-token.ts';
 
 /** Milliseconds for which an answer is good: asking often costs nothing. */
 const goodFor = 1000;

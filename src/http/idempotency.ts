@@ -2,18 +2,18 @@
 
 import { createHash, createHmac } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Registry } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Access, Caller } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import type { Config } from '../config.js';
-import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from '../entity/kept-answers.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { Sealing } from '../identity/secrets/sealing.js';
-import { keptOf } from '../limits/kept.js';
-import { exceeded } from '../limits/table.js';
-import type { App } from './app.js';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { boundedCache } from '../../db/sqlite/cache.ts';
+import type { Access, Caller } from '../access.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import type { Config } from '../config.ts';
+import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from '../entity/kept-answers.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import type { Sealing } from '../identity/secrets/sealing.ts';
+import { keptOf } from '../limits/kept.ts';
+import { exceeded } from '../limits/table.ts';
+import type { App } from './app.ts';
 
 /** Characters of an answer that is kept; a longer one is made again, or read back. */
 const maxAnswerLength = 65_536;

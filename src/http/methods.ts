@@ -1,5 +1,5 @@
 /** Lists the methods that a URL supports, for a request with another method. */
-import type { App } from './app.js';
+import type { App } from './app.ts';
 
 /**
  * Follows the routes that are added to the app from now on. The function that it returns gives the methods of a URL,

@@ -1,5 +1,5 @@
-import type { Caller } from '../access.js';
-import type { Revoked } from '../broker-ports.js';
+import type { Caller } from '../access.ts';
+import type { Revoked } from '../broker-ports.ts';
 
 /** Counts what each request ended over MQTT, for the header of its answer. */
 export class Revocations {

@@ -2,13 +2,13 @@
 
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../db/registry/index.js';
-import { applicationColumns, stationColumns } from '../../db/registry/records/identity.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Clock } from '../clock.js';
-import type { Context } from '../context.js';
+import type { Db, Tx } from '../../db/registry/index.ts';
+import { applicationColumns, stationColumns } from '../../db/registry/records/identity.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Context } from '../context.ts';
 import {
   commonShape,
   createProperties,
@@ -18,15 +18,15 @@ import {
   showing,
   shownProperties,
   without,
-} from '../entity/columns.js';
-import { noteAnswer } from '../entity/kept-answers.js';
-import { entityRoutes } from '../entity/kind.js';
-import { etagOf } from '../entity/routes.js';
-import { parseDate } from '../entity/values.js';
-import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { makeToken } from './secrets/secrets.js';
+} from '../entity/columns.ts';
+import { noteAnswer } from '../entity/kept-answers.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { etagOf } from '../entity/routes.ts';
+import { parseDate } from '../entity/values.ts';
+import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { makeToken } from './secrets/secrets.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
 type CreateBody = Static<typeof createBody>;

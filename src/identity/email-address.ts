@@ -4,19 +4,19 @@
  */
 
 import { Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { Id } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.js';
-import { writeAs } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
-import { emailKey } from '../formats/email-key.js';
-import type { App } from '../http/app.js';
-import { Attempts } from '../limits/attempts.js';
-import { demandEmail, demandFree, isAccountUser, type Person } from './identities.js';
-import { findOwn } from './profile.js';
-import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { Id } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
+import { writeAs } from '../entity/verbs.ts';
+import { PlatformError } from '../errors.ts';
+import { emailKey } from '../formats/email-key.ts';
+import type { App } from '../http/app.ts';
+import { Attempts } from '../limits/attempts.ts';
+import { demandEmail, demandFree, isAccountUser, type Person } from './identities.ts';
+import { findOwn } from './profile.ts';
+import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.ts';
 
 const tag = 'Identity';
 const family = 'identity';

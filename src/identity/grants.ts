@@ -3,13 +3,13 @@
  * registered the address first, or an admin. They must not get the rights that are meant for the owner of the address.
  */
 
-import type { Db, Registry, Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Broker } from '../broker-ports.js';
-import type { Revocations } from '../http/revocations.js';
-import type { Sessions } from './sessions/sessions.js';
+import type { Db, Registry, Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Broker } from '../broker-ports.ts';
+import type { Revocations } from '../http/revocations.ts';
+import type { Sessions } from './sessions/sessions.ts';
 
 /** The times for which former secrets stay valid; told when a secret has no such time any more. */
 interface SecretOverlaps {

@@ -1,19 +1,19 @@
 /** Identities: the people who can log in. An email address is one identity of its account, in any letter case. */
 
 import type { Static } from 'typebox';
-import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import { isEmail } from '../entity/values.js';
-import { invalid, PlatformError } from '../errors.js';
-import { emailKey } from '../formats/email-key.js';
-import { newId } from '../ids.js';
-import { laneOf } from '../limits/fair-queue.js';
-import type { PasswordChooser } from './grants.js';
-import { type personBody, readPerson } from './person.js';
-import type { Passwords } from './secrets/passwords.js';
-import type { Sessions } from './sessions/sessions.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import { isEmail } from '../entity/values.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { emailKey } from '../formats/email-key.ts';
+import { newId } from '../ids.ts';
+import { laneOf } from '../limits/fair-queue.ts';
+import type { PasswordChooser } from './grants.ts';
+import { type personBody, readPerson } from './person.ts';
+import type { Passwords } from './secrets/passwords.ts';
+import type { Sessions } from './sessions/sessions.ts';
 
 /** Characters of an email address. */
 export const maxEmailLength = 254;

@@ -5,20 +5,20 @@
 
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
-import type { Registry, Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Clock } from '../clock.js';
-import type { Config } from '../config.js';
-import type { EmailLimits } from '../emails/limits.js';
-import type { Mail } from '../emails/mail.js';
-import { headingFor, invitationEmail, sendEmail } from '../emails/texts.js';
-import { Attempts } from '../limits/attempts.js';
-import { checkPassword, type Ended, type Grant } from './grants.js';
-import { insertIdentity } from './identities.js';
-import { makeMailedToken } from './secrets/mailed-tokens.js';
-import type { Sessions } from './sessions/sessions.js';
+import type { Registry, Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import type { EmailLimits } from '../emails/limits.ts';
+import type { Mail } from '../emails/mail.ts';
+import { headingFor, invitationEmail, sendEmail } from '../emails/texts.ts';
+import { Attempts } from '../limits/attempts.ts';
+import { checkPassword, type Ended, type Grant } from './grants.ts';
+import { insertIdentity } from './identities.ts';
+import { makeMailedToken } from './secrets/mailed-tokens.ts';
+import type { Sessions } from './sessions/sessions.ts';
 
 const hour = 60 * 60_000;
 /** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */

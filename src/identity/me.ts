@@ -1,10 +1,10 @@
 /** The caller and its permissions, so that a page or an app knows what to offer. */
 
 import { Type } from 'typebox';
-import { Id, Nullable, oneOf } from '../../db/registry/records.js';
-import type { Context } from '../context.js';
-import type { App } from '../http/app.js';
-import { largest } from '../limits/table.js';
+import { Id, Nullable, oneOf } from '../../db/registry/records.ts';
+import type { Context } from '../context.ts';
+import type { App } from '../http/app.ts';
+import { largest } from '../limits/table.ts';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
 const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;

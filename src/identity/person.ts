@@ -1,8 +1,8 @@
 /** Properties of a person besides the email address: names, company, department, phone number, address. */
 
 import { type Static, Type } from 'typebox';
-import type { Row } from '../../db/registry/records.js';
-import { invalid } from '../errors.js';
+import type { Row } from '../../db/registry/records.ts';
+import { invalid } from '../errors.ts';
 
 /** A text or an object, kept as it is given. */
 export type Address = string | Record<string, unknown>;

@@ -5,19 +5,19 @@
  */
 
 import { type Static, Type } from 'typebox';
-import type { Registry } from '../../db/registry/index.js';
-import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
-import type { Access } from '../access.js';
-import { type Caller, isAccountWide } from '../access.js';
-import type { Context } from '../context.js';
-import { writeAs } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { laneOf } from '../limits/fair-queue.js';
-import type { PasswordChooser } from './grants.js';
-import { setPassword } from './identities.js';
-import { type Address, personProperties, readPerson } from './person.js';
-import { maxPasswordLength } from './secrets/passwords.js';
+import type { Registry } from '../../db/registry/index.ts';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
+import type { Access } from '../access.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import type { Context } from '../context.ts';
+import { writeAs } from '../entity/verbs.ts';
+import { PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { laneOf } from '../limits/fair-queue.ts';
+import type { PasswordChooser } from './grants.ts';
+import { setPassword } from './identities.ts';
+import { type Address, personProperties, readPerson } from './person.ts';
+import { maxPasswordLength } from './secrets/passwords.ts';
 
 const tag = 'Identity';
 const family = 'identity';

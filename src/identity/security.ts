@@ -1,14 +1,14 @@
 /** How the login of a person is protected, and the end of its sessions: of one's own, and for admins of all of the account. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import { timestamp } from '../clock.js';
-import type { Context } from '../context.js';
-import { writeAs } from '../entity/verbs.js';
-import type { App } from '../http/app.js';
-import { confirmedMethods, mfaMethods } from './mfa/factors.js';
-import { findOwn } from './profile.js';
+import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import { timestamp } from '../clock.ts';
+import type { Context } from '../context.ts';
+import { writeAs } from '../entity/verbs.ts';
+import type { App } from '../http/app.ts';
+import { confirmedMethods, mfaMethods } from './mfa/factors.ts';
+import { findOwn } from './profile.ts';
 
 const tags = ['Identity'];
 const family = 'identity';

@@ -1,14 +1,14 @@
 /** Data for the page before a login: the account, identity providers, and password reset. */
 
 import { Type } from 'typebox';
-import { Id } from '../../db/registry/records.js';
-import type { Context } from '../context.js';
-import { headingFor, resetEmail, sendEmail } from '../emails/texts.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { Attempts, sendAllowance } from '../limits/attempts.js';
-import { findIdentity, maxEmailLength } from './identities.js';
-import { makeMailedToken } from './secrets/mailed-tokens.js';
+import { Id } from '../../db/registry/records.ts';
+import type { Context } from '../context.ts';
+import { headingFor, resetEmail, sendEmail } from '../emails/texts.ts';
+import { PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { Attempts, sendAllowance } from '../limits/attempts.ts';
+import { findIdentity, maxEmailLength } from './identities.ts';
+import { makeMailedToken } from './secrets/mailed-tokens.ts';
 
 const tags = ['Identity'];
 const family = 'identity';

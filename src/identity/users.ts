@@ -1,20 +1,20 @@
 /** Identities as others see them: self-registration through an application, looking up several, deletion. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { DateText, Id } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import { noteAnswer } from '../entity/kept-answers.js';
-import { writeAs } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { Attempts, sendAllowance } from '../limits/attempts.js';
-import { laneOf } from '../limits/fair-queue.js';
-import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.js';
-import { names } from './person.js';
-import { profileShape, seenAsEndUsers, showProfile } from './profile.js';
-import { maxPasswordLength } from './secrets/passwords.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { DateText, Id } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import { noteAnswer } from '../entity/kept-answers.ts';
+import { writeAs } from '../entity/verbs.ts';
+import { PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { Attempts, sendAllowance } from '../limits/attempts.ts';
+import { laneOf } from '../limits/fair-queue.ts';
+import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.ts';
+import { names } from './person.ts';
+import { profileShape, seenAsEndUsers, showProfile } from './profile.ts';
+import { maxPasswordLength } from './secrets/passwords.ts';
 
 const tag = 'Identity';
 const family = 'identity';

@@ -1,12 +1,12 @@
 /** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
 import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
-import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Clock } from '../clock.js';
-import { type Allowance, PlatformError } from '../errors.js';
-import { networksOf } from './networks.js';
+import { boundedCache } from '../../db/sqlite/cache.ts';
+import type { Clock } from '../clock.ts';
+import { type Allowance, PlatformError } from '../errors.ts';
+import { networksOf } from './networks.ts';
 
-export type { Allowance } from '../errors.js';
+export type { Allowance } from '../errors.ts';
 
 /** Keys that are remembered; past it the least recently used go. */
 const keysKept = 100_000;

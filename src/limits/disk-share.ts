@@ -1,8 +1,8 @@
 /** How much of the disk an account may take while there is another one, and which accounts have taken it. */
 import type { Logger } from 'pino';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import { registryBytes } from './kept.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import { registryBytes } from './kept.ts';
 
 /** Of what is free above the reserve and of what all accounts take. */
 const part = 1 / 2;

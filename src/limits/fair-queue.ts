@@ -1,8 +1,8 @@
 /** The one queue in front of everything that accounts share: accounts take turns, then the callers within an account. */
-import { FairLanes, type Lane } from '../../db/sqlite/fair-lanes.js';
-import type { Slices } from '../../db/sqlite/slices.js';
-import { PlatformError } from '../errors.js';
-import { networkOf, networksOf } from './networks.js';
+import { FairLanes, type Lane } from '../../db/sqlite/fair-lanes.ts';
+import type { Slices } from '../../db/sqlite/slices.ts';
+import { PlatformError } from '../errors.ts';
+import { networkOf, networksOf } from './networks.ts';
 
 export { FairLanes, type Lane };
 

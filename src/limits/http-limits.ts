@@ -1,5 +1,5 @@
 /** Limits on HTTP callers: rows of the table of limits. */
-import { maxBytes, million, row } from './row.js';
+import { maxBytes, million, row } from './row.ts';
 
 export const httpLimits = [
   row({

@@ -1,7 +1,7 @@
 /** How much an account keeps of what could grow without end, and the end of the oldest of it. */
 import { sql } from 'kysely';
-import type { Db } from '../../db/registry/index.js';
-import type { Limits } from './table.js';
+import type { Db } from '../../db/registry/index.ts';
+import type { Limits } from './table.ts';
 
 /** Amounts that triggers of the registry count for each account, under the names of their limits. */
 export type Kept =

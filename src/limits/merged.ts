@@ -1,5 +1,5 @@
 /** Writes of one key, one after the other: what comes while one is under way is merged. */
-import { PlatformError } from '../errors.js';
+import { PlatformError } from '../errors.ts';
 
 /** A value, and who waits for its outcome. */
 interface Part<V, R> {

@@ -2,8 +2,8 @@
  * Who pays for what: for each table of both databases the limit that counts its rows by account, or why it needs none. A test holds it
  * against the schema: a table that is not here fails it, and so does one that the share of the disk does not count.
  */
-import type { Tables } from '../../db/registry/records.js';
-import type { LimitName } from './table.js';
+import type { Tables } from '../../db/registry/records.ts';
+import type { LimitName } from './table.ts';
 
 /** The tables of the registry; a view holds nothing of its own. */
 type RegistryTable = Exclude<keyof Tables, 'wholeDevices'>;

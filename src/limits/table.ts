@@ -1,9 +1,9 @@
 /** Every limit, in one table: the configuration, docs/limits.md, GET /usage and /metrics take their rows from it. */
-import { type ErrorDetail, PlatformError } from '../errors.js';
-import { accountLimits } from './account-limits.js';
-import { httpLimits } from './http-limits.js';
-import { mqttLimits } from './mqtt-limits.js';
-import type { Limit } from './row.js';
+import { type ErrorDetail, PlatformError } from '../errors.ts';
+import { accountLimits } from './account-limits.ts';
+import { httpLimits } from './http-limits.ts';
+import { mqttLimits } from './mqtt-limits.ts';
+import type { Limit } from './row.ts';
 
 export const limits = [...accountLimits, ...httpLimits, ...mqttLimits] as const;
 

@@ -1,11 +1,11 @@
 /** How much of each limit an account uses: for GET /usage, and the highest of all accounts for /metrics. */
 import { type SqlBool, sql } from 'kysely';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Broker } from '../broker-ports.js';
-import { keptOf } from './kept.js';
-import { type CountedLimit, type LimitName, type Limits, limits } from './table.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Db, Registry } from '../../db/registry/index.ts';
+import { Slices } from '../../db/sqlite/slices.ts';
+import type { Broker } from '../broker-ports.ts';
+import { keptOf } from './kept.ts';
+import { type CountedLimit, type LimitName, type Limits, limits } from './table.ts';
 
 /** The current use of one account, in the unit of the limit. It reads a few rows. */
 type Use = (accountId: string) => number | Promise<number>;

@@ -2,12 +2,12 @@
 
 import { statfs } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import { aboveShare } from '../../db/messages/series/shares.js';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import type { Config } from '../config.js';
-import { PlatformError } from '../errors.js';
-import { DiskShare } from '../limits/disk-share.js';
+import { aboveShare } from '../../db/messages/series/shares.ts';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Config } from '../config.ts';
+import { PlatformError } from '../errors.ts';
+import { DiskShare } from '../limits/disk-share.ts';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;

@@ -2,16 +2,16 @@
 
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Caller } from '../access.js';
-import type { ProofRefusal, ProvenCaller } from '../broker-ports.js';
-import type { Config } from '../config.js';
-import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
-import { errorBody, PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { idempotentPosts } from '../http/idempotency.js';
-import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
-import { payloadBody } from './series/bodies.js';
+import type { Caller } from '../access.ts';
+import type { ProofRefusal, ProvenCaller } from '../broker-ports.ts';
+import type { Config } from '../config.ts';
+import type { Context } from '../context.ts';
+import { nameIgnored } from '../entity/routes.ts';
+import { errorBody, PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { idempotentPosts } from '../http/idempotency.ts';
+import { requestRate, requireCaller } from '../identity/sessions/authentication.ts';
+import { payloadBody } from './series/bodies.ts';
 
 const query = Type.Object({
   qos: Type.Optional(

@@ -2,16 +2,16 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import type { MessageStore, Point } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import { maxRetentionDays } from '../../db/registry/records/account.js';
-import { Nullable } from '../../db/registry/records.js';
-import type { Access, Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Clock } from '../clock.js';
-import type { Config } from '../config.js';
-import { writeAs } from '../entity/verbs.js';
-import type { App } from '../http/app.js';
+import type { MessageStore, Point } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import { maxRetentionDays } from '../../db/registry/records/account.ts';
+import { Nullable } from '../../db/registry/records.ts';
+import type { Access, Caller } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import { writeAs } from '../entity/verbs.ts';
+import type { App } from '../http/app.ts';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

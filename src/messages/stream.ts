@@ -1,13 +1,13 @@
 /** Live messages as server-sent events. */
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { StreamRefusal } from '../broker-ports.js';
-import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
-import { invalid, PlatformError } from '../errors.js';
-import { eventsAnswer, sendEvents } from '../http/answers/events.js';
-import type { App } from '../http/app.js';
-import { isInsideBatch } from '../http/batch.js';
+import type { StreamRefusal } from '../broker-ports.ts';
+import type { Context } from '../context.ts';
+import { nameIgnored } from '../entity/routes.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { eventsAnswer, sendEvents } from '../http/answers/events.ts';
+import type { App } from '../http/app.ts';
+import { isInsideBatch } from '../http/batch.ts';
 
 const query = Type.Object({
   topics: Type.String({ minLength: 1, maxLength: 65_536, description: 'Topic filters as in MQTT, comma-separated.' }),

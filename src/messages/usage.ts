@@ -1,12 +1,12 @@
 /** GET /usage: what an account stores, and how much of each limit it uses. It shows nothing of other accounts. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import type { App } from '../http/app.js';
-import { limits } from '../limits/table.js';
-import { limitStates, limitUse } from '../limits/use.js';
+import { Nullable } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import type { App } from '../http/app.ts';
+import { limits } from '../limits/table.ts';
+import { limitStates, limitUse } from '../limits/use.ts';
 
 const limitShape = Type.Object({
   name: Type.String(),

@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client';
-import type { Context } from '../context.js';
-import { counter, counterBy, countersBy, gauge, histogram } from './exposing.js';
+import type { Context } from '../context.ts';
+import { counter, counterBy, countersBy, gauge, histogram } from './exposing.ts';
 
 /** The broker counts on its own; here it is read. */
 export function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>): void {

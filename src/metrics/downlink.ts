@@ -1,8 +1,8 @@
 /** Firmware and commands in /metrics. */
 import type { Registry } from 'prom-client';
-import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
-import type { Downloads } from '../downlink/ways/downloads.js';
-import { counter, gauge, gaugeBy } from './exposing.js';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
+import type { Downloads } from '../downlink/ways/downloads.ts';
+import { counter, gauge, gaugeBy } from './exposing.ts';
 
 interface Services {
   registry: DeviceRegistry;

@@ -1,6 +1,6 @@
 /** How what is counted elsewhere becomes lines for Prometheus: everything is read when it is asked for. */
 import { Counter, Gauge, type Metric, type Registry } from 'prom-client';
-import { type Latency, latencyBounds } from '../../db/sqlite/latency.js';
+import { type Latency, latencyBounds } from '../../db/sqlite/latency.ts';
 
 type Labels = Record<string, string>;
 

@@ -1,20 +1,20 @@
 /** The metrics of the process, in the text format of Prometheus at /metrics. */
 
 import { Registry } from 'prom-client';
-import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
-import type { Bridges } from '../bridges/index.js';
-import type { Clock } from '../clock.js';
-import type { Context } from '../context.js';
-import type { App } from '../http/app.js';
-import { demandToken } from '../http/guards/operator-token.js';
-import { expiringSoon, warnedDays } from '../registry/certificates/expiry.js';
-import { brokerMetrics } from './broker.js';
-import { downlinkMetrics } from './downlink.js';
-import { counter, gauge, gaugeBy } from './exposing.js';
-import { limitMetrics } from './limits.js';
-import { processMetrics } from './process.js';
-import { storeMetrics } from './stores.js';
-import { type Traffic, trafficMetrics } from './traffic.js';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
+import type { Bridges } from '../bridges/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Context } from '../context.ts';
+import type { App } from '../http/app.ts';
+import { demandToken } from '../http/guards/operator-token.ts';
+import { expiringSoon, warnedDays } from '../registry/certificates/expiry.ts';
+import { brokerMetrics } from './broker.ts';
+import { downlinkMetrics } from './downlink.ts';
+import { counter, gauge, gaugeBy } from './exposing.ts';
+import { limitMetrics } from './limits.ts';
+import { processMetrics } from './process.ts';
+import { storeMetrics } from './stores.ts';
+import { type Traffic, trafficMetrics } from './traffic.ts';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
 export function metricsRoutes(

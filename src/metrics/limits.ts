@@ -1,11 +1,11 @@
 import type { Registry } from 'prom-client';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
-import type { Broker } from '../broker-ports.js';
-import type { Config } from '../config.js';
-import { limits } from '../limits/table.js';
-import { highestUse, type LimitUse, limitUse } from '../limits/use.js';
-import { gaugeBy } from './exposing.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
+import type { Broker } from '../broker-ports.ts';
+import type { Config } from '../config.ts';
+import { limits } from '../limits/table.ts';
+import { highestUse, type LimitUse, limitUse } from '../limits/use.ts';
+import { gaugeBy } from './exposing.ts';
 
 /** Milliseconds for which the highest use is not counted again: it takes some queries for each account. */
 const countedFor = 60_000;

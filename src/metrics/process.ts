@@ -1,8 +1,8 @@
 /** The process itself: memory, descriptors, processor time, and how late the event loop is. */
 import { readdir, readFile } from 'node:fs/promises';
 import type { Registry } from 'prom-client';
-import { Latency } from '../../db/sqlite/latency.js';
-import { countersBy, gauge, gaugeBy, histogram } from './exposing.js';
+import { Latency } from '../../db/sqlite/latency.ts';
+import { countersBy, gauge, gaugeBy, histogram } from './exposing.ts';
 
 /** Milliseconds between two looks at the event loop. */
 const lookInterval = 50;

@@ -1,11 +1,11 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
-import type { Config } from '../config.js';
-import type { Keeping } from '../messages/keeping.js';
-import { gauge, gaugeBy, histogram } from './exposing.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
+import type { Config } from '../config.ts';
+import type { Keeping } from '../messages/keeping.ts';
+import { gauge, gaugeBy, histogram } from './exposing.ts';
 
 const files = { database: '', wal: '-wal' } as const;
 

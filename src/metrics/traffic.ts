@@ -1,9 +1,9 @@
 /** Requests over HTTP, by the pattern of their route: what callers put into a URL makes no line of its own. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from 'prom-client';
-import { Latency } from '../../db/sqlite/latency.js';
-import { type FailureKind, failureKinds } from '../errors.js';
-import { counterBy, countersBy, histogram } from './exposing.js';
+import { Latency } from '../../db/sqlite/latency.ts';
+import { type FailureKind, failureKinds } from '../errors.ts';
+import { counterBy, countersBy, histogram } from './exposing.ts';
 
 interface Route {
   method: string;

@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { CompiledQuery } from 'kysely';
-import { sync } from '../../db/files/copies.js';
-import { firmwareName } from '../../db/files/firmware.js';
-import { fromLogRow } from '../../db/messages/series/rows.js';
-import type { MqttState, OutboxState } from '../../db/moving/messages-out.js';
-import { type HashedRange, type Page, type PageRange, RegistryPages } from '../../db/moving/pages.js';
-import type { Context } from '../context.js';
-import { invalid, PlatformError } from '../errors.js';
-import { slotOf } from '../ids.js';
-import { actFor } from './acting.js';
-import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.js';
-import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.js';
+import { sync } from '../../db/files/copies.ts';
+import { firmwareName } from '../../db/files/firmware.ts';
+import { fromLogRow } from '../../db/messages/series/rows.ts';
+import type { MqttState, OutboxState } from '../../db/moving/messages-out.ts';
+import { type HashedRange, type Page, type PageRange, RegistryPages } from '../../db/moving/pages.ts';
+import type { Context } from '../context.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { slotOf } from '../ids.ts';
+import { actFor } from './acting.ts';
+import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.ts';
+import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.ts';
 
 interface Arrival {
   move: string;

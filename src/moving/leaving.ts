@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { firmwareName } from '../../db/files/firmware.js';
-import type { TouchedSeries } from '../../db/messages/series/touched.js';
-import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from '../../db/moving/messages-out.js';
+import { firmwareName } from '../../db/files/firmware.ts';
+import type { TouchedSeries } from '../../db/messages/series/touched.ts';
+import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from '../../db/moving/messages-out.ts';
 import {
   firstPage,
   type HashedRange,
@@ -14,13 +14,13 @@ import {
   type PagePlace,
   type PageRange,
   RegistryPages,
-} from '../../db/moving/pages.js';
-import type { Context } from '../context.js';
-import { invalid, PlatformError } from '../errors.js';
-import { slotOf } from '../ids.js';
-import { actFor } from './acting.js';
-import { accountsOfSlot, removeAccounts } from './removal.js';
-import { TouchedRows } from './touched.js';
+} from '../../db/moving/pages.ts';
+import type { Context } from '../context.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { slotOf } from '../ids.ts';
+import { actFor } from './acting.ts';
+import { accountsOfSlot, removeAccounts } from './removal.ts';
+import { TouchedRows } from './touched.ts';
 
 /** Rows of one answer, about; reading them takes some milliseconds. */
 const rowsAtOnce = 250;

@@ -1,11 +1,11 @@
 /** All that a running server has of accounts that count in another one. */
 import { join } from 'node:path';
 import { CompiledQuery } from 'kysely';
-import { MessagesOut } from '../../db/moving/messages-out.js';
-import { removalOf } from '../../db/moving/pages.js';
-import type { Registry } from '../../db/registry/index.js';
-import type { Context } from '../context.js';
-import { slotOf } from '../ids.js';
+import { MessagesOut } from '../../db/moving/messages-out.ts';
+import { removalOf } from '../../db/moving/pages.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Context } from '../context.ts';
+import { slotOf } from '../ids.ts';
 
 /** Devices whose messages are being removed at a time. */
 const devicesAtOnce = 20;

@@ -1,17 +1,17 @@
 /** What `slipway account move` asks of the two cells. These endpoints give away whole accounts, so they have a token of their own. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { version } from '../../db/files/version.js';
-import type { MqttState, OutboxState } from '../../db/moving/messages-out.js';
-import type { HashedRange, Page, PagePlace, PageRange } from '../../db/moving/pages.js';
-import type { Context } from '../context.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { demandToken } from '../http/guards/operator-token.js';
-import { slotOf } from '../ids.js';
-import { Coming } from './coming.js';
-import { Leaving, type MessagesChunk, proofOf } from './leaving.js';
-import { accountsOfSlot } from './removal.js';
+import { version } from '../../db/files/version.ts';
+import type { MqttState, OutboxState } from '../../db/moving/messages-out.ts';
+import type { HashedRange, Page, PagePlace, PageRange } from '../../db/moving/pages.ts';
+import type { Context } from '../context.ts';
+import { PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { demandToken } from '../http/guards/operator-token.ts';
+import { slotOf } from '../ids.ts';
+import { Coming } from './coming.ts';
+import { Leaving, type MessagesChunk, proofOf } from './leaving.ts';
+import { accountsOfSlot } from './removal.ts';
 
 /** Bytes of a body: many sessions come at once. */
 const maxBody = 512 * 1024 * 1024;

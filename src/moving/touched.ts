@@ -1,7 +1,7 @@
 /** Which rows of the registry have been written since they were asked for the last time, so that only these are copied again. */
 import { CompiledQuery } from 'kysely';
-import { forgetNoted, readNoted, unwatching, type Watched, watching } from '../../db/moving/watching.js';
-import type { Registry, Tx } from '../../db/registry/index.js';
+import { forgetNoted, readNoted, unwatching, type Watched, watching } from '../../db/moving/watching.ts';
+import type { Registry, Tx } from '../../db/registry/index.ts';
 
 /** Rows that are told one by one; of more, all pages are compared. */
 const maxTouched = 10_000;

@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import type { CityResponse, Reader } from 'maxmind';
 import type { Logger } from 'pino';
-import { degreesText } from '../formats/numbers.js';
+import { degreesText } from '../formats/numbers.ts';
 
 /** Milliseconds between two looks at whether the file has been replaced. */
 const interval = 1000;

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
-import type { Config } from '../config.js';
+import type { Config } from '../config.ts';
 
 /** Milliseconds between two looks at the files. */
 const interval = 1000;

@@ -1,10 +1,10 @@
 /** Messages on standard output: the address of the console first, the first account, the rest when the server listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import type { Config } from '../config.js';
-import type { CreatedAccount } from '../registry/accounts.js';
-import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.js';
-import { addressAt, type Server } from './server.js';
+import type { Config } from '../config.ts';
+import type { CreatedAccount } from '../registry/accounts.ts';
+import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.ts';
+import { addressAt, type Server } from './server.ts';
 
 /** Standard output of a start. Its first line is the address of the console, and what is said before that is known waits. */
 export class FirstWords {

@@ -1,11 +1,11 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Fenced } from '../../db/files/lock.js';
-import { ConfigError, loadConfig } from '../config.js';
-import type { CreatedAccount } from '../registry/accounts.js';
-import { FirstWords, greeting, introduction } from './greeting.js';
-import { type Server, startServer } from './server.js';
+import { Fenced } from '../../db/files/lock.ts';
+import { ConfigError, loadConfig } from '../config.ts';
+import type { CreatedAccount } from '../registry/accounts.ts';
+import { FirstWords, greeting, introduction } from './greeting.ts';
+import { type Server, startServer } from './server.ts';
 
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
 const closeTime = 4500;

@@ -2,17 +2,17 @@
 import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Config } from '../config.js';
-import { type Opened, openContext } from '../context.js';
-import type { App } from '../http/app.js';
-import { buildHttp } from '../http/server.js';
-import { listenWide } from '../network/accepting.js';
-import { secureOptions } from '../network/server-tls.js';
-import { reloadTls } from '../network/tls-reload.js';
-import { startPurge } from '../purge/purge.js';
-import { type CreatedAccount, createFirstAccount } from '../registry/accounts.js';
-import { startExpiryWarnings } from '../registry/certificates/expiry.js';
-import { checkStart, nameTheVariable } from './start-checks.js';
+import type { Config } from '../config.ts';
+import { type Opened, openContext } from '../context.ts';
+import type { App } from '../http/app.ts';
+import { buildHttp } from '../http/server.ts';
+import { listenWide } from '../network/accepting.ts';
+import { secureOptions } from '../network/server-tls.ts';
+import { reloadTls } from '../network/tls-reload.ts';
+import { startPurge } from '../purge/purge.ts';
+import { type CreatedAccount, createFirstAccount } from '../registry/accounts.ts';
+import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
+import { checkStart, nameTheVariable } from './start-checks.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;

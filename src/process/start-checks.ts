@@ -1,12 +1,12 @@
 /** What must hold before a start creates anything: each fault is one sentence that names the variable. */
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { databasesIn } from '../../db/files/copies.js';
-import { isLocked, lockDirectory } from '../../db/files/lock.js';
-import { openSecret, openToOthers } from '../../db/files/modes.js';
-import { movingIn } from '../../db/moving/marker.js';
-import { type Config, ConfigError } from '../config.js';
-import { demandPort } from '../network/accepting.js';
+import { databasesIn } from '../../db/files/copies.ts';
+import { isLocked, lockDirectory } from '../../db/files/lock.ts';
+import { openSecret, openToOthers } from '../../db/files/modes.ts';
+import { movingIn } from '../../db/moving/marker.ts';
+import { type Config, ConfigError } from '../config.ts';
+import { demandPort } from '../network/accepting.ts';
 
 /** @throws ConfigError for the first thing that is wrong; nothing has been created then. */
 export async function checkStart(config: Config): Promise<void> {

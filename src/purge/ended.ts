@@ -1,8 +1,8 @@
 /** Rows that are kept for a time after they have ended: login sessions, tokens, commands, rollouts, stored answers. */
 import { sql } from 'kysely';
-import { timestamp } from '../clock.js';
-import { answerLifetime } from '../entity/kept-answers.js';
-import { type PurgeContext, stepSize } from './step.js';
+import { timestamp } from '../clock.ts';
+import { answerLifetime } from '../entity/kept-answers.ts';
+import { type PurgeContext, stepSize } from './step.ts';
 
 const day = 24 * 60 * 60_000;
 /** How long commands that have ended, and rollouts, can be read; milliseconds. */

@@ -1,9 +1,9 @@
 /** The end of what has been in the trash for 30 days, and of what has ended, in small steps. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { expireMessages } from '../messages/retention.js';
-import { purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.js';
-import type { PurgeContext, Step } from './step.js';
-import { fieldPurge, purgeChannels, purgeDevices, purgeUnreferenced } from './trash.js';
+import { expireMessages } from '../messages/retention.ts';
+import { purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.ts';
+import type { PurgeContext, Step } from './step.ts';
+import { fieldPurge, purgeChannels, purgeDevices, purgeUnreferenced } from './trash.ts';
 
 /** Milliseconds from one run to the next, and from the start to the first. */
 const interval = 60 * 60_000;

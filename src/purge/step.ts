@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import type { Access } from '../access.js';
-import type { Bridges } from '../bridges/index.js';
-import type { Clock } from '../clock.js';
-import type { Collector } from '../downlink/packages/contents.js';
-import type { Fields } from '../entity/fields.js';
-import type { Retention } from '../messages/retention.js';
-import type { Moves } from '../moves.js';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Access } from '../access.ts';
+import type { Bridges } from '../bridges/index.ts';
+import type { Clock } from '../clock.ts';
+import type { Collector } from '../downlink/packages/contents.ts';
+import type { Fields } from '../entity/fields.ts';
+import type { Retention } from '../messages/retention.ts';
+import type { Moves } from '../moves.ts';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
 export const stepSize = 100;

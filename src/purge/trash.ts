@@ -1,9 +1,9 @@
 /** Entities that have been in the trash for 30 days, with all that belongs to them. */
 import { type Kysely, sql } from 'kysely';
-import type { Tx } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
-import { find, recoveryWindow } from '../entity/verbs.js';
-import { type PurgeContext, type Step, stepSize } from './step.js';
+import type { Tx } from '../../db/registry/index.ts';
+import type { EntityTable, Row } from '../../db/registry/records.ts';
+import { find, recoveryWindow } from '../entity/verbs.ts';
+import { type PurgeContext, type Step, stepSize } from './step.ts';
 
 /** References to a row of a table; while one exists, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [

@@ -1,12 +1,12 @@
 /** Account users: the admins of an account. All are equal; the last one stays. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { accountUserColumns } from '../../db/registry/records/identity.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { AuditEvent } from '../audit/events.js';
-import type { Context } from '../context.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { accountUserColumns } from '../../db/registry/records/identity.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { AuditEvent } from '../audit/events.ts';
+import type { Context } from '../context.ts';
 import {
   commonShape,
   createProperties,
@@ -15,15 +15,15 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../entity/columns.js';
-import { entityRoutes } from '../entity/kind.js';
-import { insert, stamp, trash, writeAs } from '../entity/verbs.js';
-import { PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/app.js';
-import { endVoided, readIdentity } from '../identity/grants.js';
-import { identityFor, maxEmailLength } from '../identity/identities.js';
-import { Invitations, invitationSent } from '../identity/invitations.js';
-import { maxPasswordLength } from '../identity/secrets/passwords.js';
+} from '../entity/columns.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { PlatformError, unknownReference } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { endVoided, readIdentity } from '../identity/grants.ts';
+import { identityFor, maxEmailLength } from '../identity/identities.ts';
+import { Invitations, invitationSent } from '../identity/invitations.ts';
+import { maxPasswordLength } from '../identity/secrets/passwords.ts';
 
 const createBody = Type.Object({
   accountId: Type.String(),

@@ -2,18 +2,18 @@
 
 import { sql } from 'kysely';
 import { Type } from 'typebox';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { DateText, Id, type Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import { type Config, ConfigError } from '../config.js';
-import { insert, stamp } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
-import { readPasswordFile } from '../formats/password-file.js';
-import { insertIdentity, newIdentity } from '../identity/identities.js';
-import type { Passwords } from '../identity/secrets/passwords.js';
-import { newAccountId, newId } from '../ids.js';
-import { serviceChannelNames, serviceChannels } from '../topics.js';
+import type { Db, Registry } from '../../db/registry/index.ts';
+import { DateText, Id, type Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import { type Config, ConfigError } from '../config.ts';
+import { insert, stamp } from '../entity/verbs.ts';
+import { PlatformError } from '../errors.ts';
+import { readPasswordFile } from '../formats/password-file.ts';
+import { insertIdentity, newIdentity } from '../identity/identities.ts';
+import type { Passwords } from '../identity/secrets/passwords.ts';
+import { newAccountId, newId } from '../ids.ts';
+import { serviceChannelNames, serviceChannels } from '../topics.ts';
 
 type Services = { registry: Registry; clock: Clock; passwords: Passwords; config: Pick<Config, 'slots'> };
 

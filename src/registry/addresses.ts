@@ -1,6 +1,6 @@
 /** Where units connect and where they are claimed: the same for units of a job and for single ones. */
-import type { Config } from '../config.js';
-import type { Context } from '../context.js';
+import type { Config } from '../config.ts';
+import type { Context } from '../context.ts';
 
 /** The broker address for units. */
 export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>): string {

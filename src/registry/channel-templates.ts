@@ -2,18 +2,18 @@
 
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { channelTemplateColumns } from '../../db/registry/records/templates.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.js';
-import { entityRoutes } from '../entity/kind.js';
-import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { demandWithin, type Limits } from '../limits/table.js';
-import { channelTemplateShape, showChannelTemplate } from './channel.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { demandWithin, type Limits } from '../limits/table.ts';
+import { channelTemplateShape, showChannelTemplate } from './channel.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(channelTemplateColumns) });
 const updateBody = Type.Object(changeProperties(channelTemplateColumns));

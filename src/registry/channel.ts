@@ -1,11 +1,11 @@
 /** A channel template on the wire, and the channels of devices and device templates. */
 import { Type } from 'typebox';
-import { channelTemplateColumns } from '../../db/registry/records/templates.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Channel } from '../access.js';
-import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.js';
-import { largest } from '../limits/table.js';
-import { serviceChannelNames } from '../topics.js';
+import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Channel } from '../access.ts';
+import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.ts';
+import { largest } from '../limits/table.ts';
+import { serviceChannelNames } from '../topics.ts';
 
 /** Channels of a device or a device template, at most. */
 export const maxChannels = largest('channelTemplates') + serviceChannelNames.length;

@@ -1,23 +1,23 @@
 /** Custom fields: one shape for devices, end-users, organizations, and device templates themselves. */
 
 import { type Static, type TObject, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { customFieldColumns } from '../../db/registry/records/templates.js';
-import { Nullable, oneOf, type Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
-import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.js';
-import { entityRoutes } from '../entity/kind.js';
-import { type ListQuery, listSchema } from '../entity/listing.js';
-import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
-import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.js';
-import { type FailureKind, invalid } from '../errors.js';
-import type { App } from '../http/app.js';
-import { demandWithin, type Limits } from '../limits/table.js';
-import { deviceShape } from './devices/device.js';
-import { endUserShape } from './end-user.js';
-import { organizationShape } from './organizations.js';
-import { deviceTemplateShape } from './templates.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { customFieldColumns } from '../../db/registry/records/templates.ts';
+import { Nullable, oneOf, type Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Context } from '../context.ts';
+import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { type ListQuery, listSchema } from '../entity/listing.ts';
+import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.ts';
+import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { type FailureKind, invalid } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { demandWithin, type Limits } from '../limits/table.ts';
+import { deviceShape } from './devices/device.ts';
+import { endUserShape } from './end-user.ts';
+import { organizationShape } from './organizations.ts';
+import { deviceTemplateShape } from './templates.ts';
 
 /** Differences between the four kinds: names, and the template that a field belongs to. */
 interface CustomFieldKind {

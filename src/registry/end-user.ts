@@ -1,11 +1,11 @@
 /** An end-user on the wire. */
 import { Type } from 'typebox';
-import { endUserColumns } from '../../db/registry/records/organizations.js';
-import type { Row } from '../../db/registry/records.js';
-import { commonShape, showCommon, showing, shownProperties, without } from '../entity/columns.js';
-import { type Fields, fieldShapes } from '../entity/fields.js';
-import { showFields } from '../entity/values.js';
-import { invitationSent } from '../identity/invitations.js';
+import { endUserColumns } from '../../db/registry/records/organizations.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { commonShape, showCommon, showing, shownProperties, without } from '../entity/columns.ts';
+import { type Fields, fieldShapes } from '../entity/fields.ts';
+import { showFields } from '../entity/values.ts';
+import { invitationSent } from '../identity/invitations.ts';
 
 /** The columns that a body sets, without the place and the person, which have their own rules. */
 export const endUserSettable = without(endUserColumns, ['endUserTemplateId', 'organizationId', 'userId']);

@@ -1,17 +1,17 @@
 /** End-users: a person in an organization, tied to an identity that logs in. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
-import { endUserColumns } from '../../db/registry/records/organizations.js';
-import type { Row } from '../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../access.js';
-import type { Revoked } from '../broker-ports.js';
-import type { Context } from '../context.js';
-import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.js';
-import { parentsOf, readNames } from '../entity/expand.js';
-import { fieldBody } from '../entity/fields.js';
-import { entityRoutes } from '../entity/kind.js';
-import { mergeFields, readFields, readNewFields } from '../entity/values.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { endUserColumns } from '../../db/registry/records/organizations.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import type { Revoked } from '../broker-ports.ts';
+import type { Context } from '../context.ts';
+import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
+import { parentsOf, readNames } from '../entity/expand.ts';
+import { fieldBody } from '../entity/fields.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import { mergeFields, readFields, readNewFields } from '../entity/values.ts';
 import {
   change,
   demandInto,
@@ -23,19 +23,19 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/app.js';
-import { endVoided } from '../identity/grants.js';
-import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.js';
-import { Invitations } from '../identity/invitations.js';
-import { personBody } from '../identity/person.js';
-import { maxPasswordLength } from '../identity/secrets/passwords.js';
-import { accountOf, expandedAccount } from './accounts.js';
-import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
-import { demandMembershipRoom } from './memberships.js';
-import { organizationShape, showOrganization } from './organizations.js';
-import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.js';
+} from '../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { endVoided } from '../identity/grants.ts';
+import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.ts';
+import { Invitations } from '../identity/invitations.ts';
+import { personBody } from '../identity/person.ts';
+import { maxPasswordLength } from '../identity/secrets/passwords.ts';
+import { accountOf, expandedAccount } from './accounts.ts';
+import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
+import { demandMembershipRoom } from './memberships.ts';
+import { organizationShape, showOrganization } from './organizations.ts';
+import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.ts';
 
 /** The person of an end-user: an existing identity, a new one, or nobody. */
 const person = {

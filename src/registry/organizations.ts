@@ -2,11 +2,11 @@
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../db/registry/index.js';
-import { organizationColumns } from '../../db/registry/records/organizations.js';
-import type { Row } from '../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../access.js';
-import type { Context } from '../context.js';
+import type { Db, Tx } from '../../db/registry/index.ts';
+import { organizationColumns } from '../../db/registry/records/organizations.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../access.ts';
+import type { Context } from '../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -18,12 +18,12 @@ import {
   showing,
   shownProperties,
   without,
-} from '../entity/columns.js';
-import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.js';
-import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
-import { entityRoutes } from '../entity/kind.js';
-import type { Listing } from '../entity/listing.js';
-import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
+} from '../entity/columns.ts';
+import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.ts';
+import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import type { Listing } from '../entity/listing.ts';
+import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
 import {
   type Changes,
   change,
@@ -36,13 +36,13 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/app.js';
-import { accountOf, expandedAccount } from './accounts.js';
-import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
-import { demandMembershipRoom } from './memberships.js';
-import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.js';
+} from '../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { accountOf, expandedAccount } from './accounts.ts';
+import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
+import { demandMembershipRoom } from './memberships.ts';
+import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
 
 /** A top-level organization is level 1. */
 const deepestLevel = 5;

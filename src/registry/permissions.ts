@@ -1,14 +1,14 @@
 /** May they, and why: asks the functions that decide, for a caller who is somebody else. */
 
 import { type Static, Type } from 'typebox';
-import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
-import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.js';
-import type { Context } from '../context.js';
-import { find, placeOf } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { controlTopic, parseTopic } from '../topics.js';
-import { hasFirstOrganizationsLeft, isAttached } from './organizations.js';
+import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
+import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.ts';
+import type { Context } from '../context.ts';
+import { find, placeOf } from '../entity/verbs.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { controlTopic, parseTopic } from '../topics.ts';
+import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
 
 /** The kinds that can be asked for, and where they stand. */
 const tables = {

@@ -1,12 +1,12 @@
 /** Device, end-user and organization templates: one shape, three times. */
 
 import { type Static, Type } from 'typebox';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.js';
-import { Id, type Row } from '../../db/registry/records.js';
-import { rowsOf } from '../../db/registry/statement.js';
-import type { Caller, EntityKind } from '../access.js';
-import type { Clock } from '../clock.js';
+import type { Db, Registry } from '../../db/registry/index.ts';
+import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
+import { Id, type Row } from '../../db/registry/records.ts';
+import { rowsOf } from '../../db/registry/statement.ts';
+import type { Caller, EntityKind } from '../access.ts';
+import type { Clock } from '../clock.ts';
 import {
   changeProperties,
   commonShape,
@@ -17,17 +17,17 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../entity/columns.js';
-import { childCounts, hasChildren, readNames } from '../entity/expand.js';
-import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
-import { entityRoutes } from '../entity/kind.js';
-import type { ListServices } from '../entity/row-slices.js';
-import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
-import { change, demandReference, find, insert, recover, stamp, trash, writeAs } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { serviceChannelRows } from './accounts.js';
-import { channelProperties, channelTemplateShape, maxChannels, showChannelProperties } from './channel.js';
+} from '../entity/columns.ts';
+import { childCounts, hasChildren, readNames } from '../entity/expand.ts';
+import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
+import { entityRoutes } from '../entity/kind.ts';
+import type { ListServices } from '../entity/row-slices.ts';
+import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
+import { change, demandReference, find, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { PlatformError } from '../errors.ts';
+import type { App } from '../http/app.ts';
+import { serviceChannelRows } from './accounts.ts';
+import { channelProperties, channelTemplateShape, maxChannels, showChannelProperties } from './channel.ts';
 
 const templateProperties = { ...commonShape, ...shownProperties(templateColumns) };
 

@@ -1,6 +1,6 @@
 /** The worker's side of an AskedThread. */
 import { parentPort } from 'node:worker_threads';
-import type { Answered, Asked } from './asked-thread.js';
+import type { Answered, Asked } from './asked-thread.ts';
 
 /** Answers every question of the thread that started this one; `transferred` are buffers that it need not copy. */
 export function answerQuestions<Q, A>(

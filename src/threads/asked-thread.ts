@@ -1,6 +1,6 @@
 /** A thread that answers questions one after the other, seen from here. It starts when it is asked, and rests when it is not. */
 import type { Worker } from 'node:worker_threads';
-import { exitOf, startThread } from '../../db/sqlite/threads.js';
+import { exitOf, startThread } from '../../db/sqlite/threads.ts';
 
 export type Asked<Q> = { question: Q } | { close: true };
 export type Answered<A> = { answer: A } | { failure: string };

@@ -1,7 +1,7 @@
 /** Reads of the registry that look at many rows: a thread makes them, so that the event loop goes on for others. */
 import type { CompiledQuery } from 'kysely';
-import { FairQueue, type Lane } from '../limits/fair-queue.js';
-import { AskedThread } from './asked-thread.js';
+import { FairQueue, type Lane } from '../limits/fair-queue.ts';
+import { AskedThread } from './asked-thread.ts';
 
 /** Rows that a read on the event loop may look at: some 15 milliseconds. */
 export const maxRowsOnLoop = 10_000;
@@ -22,7 +22,7 @@ export interface Query<R = unknown> {
 export class LongReads {
   readonly #path: string;
   readonly #thread = new AskedThread<LongReadQuestion, unknown[]>(
-    new URL('./long-reads-worker.js', import.meta.url),
+    new URL('./long-reads-worker.ts', import.meta.url),
     'The reader of long lists',
   );
   /** Accounts take turns at the thread; it makes one read at a time. */

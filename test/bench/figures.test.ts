@@ -2,10 +2,10 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { cells, isMet, type Row } from '../../bench/figures.js';
-import { sharesOf } from '../../bench/profile.js';
-import { described, tables } from '../../bench/report.js';
-import { isBusy, type Results } from '../../bench/results.js';
+import { cells, isMet, type Row } from '../../bench/figures.ts';
+import { sharesOf } from '../../bench/profile.ts';
+import { described, tables } from '../../bench/report.ts';
+import { isBusy, type Results } from '../../bench/results.ts';
 
 const measured = { what: 'messages', ours: 70, unit: '/s' };
 const peer = { name: 'peer', value: 100 };
@@ -102,7 +102,7 @@ t.test(
 );
 
 t.test('the bench runs without tap, which would end it after 30 seconds', async (t) => {
-  const program = new URL('../../bench/main.js', import.meta.url).pathname;
+  const program = new URL('../../bench/main.ts', import.meta.url).pathname;
   const { stdout, stderr } = await promisify(execFile)(process.execPath, [program, '--help']);
   t.match(stderr, 'npm run bench');
   t.equal(stdout, '');

@@ -5,10 +5,10 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import t from 'tap';
-import { Webhook } from '../../src/bridges/targets/webhook.js';
-import { lookupPublic, NotPublic } from '../../src/network/outbound.js';
-import { metric } from '../broker/metrics.js';
-import { type Made, type Service, startService } from '../support/service.js';
+import { Webhook } from '../../src/bridges/targets/webhook.ts';
+import { lookupPublic, NotPublic } from '../../src/network/outbound.ts';
+import { metric } from '../broker/metrics.ts';
+import { type Made, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { createAccount } from '../../src/registry/accounts.js';
-import { certificate } from '../broker/certificate.js';
-import { closed, type Made, present, type Service, startService } from '../support/service.js';
-import { until } from '../support/until.js';
-import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
+import { purge } from '../../src/purge/purge.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { certificate } from '../broker/certificate.ts';
+import { closed, type Made, present, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { byDevice, type Receiver, startReceiver, textOf } from './receiver.ts';
 
 let offset = 0;
 const minute = 60_000;

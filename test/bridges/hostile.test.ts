@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { NatsSocket, type SocketOptions } from '../../src/bridges/targets/nats-socket.js';
-import { startService } from '../support/service.js';
+import { NatsSocket, type SocketOptions } from '../../src/bridges/targets/nats-socket.ts';
+import { startService } from '../support/service.ts';
 
 /** What a target may get rid of before its connection ends: our allowance, and what the buffers of both ends hold. */
 const maxTaken = 16 * 1024 * 1024;

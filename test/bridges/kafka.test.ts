@@ -1,7 +1,7 @@
 /** Bridges to a real Kafka: only where SLIPWAY_TEST_KAFKA names one, with topics that are created automatically. */
 import { Admin, Consumer, ListOffsetTimestamps } from '@platformatic/kafka';
 import t from 'tap';
-import { startService } from '../support/service.js';
+import { startService } from '../support/service.ts';
 
 const broker = process.env.SLIPWAY_TEST_KAFKA;
 const withKafka = broker ? {} : { skip: 'SLIPWAY_TEST_KAFKA names no Kafka broker' };

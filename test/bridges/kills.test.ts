@@ -1,8 +1,8 @@
 /** Level 2 to NATS while the service and the target are killed, in short; `npm run test:bridges` is the long form. */
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { withNats } from '../support/nats-server.js';
-import { proveDelivery } from './kills/proof.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { withNats } from '../support/nats-server.ts';
+import { proveDelivery } from './kills/proof.ts';
 
 t.test(
   'every acknowledged message is in the stream once, in order per device, though service and target are killed',

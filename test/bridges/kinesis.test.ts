@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { startService } from '../support/service.js';
+import { startService } from '../support/service.ts';
 
 const refusal = 'ProvisionedThroughputExceededException';
 

@@ -1,10 +1,10 @@
 /** Targets that answer, but slowly: a batch gives its place up in time, and nothing of it is lost. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import type { OutboxRow } from '../../db/messages/outbox/rows.js';
-import { Guaranteed } from '../../src/bridges/guaranteed.js';
-import { sendInRounds, targetOf } from '../../src/bridges/sending.js';
-import type { BridgedMessage, Target } from '../../src/bridges/target.js';
+import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
+import { Guaranteed } from '../../src/bridges/guaranteed.ts';
+import { sendInRounds, targetOf } from '../../src/bridges/sending.ts';
+import type { BridgedMessage, Target } from '../../src/bridges/target.ts';
 
 const message = (index: number, deviceId = 'dev'): BridgedMessage => ({
   id: `message-${index}`,

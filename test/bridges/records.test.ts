@@ -1,9 +1,9 @@
 /** How messages are written into a log, byte for byte, and which names they get there. */
 import t from 'tap';
-import { toRecord } from '../../src/bridges/records.js';
-import type { BridgedMessage } from '../../src/bridges/target.js';
-import { topicOf } from '../../src/bridges/targets/kafka.js';
-import { subjectOf } from '../../src/bridges/targets/nats.js';
+import { toRecord } from '../../src/bridges/records.ts';
+import type { BridgedMessage } from '../../src/bridges/target.ts';
+import { topicOf } from '../../src/bridges/targets/kafka.ts';
+import { subjectOf } from '../../src/bridges/targets/nats.ts';
 
 const message: BridgedMessage = {
   id: '01a2040c-5206-7000-8000-00000abc0001',

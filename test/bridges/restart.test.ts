@@ -1,9 +1,9 @@
 /** What is promised of level 2 when the process dies and the target is away. */
 import mqtt from 'mqtt';
 import t from 'tap';
-import { startProcess } from '../support/process.js';
-import { type Service, startService } from '../support/service.js';
-import { byDevice, startReceiver, textOf } from './receiver.js';
+import { startProcess } from '../support/process.ts';
+import { type Service, startService } from '../support/service.ts';
+import { byDevice, startReceiver, textOf } from './receiver.ts';
 
 t.test(
   'kill -9 while the target is away: every acknowledged message of level 2 comes, in order per device',

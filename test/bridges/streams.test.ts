@@ -13,11 +13,11 @@ import { NodeHttpHandler } from '@smithy/node-http-handler';
 import { Aedes } from 'aedes';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { mosquitto, withMosquitto } from '../support/mosquitto.js';
-import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.js';
-import { type Service, startService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { mosquitto, withMosquitto } from '../support/mosquitto.ts';
+import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.ts';
+import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 let service: Service;
 let templateId: string;

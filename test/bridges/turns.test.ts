@@ -2,8 +2,8 @@
 import diagnostics from 'node:diagnostics_channel';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { startService } from '../support/service.js';
-import { startReceiver } from './receiver.js';
+import { startService } from '../support/service.ts';
+import { startReceiver } from './receiver.ts';
 
 /** Bodies of a megabyte that are made in one turn of the event loop at most: each takes more than a millisecond. */
 const most = 4;

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import Sqlite from 'better-sqlite3';
 import t, { type Test } from 'tap';
-import type { BrokerClient, Incoming, Outgoing, Will } from '../../broker/aedes-types.js';
-import { matches } from '../../broker/topics.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { clientOf, openStore, storeOn } from './store.js';
+import type { BrokerClient, Incoming, Outgoing, Will } from '../../broker/aedes-types.ts';
+import { matches } from '../../broker/topics.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { clientOf, openStore, storeOn } from './store.ts';
 
 type Client = { id: string };
 type Subscription = { topic: string; qos: 0 | 1 | 2; subscriptionIdentifier?: number };

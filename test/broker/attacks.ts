@@ -8,7 +8,7 @@ import {
   subscribeBytes,
   type Text,
   unsubscribeBytes,
-} from './bytes.js';
+} from './bytes.ts';
 
 /** Whom it is about, as the attacker may have learned it. */
 export interface Target {

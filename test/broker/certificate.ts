@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
+import { temporaryDirectory } from '../support/directory.ts';
 
 /** A self-signed certificate for localhost and its key, for tests of the TLS listener and for nothing else. */
 const testCertificate = `-----BEGIN CERTIFICATE-----

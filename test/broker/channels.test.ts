@@ -1,9 +1,9 @@
 import type { Packet } from 'mqtt-packet';
 import t, { type Test } from 'tap';
-import { notePresence } from '../../db/registry/presence.js';
-import { nextMessage, type Service, startService } from '../support/service.js';
-import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { notePresence } from '../../db/registry/presence.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
+import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 const payloadOf = (packet: Packet) => JSON.parse((packet as { payload: Buffer }).payload.toString());
 

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
+import { createAccount } from '../../src/registry/accounts.ts';
 import {
   Extension,
   KeyUsageFlags,
@@ -13,11 +13,11 @@ import {
   makeCertificate,
   makeProof,
   registerAuthority,
-} from '../support/certificates.js';
-import { type Anything, nextMessage, type Service, startService } from '../support/service.js';
-import { certificate } from './certificate.js';
-import { hits } from './metrics.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
+} from '../support/certificates.ts';
+import { type Anything, nextMessage, type Service, startService } from '../support/service.ts';
+import { certificate } from './certificate.ts';
+import { hits } from './metrics.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.ts';
 
 const hour = 60 * 60_000;
 const versions: SecureVersion[] = ['TLSv1.2', 'TLSv1.3'];

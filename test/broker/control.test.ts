@@ -2,17 +2,17 @@
 import { EventEmitter, once } from 'node:events';
 import { pino } from 'pino';
 import t from 'tap';
-import type { BrokerCore } from '../../broker/aedes-types.js';
-import { newLiveClient } from '../../broker/connections/live-clients.js';
-import { ControlTopics } from '../../broker/control.js';
-import { Reports } from '../../broker/ingest/reports.js';
-import type { ControlService, Rejection } from '../../src/broker-ports.js';
-import { failure } from '../../src/errors.js';
-import { onBehalfOf } from '../../src/log.js';
-import { controlTopic } from '../../src/topics.js';
-import { connected, subscribed } from './conversation.js';
-import { fixture, rawConnected, sibling, stored } from './fixture.js';
-import { connectPacket, publishPacket, rawClient } from './raw.js';
+import type { BrokerCore } from '../../broker/aedes-types.ts';
+import { newLiveClient } from '../../broker/connections/live-clients.ts';
+import { ControlTopics } from '../../broker/control.ts';
+import { Reports } from '../../broker/ingest/reports.ts';
+import type { ControlService, Rejection } from '../../src/broker-ports.ts';
+import { failure } from '../../src/errors.ts';
+import { onBehalfOf } from '../../src/log.ts';
+import { controlTopic } from '../../src/topics.ts';
+import { connected, subscribed } from './conversation.ts';
+import { fixture, rawConnected, sibling, stored } from './fixture.ts';
+import { connectPacket, publishPacket, rawClient } from './raw.ts';
 
 t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
   const f = await fixture(t, { SLIPWAY_CONTROL_ROOT: 'board/ctrl' });

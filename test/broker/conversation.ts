@@ -1,9 +1,9 @@
 /** What tests of stored sessions say and hear, with packets of their own, in a service or a process. */
 import type { Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
-import { type Running, startProcess } from '../support/process.js';
-import { type Fixture, fixture, sibling } from './fixture.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { type Running, startProcess } from '../support/process.ts';
+import { type Fixture, fixture, sibling } from './fixture.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 export interface Message {
   cmd: string;

@@ -1,9 +1,9 @@
 /** End-users and account users that connect with a secret of their own. */
 import t, { type Test } from 'tap';
-import { type Service, startService } from '../support/service.js';
-import { connected, published, subscribed, taken, texts } from './conversation.js';
-import { type Fixture, fixtureIn, versionOf } from './fixture.js';
-import { connectPacket, rawClient } from './raw.js';
+import { type Service, startService } from '../support/service.ts';
+import { connected, published, subscribed, taken, texts } from './conversation.ts';
+import { type Fixture, fixtureIn, versionOf } from './fixture.ts';
+import { connectPacket, rawClient } from './raw.ts';
 
 async function secretOf({ service }: Fixture, entityType: string, entityId: string): Promise<string> {
   return (await service.create('/access/mqtt-credentials', 'mqttCredential', { entityType, entityId })).secret;

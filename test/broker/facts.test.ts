@@ -1,9 +1,9 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
 import t, { type Test } from 'tap';
-import type { Point } from '../../db/messages/store.js';
-import { nextMessage, type Service, startService } from '../support/service.js';
-import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.js';
-import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.js';
+import type { Point } from '../../db/messages/store.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
+import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
+import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
 
 /** Puts a function in front of the message store, until the test ends. */
 function interceptAppend(

@@ -1,14 +1,14 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
 import t from 'tap';
-import type { Lane } from '../../src/limits/fair-queue.js';
-import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.js';
-import { board, codec } from '../downlink/board.js';
-import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
-import { until } from '../support/until.js';
-import { type Fixture, fixtureIn, neighbour, rawConnected, sibling, versionOf } from './fixture.js';
-import { metric } from './metrics.js';
-import { publishPacket, type RawClient, subscribePacket } from './raw.js';
+import type { Lane } from '../../src/limits/fair-queue.ts';
+import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
+import { board, codec } from '../downlink/board.ts';
+import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { type Fixture, fixtureIn, neighbour, rawConnected, sibling, versionOf } from './fixture.ts';
+import { metric } from './metrics.ts';
+import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
 
 let service: Service;
 t.before(async () => {

@@ -1,9 +1,9 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import t, { type Test } from 'tap';
-import { until } from '../support/until.js';
-import { type Fixture, fixture, neighbour, rawConnected, sibling, stored } from './fixture.js';
-import { hits } from './metrics.js';
-import { publishPacket, type RawClient, subscribePacket } from './raw.js';
+import { until } from '../support/until.ts';
+import { type Fixture, fixture, neighbour, rawConnected, sibling, stored } from './fixture.ts';
+import { hits } from './metrics.ts';
+import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
 
 const rows = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `,,${from + n}\n`).join('');
 

@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import t, { type Test } from 'tap';
-import { FanOut } from '../../broker/packets/fan-out.js';
-import { Pace } from '../../broker/packets/pace.js';
-import { type Fixture, fixture, neighbour, rawConnected } from './fixture.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { FanOut } from '../../broker/packets/fan-out.ts';
+import { Pace } from '../../broker/packets/pace.ts';
+import { type Fixture, fixture, neighbour, rawConnected } from './fixture.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 // The queue itself, with turns that the test begins
 

@@ -1,7 +1,7 @@
 /** A service with one device, and what tests of the broker do with it. */
 import type { Test } from 'tap';
-import { type Options, type Service, startService } from '../support/service.js';
-import { connectPacket, type RawClient, rawClient } from './raw.js';
+import { type Options, type Service, startService } from '../support/service.ts';
+import { connectPacket, type RawClient, rawClient } from './raw.ts';
 
 export interface Fixture {
   service: Service;

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Journal } from '../../broker/sessions/journal.js';
-import type { MqttChange } from '../../db/messages/sessions/changes.js';
+import { Journal } from '../../broker/sessions/journal.ts';
+import type { MqttChange } from '../../db/messages/sessions/changes.ts';
 
 type Answer = (error?: Error) => void;
 

@@ -1,11 +1,11 @@
 /** Wills of a process that has crashed. */
 
 import t from 'tap';
-import { startService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
-import { connected, disconnected, keeper, left, type Message, start, subscribed } from './conversation.js';
-import { type Fixture, rawConnected, stored } from './fixture.js';
+import { connected, disconnected, keeper, left, type Message, start, subscribed } from './conversation.ts';
+import { type Fixture, rawConnected, stored } from './fixture.ts';
 
 t.test('the wills of a crashed process are published once, of clients that stay away and still may', async (t) => {
   const f = await left(t);

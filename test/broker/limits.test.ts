@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { unlessBehindProxy } from '../support/service.js';
-import { until } from '../support/until.js';
-import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
-import { hits } from './metrics.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { unlessBehindProxy } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.ts';
+import { hits } from './metrics.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 /** A connection that says, as a trusted proxy may, that it comes from `address`. */
 async function from(t: Test, { service }: Fixture, address: string): Promise<RawClient> {

@@ -3,10 +3,10 @@ import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { nextMessage, unlessBehindProxy } from '../support/service.js';
-import { certificate } from './certificate.js';
-import { fixture } from './fixture.js';
-import { connectPacket, speak } from './raw.js';
+import { nextMessage, unlessBehindProxy } from '../support/service.ts';
+import { certificate } from './certificate.ts';
+import { fixture } from './fixture.ts';
+import { connectPacket, speak } from './raw.ts';
 
 async function echo(t: Test, url: string, options: IClientOptions, topic: string, payload = 'hello'): Promise<void> {
   const client = await mqtt.connectAsync(url, { reconnectPeriod: 0, ...options });

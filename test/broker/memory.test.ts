@@ -3,11 +3,11 @@ import { Duplex } from 'node:stream';
 // @ts-expect-error It has no types.
 import numbers from 'mqtt-packet/numbers.js';
 import t from 'tap';
-import type { BrokerClient, Outgoing } from '../../broker/aedes-types.js';
-import { Deliveries } from '../../broker/packets/deliveries.js';
-import { Pace } from '../../broker/packets/pace.js';
-import { Turns } from '../../broker/packets/turns.js';
-import { fixture, rawConnected } from './fixture.js';
+import type { BrokerClient, Outgoing } from '../../broker/aedes-types.ts';
+import { Deliveries } from '../../broker/packets/deliveries.ts';
+import { Pace } from '../../broker/packets/pace.ts';
+import { Turns } from '../../broker/packets/turns.ts';
+import { fixture, rawConnected } from './fixture.ts';
 
 t.test('a payload that waits for a socket does not keep all that was read with it', async (t) => {
   const written: Buffer[] = [];

@@ -1,6 +1,6 @@
 /** What /metrics says, for tests that watch it. */
-import type { LimitName } from '../../broker/connections/counters.js';
-import type { Fixture } from './fixture.js';
+import type { LimitName } from '../../broker/connections/counters.ts';
+import type { Fixture } from './fixture.ts';
 
 /** The value of a line of /metrics, its labels included. */
 export async function metric({ service }: Pick<Fixture, 'service'>, line: string): Promise<number | undefined> {

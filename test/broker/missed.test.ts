@@ -2,10 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { readMissed, TooMuchMissed } from '../../broker/http/missed.js';
-import { maxMissed } from '../../db/messages/series/missed.js';
-import { MessageStore, type Point } from '../../db/messages/store.js';
-import type { Place } from '../../db/messages/threads/protocol.js';
+import { readMissed, TooMuchMissed } from '../../broker/http/missed.ts';
+import { maxMissed } from '../../db/messages/series/missed.ts';
+import { MessageStore, type Point } from '../../db/messages/store.ts';
+import type { Place } from '../../db/messages/threads/protocol.ts';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const centuries = { from: Date.UTC(1900), to: Date.UTC(2300) };

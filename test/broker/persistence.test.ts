@@ -2,14 +2,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
-import type { Incoming, Outgoing } from '../../broker/aedes-types.js';
-import { FilterTree } from '../../broker/sessions/filter-tree.js';
-import type { SessionStore } from '../../broker/sessions/persistence.js';
-import type { MqttChange } from '../../db/messages/sessions/changes.js';
-import { type Service, startService } from '../support/service.js';
-import { type Fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
-import { clientOf, openStore } from './store.js';
+import type { Incoming, Outgoing } from '../../broker/aedes-types.ts';
+import { FilterTree } from '../../broker/sessions/filter-tree.ts';
+import type { SessionStore } from '../../broker/sessions/persistence.ts';
+import type { MqttChange } from '../../db/messages/sessions/changes.ts';
+import { type Service, startService } from '../support/service.ts';
+import { type Fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
+import { clientOf, openStore } from './store.ts';
 
 const client = clientOf('a/b/c');
 

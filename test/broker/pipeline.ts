@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import mqttPacket, { type Packet } from 'mqtt-packet';
 import { createWebSocketStream, WebSocket } from 'ws';
-import { connectPacket, publishPacket, subscribePacket } from './raw.js';
+import { connectPacket, publishPacket, subscribePacket } from './raw.ts';
 
 /** A generator of numbers that gives the same ones for the same seed. */
 export type Random = (below: number) => number;

@@ -4,9 +4,9 @@
  */
 import { parseArgs } from 'node:util';
 import t from 'tap';
-import { certificate } from './certificate.js';
-import { fixture, sibling } from './fixture.js';
-import { anySeed, converse, cutsOf, type Heard, pipeline, seeded, transports } from './pipeline.js';
+import { certificate } from './certificate.ts';
+import { fixture, sibling } from './fixture.ts';
+import { anySeed, converse, cutsOf, type Heard, pipeline, seeded, transports } from './pipeline.ts';
 
 const { values } = parseArgs({
   options: {

@@ -2,13 +2,13 @@
 import mqtt from 'mqtt';
 import type { Packet } from 'mqtt-packet';
 import t from 'tap';
-import { type Service, startService, unlessBehindProxy } from '../support/service.js';
-import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.js';
-import { certificate } from './certificate.js';
-import { connected, disconnected, subscribed } from './conversation.js';
-import { fixture, fixtureIn, rawConnected } from './fixture.js';
-import { metric } from './metrics.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
+import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.ts';
+import { certificate } from './certificate.ts';
+import { connected, disconnected, subscribed } from './conversation.ts';
+import { fixture, fixtureIn, rawConnected } from './fixture.ts';
+import { metric } from './metrics.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 /** The next packets in short: command, packet id, and of a message its payload and QoS. */
 async function next(client: RawClient, count: number): Promise<string[]> {

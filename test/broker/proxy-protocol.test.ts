@@ -4,12 +4,12 @@ import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
 import mqttPacket from 'mqtt-packet';
 import t, { type Test } from 'tap';
-import { readProxyHeader } from '../../broker/connections/proxy-protocol.js';
-import { unlessBehindProxy } from '../support/service.js';
-import { certificate } from './certificate.js';
-import { type Fixture, fixture, rawConnected } from './fixture.js';
-import { hits } from './metrics.js';
-import { connectPacket, rawClient, speak } from './raw.js';
+import { readProxyHeader } from '../../broker/connections/proxy-protocol.ts';
+import { unlessBehindProxy } from '../support/service.ts';
+import { certificate } from './certificate.ts';
+import { type Fixture, fixture, rawConnected } from './fixture.ts';
+import { hits } from './metrics.ts';
+import { connectPacket, rawClient, speak } from './raw.ts';
 
 const trusting = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.0/8', SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '2' };
 const line = (address: string) => Buffer.from(`PROXY TCP4 ${address} 192.0.2.1 56324 1883\r\n`);

@@ -1,10 +1,10 @@
 /** GET /devices/{id}/refusals: why something of a device was refused. */
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { type Service, startService, unlessBehindProxy } from '../support/service.js';
-import { connected, published, subscribed } from './conversation.js';
-import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
-import { connectPacket, publishPacket, rawClient } from './raw.js';
+import { purge } from '../../src/purge/purge.ts';
+import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
+import { connected, published, subscribed } from './conversation.ts';
+import { type Fixture, fixture, sibling, versionOf } from './fixture.ts';
+import { connectPacket, publishPacket, rawClient } from './raw.ts';
 
 const day = 24 * 60 * 60_000;
 const address = '127.0.0.1';

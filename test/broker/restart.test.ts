@@ -1,12 +1,12 @@
 /** What MQTT sessions are promised across the end of a process, clean or not. */
 import type { Packet } from 'mqtt-packet';
 import t, { type Test } from 'tap';
-import type { Running } from '../support/process.js';
-import { startService } from '../support/service.js';
-import * as conversation from './conversation.js';
-import { disconnected, keeper, type Message, published, start, subscribed, taken, texts } from './conversation.js';
-import { type Fixture, fixture, sibling, stored } from './fixture.js';
-import { publishPacket } from './raw.js';
+import type { Running } from '../support/process.ts';
+import { startService } from '../support/service.ts';
+import * as conversation from './conversation.ts';
+import { disconnected, keeper, type Message, published, start, subscribed, taken, texts } from './conversation.ts';
+import { type Fixture, fixture, sibling, stored } from './fixture.ts';
+import { publishPacket } from './raw.ts';
 
 /** The processes on one data directory: how each ends, and its settings. The last one is a service of this process. */
 const processes = [

@@ -1,9 +1,9 @@
 /** Retained messages are searched within the caller's reach, and each client has one search at a time. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { until } from '../support/until.js';
-import { connected, published } from './conversation.js';
-import { fixture } from './fixture.js';
+import { until } from '../support/until.ts';
+import { connected, published } from './conversation.ts';
+import { fixture } from './fixture.ts';
 
 t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s topics are looked at', async (t) => {
   const f = await fixture(t);

@@ -1,10 +1,10 @@
 /** Who loses a right loses all that was made of it, before the answer leaves; the answer counts what ended. */
 
 import t, { type Test } from 'tap';
-import { type Service, startService } from '../support/service.js';
-import { connected, disconnected, published, subscribed, taken, texts } from './conversation.js';
-import { type Fixture, fixture, fixtureIn, sibling, versionOf } from './fixture.js';
-import { connectPacket, publishPacket, type RawClient, rawClient } from './raw.js';
+import { type Service, startService } from '../support/service.ts';
+import { connected, disconnected, published, subscribed, taken, texts } from './conversation.ts';
+import { type Fixture, fixture, fixtureIn, sibling, versionOf } from './fixture.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient } from './raw.ts';
 
 const header = 'platform-revocation';
 

@@ -4,10 +4,10 @@ import { connect } from 'node:net';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { temporaryDirectory } from '../support/directory.js';
-import { type Running, startProcess } from '../support/process.js';
-import { adminEmail, adminPassword } from '../support/service.js';
-import { certificate } from './certificate.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { type Running, startProcess } from '../support/process.ts';
+import { adminEmail, adminPassword } from '../support/service.ts';
+import { certificate } from './certificate.ts';
 
 /** Milliseconds; the server's own patience with requests under way is 3000. */
 const quickly = 2900;

@@ -1,12 +1,12 @@
 /** A session store on a message store of its own, without a broker. */
 import assert from 'node:assert';
 import type { Test } from 'tap';
-import type { BrokerClient } from '../../broker/aedes-types.js';
-import { type Counters, newCounters } from '../../broker/connections/counters.js';
-import { SessionStore } from '../../broker/sessions/persistence.js';
-import type { PersistenceRules } from '../../broker/sessions/persistence-rules.js';
-import { MessageStore } from '../../db/messages/store.js';
-import { temporaryDirectory } from '../support/directory.js';
+import type { BrokerClient } from '../../broker/aedes-types.ts';
+import { type Counters, newCounters } from '../../broker/connections/counters.ts';
+import { SessionStore } from '../../broker/sessions/persistence.ts';
+import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
+import { MessageStore } from '../../db/messages/store.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 export interface OpenStore {
   store: SessionStore;

@@ -1,8 +1,8 @@
 /** The life of a stored session in one process: its order, its bounds, its end. */
 
 import t from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { until } from '../support/until.js';
+import { purge } from '../../src/purge/purge.ts';
+import { until } from '../support/until.ts';
 import {
   connected,
   disconnected,
@@ -14,9 +14,9 @@ import {
   subscribed,
   taken,
   texts,
-} from './conversation.js';
-import { fixture, rawConnected, sibling, versionOf } from './fixture.js';
-import { publishPacket, subscribePacket } from './raw.js';
+} from './conversation.ts';
+import { fixture, rawConnected, sibling, versionOf } from './fixture.ts';
+import { publishPacket, subscribePacket } from './raw.ts';
 
 t.test('a message that comes while a session gets its queue does not overtake it', async (t) => {
   const f = await left(t);

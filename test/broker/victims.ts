@@ -1,8 +1,8 @@
 /** An account that does the same thing again and again, and everything that it is told meanwhile. */
 import type { Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
-import type { Service } from '../support/service.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import type { Service } from '../support/service.ts';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 type Login = { username: string; password: Buffer };
 type Published = Packet & { topic: string; payload: Buffer; qos: 0 | 1 | 2; retain: boolean; dup: boolean };

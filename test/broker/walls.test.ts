@@ -5,8 +5,8 @@
  */
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { type Service, startService } from '../support/service.ts';
 import {
   type Attack,
   type Attacker,
@@ -19,10 +19,10 @@ import {
   protocolErrors,
   type Target,
   wildcards,
-} from './attacks.js';
-import { answerBytes, connectBytes, publishBytes, subscribeBytes, type Text, unsubscribeBytes } from './bytes.js';
-import { rawClient } from './raw.js';
-import { Victims } from './victims.js';
+} from './attacks.ts';
+import { answerBytes, connectBytes, publishBytes, subscribeBytes, type Text, unsubscribeBytes } from './bytes.ts';
+import { rawClient } from './raw.ts';
+import { Victims } from './victims.ts';
 
 /** Rounds of random programs: a number, because a time limit ends before the first round on a busy machine. */
 const randomRounds = 6;

@@ -1,9 +1,9 @@
 /** The command line itself: help, mistyped words, completion. What each command does is tested with its part. */
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
-import { flagOf } from '../../src/commands/command.js';
-import { commands } from '../../src/commands/table/index.js';
-import { cliFile, runToEnd } from '../support/process.js';
+import { flagOf } from '../../src/commands/command.ts';
+import { commands } from '../../src/commands/table/index.ts';
+import { cliFile, runToEnd } from '../support/process.ts';
 
 const slipway = (...args: string[]) => runToEnd(cliFile, args, {});
 

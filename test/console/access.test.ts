@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
-import { go, openAs, openPage, openWindow } from './browser.js';
-import { openBrowser } from './shared-browser.js';
+import { type Service, startService } from '../support/service.ts';
+import { go, openAs, openPage, openWindow } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let service: Service;

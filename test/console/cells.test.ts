@@ -1,10 +1,10 @@
 /** The console over two cells: one address, and everybody works in the cell of their account. */
 import t from 'tap';
-import { placeOf, startCell, startProxy, through } from '../support/cells.js';
-import { withHaproxy } from '../support/haproxy.js';
-import { adminEmail, adminPassword } from '../support/service.js';
-import { openPage, settled, signIn } from './browser.js';
-import { openBrowser } from './shared-browser.js';
+import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
+import { withHaproxy } from '../support/haproxy.ts';
+import { adminEmail, adminPassword } from '../support/service.ts';
+import { openPage, settled, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
 
 t.test(
   'admins of accounts in two cells sign in at one address, and each sees what is theirs',

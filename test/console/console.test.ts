@@ -1,10 +1,10 @@
 import mqtt from 'mqtt';
 import type { Browser } from 'playwright-core';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
-import { openAs, openPage, signIn } from './browser.js';
-import { makeDevices, makeOrganizations } from './many.js';
-import { openBrowser } from './shared-browser.js';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, signIn } from './browser.ts';
+import { makeDevices, makeOrganizations } from './many.ts';
+import { openBrowser } from './shared-browser.ts';
 
 let service: Service;
 let browser: Browser;

@@ -1,7 +1,7 @@
 /** Many rows, written as the service does but all at once: a test of what the page does with them does not wait for them. */
-import type { EntityTable } from '../../db/registry/records.js';
-import { newId } from '../../src/ids.js';
-import type { Service } from '../support/service.js';
+import type { EntityTable } from '../../db/registry/records.ts';
+import { newId } from '../../src/ids.ts';
+import type { Service } from '../support/service.ts';
 
 /** Devices with the serial numbers `${prefix}0`, `${prefix}1`, … */
 export async function makeDevices(service: Service, count: number, prefix: string): Promise<void> {

@@ -6,9 +6,9 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Page } from 'playwright-core';
-import { fillFleet, makePassword } from '../../demo/fleet.js';
-import { startServer } from '../../demo/server.js';
-import { launchBrowser, settled, signIn } from './browser.js';
+import { fillFleet, makePassword } from '../../demo/fleet.ts';
+import { startServer } from '../../demo/server.ts';
+import { launchBrowser, settled, signIn } from './browser.ts';
 
 const [target = 'dist/pictures', part = ''] = process.argv.slice(2);
 const emailAddress = 'admin@demo.example';

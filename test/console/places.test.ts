@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { Mailbox } from '../support/mailbox.js';
-import { type Service, startService } from '../support/service.js';
-import { openAs, openPage } from './browser.js';
-import { openBrowser } from './shared-browser.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
 
 const mail = new Mailbox();
 let service: Service;

@@ -1,7 +1,7 @@
 /** The browser that all test files of a process share. It stands apart: programs that are no tests must not load tap. */
 import type { Browser } from 'playwright-core';
-import { root } from '../support/tap.js';
-import { launchBrowser } from './browser.js';
+import { root } from '../support/tap.ts';
+import { launchBrowser } from './browser.ts';
 
 let shared: Promise<Browser> | undefined;
 

@@ -2,11 +2,11 @@
 import { Secret, TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
-import { startReceiver } from '../bridges/receiver.js';
-import { publish, rollout } from '../downlink/fleet.js';
-import { type Service, startService } from '../support/service.js';
-import { openAs, openPage, settled, signIn } from './browser.js';
-import { openBrowser } from './shared-browser.js';
+import { startReceiver } from '../bridges/receiver.ts';
+import { publish, rollout } from '../downlink/fleet.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, settled, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
 
 let service: Service;
 let browser: Browser;

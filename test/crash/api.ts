@@ -1,4 +1,4 @@
-import type { Body, Ok } from '../support/answers.js';
+import type { Body, Ok } from '../support/answers.ts';
 
 /** A request that got an answer. */
 export interface Answered<B> {

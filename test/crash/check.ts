@@ -1,9 +1,9 @@
 /** What must be true after a restart of everything that was acknowledged before the process died, read through the API. */
 import type { Packet } from 'mqtt-packet';
-import { type Login, openLink } from '../../bench/link.js';
+import { type Login, openLink } from '../../bench/link.ts';
 
-import type { Api } from './api.js';
-import { type Fleet, type Source, timeOf } from './fleet.js';
+import type { Api } from './api.ts';
+import { type Fleet, type Source, timeOf } from './fleet.ts';
 
 /** Milliseconds without a message after which a subscriber has got everything. */
 const patience = 10_000;

@@ -1,9 +1,9 @@
 /** Commands and firmware while the service is killed: what was answered and acknowledged, and where each stands after the restart. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
-import { type Link, openLink, publishBytes } from '../../bench/link.js';
-import type { Api } from './api.js';
-import { untilGone, type Writer } from './writers.js';
+import { type Link, openLink, publishBytes } from '../../bench/link.ts';
+import type { Api } from './api.ts';
+import { untilGone, type Writer } from './writers.ts';
 
 /** Milliseconds between two looks for an offer. */
 const lookEvery = 20;

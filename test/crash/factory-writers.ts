@@ -1,8 +1,8 @@
 /** What a factory writes over HTTP while the service is killed: jobs, a station's devices, codes and claims. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Made } from '../support/service.js';
-import type { Api } from './api.js';
-import { untilGone, type Writer } from './writers.js';
+import type { Made } from '../support/service.ts';
+import type { Api } from './api.ts';
+import { untilGone, type Writer } from './writers.ts';
 
 /** Milliseconds in which a job that was accepted must have ended after the restart. */
 const patience = 60_000;

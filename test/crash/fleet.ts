@@ -1,11 +1,11 @@
 /** Everybody who speaks to the service during the proof. */
-import type { Login } from '../../bench/link.js';
-import type { Api } from './api.js';
-import { Commander, Updater } from './downlink-writers.js';
-import { Claimer, JobSender, StationWriter } from './factory-writers.js';
-import { Publisher } from './publisher.js';
-import { Subscriber } from './subscriber.js';
-import { Maker, Rekeyer, Renamer, type Writer } from './writers.js';
+import type { Login } from '../../bench/link.ts';
+import type { Api } from './api.ts';
+import { Commander, Updater } from './downlink-writers.ts';
+import { Claimer, JobSender, StationWriter } from './factory-writers.ts';
+import { Publisher } from './publisher.ts';
+import { Subscriber } from './subscriber.ts';
+import { Maker, Rekeyer, Renamer, type Writer } from './writers.ts';
 
 const topicRoot = 'slipway/v1';
 /** Points and log entries carry times of their own, a millisecond each, so that a range names messages. */

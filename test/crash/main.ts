@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { proveCrashes } from './proof.js';
+import { proveCrashes } from './proof.ts';
 
 /** Milliseconds from the start of the process to its first answers; a busy machine is no loss. */
 const readyFigure = 5000;

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openSqlite } from '../../db/sqlite/open.js';
+import { openSqlite } from '../../db/sqlite/open.ts';
 
 export const databases = ['registry.db', 'messages.db'] as const;
 

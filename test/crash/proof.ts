@@ -2,15 +2,15 @@
 import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Equipped, equip } from '../../bench/equip.js';
-import { openLink, publishBytes } from '../../bench/link.js';
-import { seed, seedAdmin } from '../../bench/seed.js';
-import { connectAll } from '../../bench/storm.js';
-import { type Launched, launch, type Running } from '../support/process.js';
-import { Api } from './api.js';
-import { type Acknowledged, checkConnected, checkHeard, checkStored, connectedIds } from './check.js';
-import { type Fleet, makeFleet } from './fleet.js';
-import { checkFiles, openCheckpoints, stopInCheckpoint } from './moments.js';
+import { type Equipped, equip } from '../../bench/equip.ts';
+import { openLink, publishBytes } from '../../bench/link.ts';
+import { seed, seedAdmin } from '../../bench/seed.ts';
+import { connectAll } from '../../bench/storm.ts';
+import { type Launched, launch, type Running } from '../support/process.ts';
+import { Api } from './api.ts';
+import { type Acknowledged, checkConnected, checkHeard, checkStored, connectedIds } from './check.ts';
+import { type Fleet, makeFleet } from './fleet.ts';
+import { checkFiles, openCheckpoints, stopInCheckpoint } from './moments.ts';
 
 /** Milliseconds within which a kill during a start falls, at least. */
 const startTime = 400;

@@ -1,5 +1,5 @@
 import type { Packet } from 'mqtt-packet';
-import { type Link, type Login, openLink, publishBytes } from '../../bench/link.js';
+import { type Link, type Login, openLink, publishBytes } from '../../bench/link.ts';
 
 /** Messages on their way at once; the service sees many of them in one chunk. */
 const window = 20;

@@ -1,5 +1,5 @@
 import type { IPublishPacket, Packet } from 'mqtt-packet';
-import { type Link, type Login, openLink } from '../../bench/link.js';
+import { type Link, type Login, openLink } from '../../bench/link.ts';
 
 /** What was heard of one publisher. */
 class Heard {

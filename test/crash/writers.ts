@@ -1,6 +1,6 @@
 /** Writes over HTTP, one after the other until the service is gone, and what must be true of them after its restart. */
-import { openLink } from '../../bench/link.js';
-import type { Api } from './api.js';
+import { openLink } from '../../bench/link.ts';
+import type { Api } from './api.ts';
 
 export interface Writer {
   /** Writes until `isOver`, or until an answer stays away. Resolves to the number of writes that were answered with 200. */

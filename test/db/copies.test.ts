@@ -2,9 +2,9 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { copyDatabases } from '../../db/files/copies.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { copyDatabases } from '../../db/files/copies.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 t.test('copies are of one moment, whatever is written to either file meanwhile', async (t) => {
   const directory = temporaryDirectory(t);

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { rowsWithText } from '../../db/registry/text.js';
-import { fold } from '../../db/sqlite/fold.js';
+import { rowsWithText } from '../../db/registry/text.ts';
+import { fold } from '../../db/sqlite/fold.ts';
 
 t.test('every letter is the same in either case, and however it is composed', (t) => {
   const wrong: string[] = [];

@@ -1,5 +1,5 @@
 /** Appends points in twenty lanes and prints each that is acknowledged, until it is killed (series.test.ts). */
-import { MessageStore, type SeriesKey } from '../../db/messages/store.js';
+import { MessageStore, type SeriesKey } from '../../db/messages/store.ts';
 
 const [directory = '', time = '', keyText = ''] = process.argv.slice(2);
 const now = Number(time);

@@ -2,13 +2,13 @@
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { commitAsHolder, Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.js';
-import { MessageStore } from '../../db/messages/store.js';
-import { type Db, Registry } from '../../db/registry/index.js';
-import { SqliteDialect, transact } from '../../db/sqlite/dialect.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { WriterThread } from '../../db/sqlite/writer-thread.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { commitAsHolder, Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.ts';
+import { MessageStore } from '../../db/messages/store.ts';
+import { type Db, Registry } from '../../db/registry/index.ts';
+import { SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { WriterThread } from '../../db/sqlite/writer-thread.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 t.test('a second process is told which one holds the directory', async (t) => {
   const directory = temporaryDirectory(t);

@@ -2,11 +2,11 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import t, { type Test } from 'tap';
-import { bringUpToDate, stepsHad } from '../../db/files/schema.js';
-import { snapshotsOf } from '../../db/files/snapshots.js';
-import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { bringUpToDate, stepsHad } from '../../db/files/schema.ts';
+import { snapshotsOf } from '../../db/files/snapshots.ts';
+import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 const step = (name: string, ...statements: string[]): Migration => ({
   name,

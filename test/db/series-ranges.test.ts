@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { SeriesMarks } from '../../db/messages/series/marks.js';
-import { aggregates, type Sum } from '../../db/messages/series/sums.js';
+import { SeriesMarks } from '../../db/messages/series/marks.ts';
+import { aggregates, type Sum } from '../../db/messages/series/sums.ts';
 import {
   everything,
   MessageStore,
@@ -12,9 +12,9 @@ import {
   type Range,
   type SeriesKey,
   type StoredPoint,
-} from '../../db/messages/store.js';
-import { migrate } from '../../db/migrations/index.js';
-import { messageMigrations } from '../../db/migrations/messages.js';
+} from '../../db/messages/store.ts';
+import { migrate } from '../../db/migrations/index.ts';
+import { messageMigrations } from '../../db/migrations/messages.ts';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const day = 86_400_000;

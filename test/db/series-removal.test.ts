@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { MessageStore, type NewLogEntry, type Point, type SeriesKey, timeLimit } from '../../db/messages/store.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { MessageStore, type NewLogEntry, type Point, type SeriesKey, timeLimit } from '../../db/messages/store.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const keyOf = (accountId: string, deviceId = 'device', channelTemplateId = 'channel'): SeriesKey => ({

@@ -15,7 +15,7 @@ import {
   type Point,
   type SeriesKey,
   type Severity,
-} from '../../db/messages/store.js';
+} from '../../db/messages/store.ts';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const accountId = '018f0000-0000-7000-8000-00000000000a';
@@ -320,7 +320,7 @@ t.test('log entries come newest first, filtered, in pages with the total', async
 
 t.test('kill -9 loses nothing that was acknowledged', async (t) => {
   const directory = t.testdir();
-  const writer = fileURLToPath(new URL('killed-writer.js', import.meta.url));
+  const writer = fileURLToPath(new URL('killed-writer.ts', import.meta.url));
   const child = spawn(process.execPath, [writer, directory, String(now), JSON.stringify(keyOf('device'))], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });

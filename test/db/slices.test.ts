@@ -1,8 +1,8 @@
 /** Long work on the event loop: however much of it there is at once, one piece goes on in each turn of the loop. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { Slices } from '../../db/sqlite/slices.js';
-import { FairQueue } from '../../src/limits/fair-queue.js';
+import { Slices } from '../../db/sqlite/slices.ts';
+import { FairQueue } from '../../src/limits/fair-queue.ts';
 
 /** Longer than a slice. */
 function work(): void {

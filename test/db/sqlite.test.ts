@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
-import { Writer } from '../../db/sqlite/group-commit.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { StatementCache } from '../../db/sqlite/statements.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
+import { Writer } from '../../db/sqlite/group-commit.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { StatementCache } from '../../db/sqlite/statements.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 interface Schema {
   items: { id: string; size: number };

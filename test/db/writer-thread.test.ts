@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { WriterThread } from '../../db/sqlite/writer-thread.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { WriterThread } from '../../db/sqlite/writer-thread.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 interface Schema {
   items: { id: string; size: number; bytes: Buffer | null };

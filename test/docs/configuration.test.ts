@@ -4,8 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { limits } from '../../src/limits/table.js';
-import { commandSettings, type Setting, settings } from '../../src/settings.js';
+import { limits } from '../../src/limits/table.ts';
+import { commandSettings, type Setting, settings } from '../../src/settings.ts';
 
 const file = 'docs/configuration.md';
 const table = (title: string, rows: string[]) => [title, title.replace(/[^|]+/g, '---'), ...rows, ''].join('\n');

@@ -3,10 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { startService } from '../support/service.js';
-import { publish, sha256 } from './fleet.js';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { startService } from '../support/service.ts';
+import { publish, sha256 } from './fleet.ts';
 
 t.test('a backup holds the files of packages, a restore restores them, doctor tells what is damaged', async (t) => {
   const service = await startService(t);

@@ -1,7 +1,7 @@
 /** Boards that speak CBOR on their control topics. */
 import { Decoder, Encoder } from 'cbor-x';
-import { type List, nextMessage, type Service } from '../support/service.js';
-import type { Device } from './fleet.js';
+import { type List, nextMessage, type Service } from '../support/service.ts';
+import type { Device } from './fleet.ts';
 
 export const codec = new Encoder({ useRecords: false, tagUint8Array: false });
 const decoder = new Decoder({ useRecords: false });

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { Agent, type RequestOptions, request } from 'node:https';
 import { json } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
-import { certificate } from '../broker/certificate.js';
-import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.js';
-import { type Anything, type Service, startService } from '../support/service.js';
+import { certificate } from '../broker/certificate.ts';
+import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
+import { type Anything, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let template: Anything['deviceTemplate'];

@@ -3,10 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { get, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 import t from 'tap';
-import type { Ok } from '../support/answers.js';
-import { nextMessage, type Service, startService } from '../support/service.js';
-import { board, codec, getChunk, info } from './board.js';
-import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
+import type { Ok } from '../support/answers.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
+import { board, codec, getChunk, info } from './board.ts';
+import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
 
 const text = (value: string) => Buffer.concat([Buffer.from([0x60 + value.length]), Buffer.from(value)]);
 const [beginMap, beginList, end] = [Buffer.from([0xbf]), Buffer.from([0x9f]), Buffer.from([0xff])];

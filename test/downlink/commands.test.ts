@@ -1,10 +1,10 @@
 /** Commands: waiting, order, attempts, timeouts, expiry, cancelling, late answers, and who may send them. */
 import type { MqttClient } from 'mqtt';
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { follow } from '../support/jobs.js';
-import { closed, nextMessage, type Service, startService } from '../support/service.js';
-import { type Device, devices } from './fleet.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { follow } from '../support/jobs.ts';
+import { closed, nextMessage, type Service, startService } from '../support/service.ts';
+import { type Device, devices } from './fleet.ts';
 
 async function listen(
   service: Service,

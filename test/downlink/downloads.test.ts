@@ -5,14 +5,14 @@ import { createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { FirmwareFiles } from '../../db/files/firmware.js';
-import type { Delivery } from '../../src/downlink/rollouts/rollout.js';
-import { Downloads } from '../../src/downlink/ways/downloads.js';
-import { Places } from '../../src/downlink/ways/places.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { startService } from '../support/service.js';
-import { until } from '../support/until.js';
-import { type Device, devices, offerTo, publish, rollOut, rolloutUntil, sha256 } from './fleet.js';
+import { FirmwareFiles } from '../../db/files/firmware.ts';
+import type { Delivery } from '../../src/downlink/rollouts/rollout.ts';
+import { Downloads } from '../../src/downlink/ways/downloads.ts';
+import { Places } from '../../src/downlink/ways/places.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { type Device, devices, offerTo, publish, rollOut, rolloutUntil, sha256 } from './fleet.ts';
 
 /** More than the system keeps for a connection. */
 const size = 16 * 1024 * 1024;

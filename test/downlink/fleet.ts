@@ -1,6 +1,6 @@
 /** What the tests of firmware and commands share: packages that are published, rollouts, devices that poll. */
 import { createHash, randomBytes } from 'node:crypto';
-import type { Answer, Anything, Made, Service } from '../support/service.js';
+import type { Answer, Anything, Made, Service } from '../support/service.ts';
 
 export const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 

@@ -1,9 +1,9 @@
 /** Attacks on the ways to devices: topics of others, URLs that are void, what other accounts may name. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { closed, type Service, startService } from '../support/service.js';
-import { board, codec, getChunk, info } from './board.js';
-import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil } from './fleet.js';
+import { closed, type Service, startService } from '../support/service.ts';
+import { board, codec, getChunk, info } from './board.ts';
+import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil } from './fleet.ts';
 
 async function offered(service: Service, count: number) {
   const template = await service.template();

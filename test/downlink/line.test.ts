@@ -3,10 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { startService } from '../support/service.js';
-import { type Device, devices, rolloutUntil, sha256, update } from './fleet.js';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { startService } from '../support/service.ts';
+import { type Device, devices, rolloutUntil, sha256, update } from './fleet.ts';
 
 t.test('publish, roll out and watch', async (t) => {
   const service = await startService(t);

@@ -1,9 +1,9 @@
 /** Firmware over MQTT: JSON on `_firmware`, CBOR on the control topics, junk there, and offers that are revoked. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { nextMessage, type Service, startService } from '../support/service.js';
-import { board, codec, info } from './board.js';
-import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
+import { nextMessage, type Service, startService } from '../support/service.ts';
+import { board, codec, info } from './board.ts';
+import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
 
 /** The service of the tests that need nothing of their own in it. */
 let shared: Service;

@@ -4,8 +4,8 @@ import { readdirSync, rmSync } from 'node:fs';
 import { type ClientRequest, request } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
-import { Collector } from '../../src/downlink/packages/contents.js';
-import { type Answer, type Service, startService } from '../support/service.js';
+import { Collector } from '../../src/downlink/packages/contents.ts';
+import { type Answer, type Service, startService } from '../support/service.ts';
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const etag = (version: string) => ({ headers: { etag: version } });

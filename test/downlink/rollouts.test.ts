@@ -3,8 +3,8 @@ import { exec } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { Progress } from '../../src/downlink/rollouts/progress.js';
-import { nextMessage, type Service, startService } from '../support/service.js';
+import { Progress } from '../../src/downlink/rollouts/progress.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
 import {
   asDevice,
   type Device,
@@ -16,7 +16,7 @@ import {
   rolloutUntil,
   sha256,
   update,
-} from './fleet.js';
+} from './fleet.ts';
 
 let service: Service;
 t.before(async () => {

@@ -2,10 +2,10 @@
 import { randomBytes } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
 import t from 'tap';
-import { serviceChannelNames, serviceChannels } from '../../src/topics.js';
-import { openStream } from '../support/events.js';
-import { closed, nextMessage, type Service, startService } from '../support/service.js';
-import { type Device, devices, publish, rollOut, rolloutUntil } from './fleet.js';
+import { serviceChannelNames, serviceChannels } from '../../src/topics.ts';
+import { openStream } from '../support/events.ts';
+import { closed, nextMessage, type Service, startService } from '../support/service.ts';
+import { type Device, devices, publish, rollOut, rolloutUntil } from './fleet.ts';
 
 const unlisted = serviceChannelNames.filter((name) => !serviceChannels[name].listed);
 

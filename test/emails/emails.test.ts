@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { join } from 'node:path';
 import { SMTPServer } from 'smtp-server';
 import t, { type Test } from 'tap';
-import { startService } from '../support/service.js';
+import { startService } from '../support/service.ts';
 
 /** A mail server that keeps what it is told, and refuses one address. */
 async function mailServer(t: Test) {

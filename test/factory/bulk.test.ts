@@ -1,8 +1,8 @@
 /** Bulk changes as jobs: what the single call does, for many devices, and the way back. */
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { follow, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { closed, nextMessage, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { follow, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { closed, nextMessage, type Service, startService } from '../support/service.ts';
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;

@@ -2,10 +2,10 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import type { Service } from '../support/service.js';
-import { nvsText, readCsv, readNvs } from './nvs.js';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import type { Service } from '../support/service.ts';
+import { nvsText, readCsv, readNvs } from './nvs.ts';
 
 export interface Ended {
   code: number;

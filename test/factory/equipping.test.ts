@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { Equipping } from '../../src/factory/provisioning/equipping.js';
-import { Sealing } from '../../src/identity/secrets/sealing.js';
-import { Secrets } from '../../src/identity/secrets/secrets.js';
-import { hashOfCode } from '../../src/registry/credentials/association-codes.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { Equipping } from '../../src/factory/provisioning/equipping.ts';
+import { Sealing } from '../../src/identity/secrets/sealing.ts';
+import { Secrets } from '../../src/identity/secrets/secrets.ts';
+import { hashOfCode } from '../../src/registry/credentials/association-codes.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 t.test('anyone who asks for secrets gets their own, also when what was asked later is answered first', async (t) => {
   const keys = join(temporaryDirectory(t), 'keys');

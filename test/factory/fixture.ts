@@ -1,6 +1,6 @@
 /** A unit that boots when it has been flashed; its partition is the text that the generator is given. */
 import mqtt from 'mqtt';
-import { nvsText, readNvs } from './nvs.js';
+import { nvsText, readNvs } from './nvs.ts';
 
 /** How long a unit is on, in milliseconds: the test ends it before, so this only ends one that was forgotten. */
 const onFor = 20_000;

@@ -5,10 +5,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
-import type { Unit } from '../../src/factory/provisioning/unit.js';
-import { type FlashExtra, flashFile } from '../../src/factory/results/formats.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { nvsText, readNvs } from './nvs.js';
+import type { Unit } from '../../src/factory/provisioning/unit.ts';
+import { type FlashExtra, flashFile } from '../../src/factory/results/formats.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { nvsText, readNvs } from './nvs.ts';
 
 const accountId = '0191d0c0-0000-7000-8000-000000000001';
 const deviceId = '0191d0c0-0000-7000-8000-00000000000d';

@@ -4,11 +4,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { sql } from 'kysely';
 import t from 'tap';
-import type { Tx } from '../../db/registry/index.js';
-import { follow, postRows } from '../support/jobs.js';
-import { type Service, startService } from '../support/service.js';
-import { until } from '../support/until.js';
-import { serials } from './command.js';
+import type { Tx } from '../../db/registry/index.ts';
+import { follow, postRows } from '../support/jobs.ts';
+import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { serials } from './command.ts';
 
 const rows = 2000;
 

@@ -2,9 +2,9 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { postRows } from '../support/jobs.js';
-import { type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { postRows } from '../support/jobs.ts';
+import { type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

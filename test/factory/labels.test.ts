@@ -2,8 +2,8 @@
 import { inflateSync } from 'node:zlib';
 import QRCode from 'qrcode';
 import t from 'tap';
-import type { Label } from '../../src/factory/provisioning/unit.js';
-import { labelPng, labelSheet, labelSvg } from '../../src/factory/results/labels.js';
+import type { Label } from '../../src/factory/provisioning/unit.ts';
+import { labelPng, labelSheet, labelSvg } from '../../src/factory/results/labels.ts';
 
 const label: Label = {
   serialNumber: 'SN-0001',

@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, launch, plainNode, startProcess } from '../support/process.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
-import { devicesOf, Station, serials } from './command.js';
-import { flakyProxy, seeded } from './flaky.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile, launch, plainNode, startProcess } from '../support/process.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { devicesOf, Station, serials } from './command.ts';
+import { flakyProxy, seeded } from './flaky.ts';
 
 /** Every serial number is a device once, and a file whose secret works. */
 async function demandAll(t: Test, service: Service, station: Station, wanted: string[], prefix: string) {

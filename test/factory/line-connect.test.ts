@@ -4,9 +4,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { type Service, startService } from '../support/service.js';
-import { type MadeUnit, Station, serials } from './command.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { type Service, startService } from '../support/service.ts';
+import { type MadeUnit, Station, serials } from './command.ts';
 
 let service: Service;
 /** Where openssl has made what docs/factory.md says: a CA, the server's certificate, and a CA of the units. */

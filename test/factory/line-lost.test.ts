@@ -2,9 +2,9 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { Journal } from '../../src/commands/line/journal.js';
-import { type Service, startService } from '../support/service.js';
-import { devicesOf, Station, serials } from './command.js';
+import { Journal } from '../../src/commands/line/journal.ts';
+import { type Service, startService } from '../support/service.ts';
+import { devicesOf, Station, serials } from './command.ts';
 
 let service: Service;
 t.before(async () => {

@@ -6,11 +6,11 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { Client } from '../../src/commands/line/client.js';
-import { certificate } from '../broker/certificate.js';
-import { cliFile, plainNode } from '../support/process.js';
-import { type Service, startService } from '../support/service.js';
-import { Station, serials } from './command.js';
+import { Client } from '../../src/commands/line/client.ts';
+import { certificate } from '../broker/certificate.ts';
+import { cliFile, plainNode } from '../support/process.ts';
+import { type Service, startService } from '../support/service.ts';
+import { Station, serials } from './command.ts';
 
 let service: Service;
 let ahead = 0;

@@ -6,13 +6,13 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
 import t from 'tap';
-import type { Client } from '../../src/commands/line/client.js';
-import { Journal } from '../../src/commands/line/journal.js';
-import { deliver, readFileOptions } from '../../src/commands/line/line.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile } from '../support/process.js';
-import { type Made, type Service, startService } from '../support/service.js';
-import { devicesOf, Station, serials } from './command.js';
+import type { Client } from '../../src/commands/line/client.ts';
+import { Journal } from '../../src/commands/line/journal.ts';
+import { deliver, readFileOptions } from '../../src/commands/line/line.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile } from '../support/process.ts';
+import { type Made, type Service, startService } from '../support/service.ts';
+import { devicesOf, Station, serials } from './command.ts';
 
 let service: Service;
 t.before(async () => {

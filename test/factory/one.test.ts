@@ -3,13 +3,13 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { Client } from '../../src/commands/line/client.js';
-import { Journal } from '../../src/commands/line/journal.js';
-import { readAddresses } from '../../src/commands/line/line.js';
-import { runCommand } from '../support/command.js';
-import { type Service, startService } from '../support/service.js';
-import { devicesOf, Station } from './command.js';
-import { nvsText, readNvs } from './nvs.js';
+import type { Client } from '../../src/commands/line/client.ts';
+import { Journal } from '../../src/commands/line/journal.ts';
+import { readAddresses } from '../../src/commands/line/line.ts';
+import { runCommand } from '../support/command.ts';
+import { type Service, startService } from '../support/service.ts';
+import { devicesOf, Station } from './command.ts';
+import { nvsText, readNvs } from './nvs.ts';
 
 let service: Service;
 t.before(async () => {

@@ -1,10 +1,10 @@
 /** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
 
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { follow, postRows } from '../support/jobs.js';
-import { startService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { follow, postRows } from '../support/jobs.ts';
+import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',

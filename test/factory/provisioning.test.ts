@@ -1,9 +1,9 @@
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
-import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.js';
-import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { type Service, startService } from '../support/service.js';
+import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.ts';
+import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

@@ -2,9 +2,9 @@
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { type Running, startProcess } from '../support/process.js';
-import { type Anything, adminEmail, adminPassword } from '../support/service.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { type Running, startProcess } from '../support/process.ts';
+import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
 
 const rows = 2000;
 const accountId = '00000000-0000-7000-8000-00000000fac7';

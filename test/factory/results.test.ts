@@ -6,11 +6,11 @@ import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
 import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
-import { clearRows } from '../../src/factory/results/expiry.js';
-import { resultFile } from '../../src/factory/results/files.js';
-import { encrypt } from '../../src/formats/aes-gcm.js';
-import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { type Service, startService } from '../support/service.js';
+import { clearRows } from '../../src/factory/results/expiry.ts';
+import { resultFile } from '../../src/factory/results/files.ts';
+import { encrypt } from '../../src/formats/aes-gcm.ts';
+import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { type Service, startService } from '../support/service.ts';
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;

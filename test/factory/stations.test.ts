@@ -1,7 +1,7 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 import t from 'tap';
-import { follow, postRows } from '../support/jobs.js';
-import { closed, type Made, present, type Service, startService } from '../support/service.js';
+import { follow, postRows } from '../support/jobs.ts';
+import { closed, type Made, present, type Service, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 60 * 60_000;

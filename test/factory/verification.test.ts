@@ -1,7 +1,7 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
-import { type Made, type Service, startService } from '../support/service.js';
+import { type Made, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let template: Made<'deviceTemplate'>;

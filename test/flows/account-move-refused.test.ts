@@ -5,10 +5,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { placeOf, startCell, startProxy, through } from '../support/cells.js';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { withHaproxy } from '../support/haproxy.js';
+import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { withHaproxy } from '../support/haproxy.ts';
 
 const moveToken = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: moveToken };

@@ -2,16 +2,16 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { MessagesOut } from '../../db/moving/messages-out.js';
-import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.js';
-import { moveLive } from '../../src/commands/cells/moving.js';
-import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.js';
-import { placeOf, startCell, startProxy, through } from '../support/cells.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { withHaproxy } from '../support/haproxy.js';
-import { follow, postRows, provision } from '../support/jobs.js';
-import { nextMessage, type Service } from '../support/service.js';
-import { until } from '../support/until.js';
+import { MessagesOut } from '../../db/moving/messages-out.ts';
+import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.ts';
+import { moveLive } from '../../src/commands/cells/moving.ts';
+import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
+import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { withHaproxy } from '../support/haproxy.ts';
+import { follow, postRows, provision } from '../support/jobs.ts';
+import { nextMessage, type Service } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };

@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { abandonMove, type Move, moveAccounts, type Step } from '../../db/moving/index.js';
-import { movingIn } from '../../db/moving/marker.js';
-import { messageRules, pointRules, registryRules, tablesOfTheFile } from '../../db/moving/tables.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, inherited, mainFile, plainNode, runToEnd, startProcess } from '../support/process.js';
-import { type Moved, points, populate, seen, type Unit } from '../support/rich-account.js';
-import { nextMessage, type Service, startService } from '../support/service.js';
+import { abandonMove, type Move, moveAccounts, type Step } from '../../db/moving/index.ts';
+import { movingIn } from '../../db/moving/marker.ts';
+import { messageRules, pointRules, registryRules, tablesOfTheFile } from '../../db/moving/tables.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile, inherited, mainFile, plainNode, runToEnd, startProcess } from '../support/process.ts';
+import { type Moved, points, populate, seen, type Unit } from '../support/rich-account.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
 
 const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
 interface Prepared {

@@ -8,15 +8,15 @@ import { buffer } from 'node:stream/consumers';
 import { inflateRawSync } from 'node:zlib';
 import t from 'tap';
 import yazl from 'yazl';
-import { type Login, openLink } from '../../bench/link.js';
-import { stepsHad } from '../../db/files/schema.js';
-import { migrate, registryMigrations } from '../../db/migrations/index.js';
-import { messageMigrations } from '../../db/migrations/messages.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, plainNode, runToEnd } from '../support/process.js';
-import { type Point, type Service, startService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { type Login, openLink } from '../../bench/link.ts';
+import { stepsHad } from '../../db/files/schema.ts';
+import { migrate, registryMigrations } from '../../db/migrations/index.ts';
+import { messageMigrations } from '../../db/migrations/messages.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile, plainNode, runToEnd } from '../support/process.ts';
+import { type Point, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 /** Where backups go, and the one that everybody restores. */
 const shelf = temporaryDirectory(t);

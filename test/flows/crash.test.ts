@@ -1,7 +1,7 @@
 /** `kill -9` under load, in short; `npm run test:crash` does it as often as one likes. */
 import t from 'tap';
-import { proveCrashes } from '../crash/proof.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { proveCrashes } from '../crash/proof.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 t.test(
   'kill -9 under load loses nothing that was acknowledged, also when a copy of the bytes goes on elsewhere',

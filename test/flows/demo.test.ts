@@ -6,9 +6,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { inherited, startProcess } from '../support/process.js';
-import type { Anything } from '../support/service.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { inherited, startProcess } from '../support/process.ts';
+import type { Anything } from '../support/service.ts';
 
 const project = process.cwd();
 const script: string = JSON.parse(readFileSync('package.json', 'utf8')).scripts.demo;

@@ -1,9 +1,9 @@
 /** A machine that another one has replaced: it still runs, on the same bytes, and its lock was not seen. */
 import mqtt from 'mqtt';
 import t from 'tap';
-import { takeOver } from '../../db/files/lock.js';
-import { startProcess } from '../support/process.js';
-import { type Anything, startService } from '../support/service.js';
+import { takeOver } from '../../db/files/lock.ts';
+import { startProcess } from '../support/process.ts';
+import { type Anything, startService } from '../support/service.ts';
 
 t.test('a process whose data directory was taken over acknowledges nothing more, and ends with 3', async (t) => {
   const service = await startService(t);

@@ -1,7 +1,7 @@
 /** Hostile input in short; `npm run test:fuzz` goes on as long as one likes, with any seed. */
 import t from 'tap';
-import { fuzz } from '../fuzz/fuzz.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { fuzz } from '../fuzz/fuzz.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 t.test('whatever is sent over HTTP and MQTT is answered as documented, and ends nothing', async (t) => {
   const lines: string[] = [];

@@ -7,10 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, mainFile, type Running, runToEnd, startProcess } from '../support/process.js';
-import { type Anything, adminEmail, adminPassword } from '../support/service.js';
-import { until } from '../support/until.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile, mainFile, type Running, runToEnd, startProcess } from '../support/process.ts';
+import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../../', import.meta.url));

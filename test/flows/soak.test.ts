@@ -1,8 +1,8 @@
 /** The soak in short: that it notices what grows, and that its load works; `npm run test:soak` takes its time. */
 import t from 'tap';
-import { judge } from '../soak/flat.js';
-import { soak } from '../soak/soak.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { judge } from '../soak/flat.ts';
+import { soak } from '../soak/soak.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 const points = (value: (at: number) => number) =>
   Array.from({ length: 120 }, (_, n) => ({ at: n * 5, value: value(n * 5) }));

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { connect } from 'node:tls';
 import mqtt from 'mqtt';
 import t from 'tap';
-import { makeCertificate } from '../support/certificates.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { startProcess } from '../support/process.js';
-import { startService } from '../support/service.js';
+import { makeCertificate } from '../support/certificates.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { startProcess } from '../support/process.ts';
+import { startService } from '../support/service.ts';
 
 t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and open ones go on', async (t) => {
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';

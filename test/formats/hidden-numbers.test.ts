@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { HiddenNumbers } from '../../src/formats/hidden-numbers.js';
+import { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
 
 t.test('numbers come back with the same key only, and a number and the next one have nothing in common', async (t) => {
   const numbers = new HiddenNumbers(randomBytes(32));

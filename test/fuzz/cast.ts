@@ -1,9 +1,9 @@
 /** Who calls during the fuzzing, and what there is to call about. Requests name both, as `«name»`, and get the real thing when sent. */
 
 import { rootCertificates } from 'node:tls';
-import type { Anything, Made } from '../support/service.js';
-import type { Pairs } from './hostile.js';
-import type { Target } from './target.js';
+import type { Anything, Made } from '../support/service.ts';
+import type { Pairs } from './hostile.ts';
+import type { Target } from './target.ts';
 
 const topicRoot = 'slipway/v1';
 const password = 'a long enough secret 7';

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Encoder } from 'cbor-x';
 import fc, { type Arbitrary } from 'fast-check';
-import { openLink, publishBytes } from '../../bench/link.js';
-import type { Known } from './cast.js';
-import { hostileText, hostileValue, type Spoil, spoil, spoils } from './hostile.js';
+import { openLink, publishBytes } from '../../bench/link.ts';
+import type { Known } from './cast.ts';
+import { hostileText, hostileValue, type Spoil, spoil, spoils } from './hostile.ts';
 
 /** Milliseconds for the last acknowledgement, on a busy machine too. */
 const patience = 10_000;

@@ -1,14 +1,14 @@
 /** Hostile input of every kind against one service. It must answer as documented, log no error, and go on. */
 import fc, { type Arbitrary } from 'fast-check';
-import { type Caller, type Cast, fill, type Known, makeCast } from './cast.js';
-import { type Said, say, saying } from './downlink.js';
-import { Honest } from './honest.js';
-import type { Pairs } from './hostile.js';
-import { spoil } from './hostile.js';
-import { type Conversation, conversations, converse } from './packets.js';
-import { payloads, reads } from './payloads.js';
-import { type Draft, requests } from './requests.js';
-import { type Got, type Sent, slowAfter, Target } from './target.js';
+import { type Caller, type Cast, fill, type Known, makeCast } from './cast.ts';
+import { type Said, say, saying } from './downlink.ts';
+import { Honest } from './honest.ts';
+import type { Pairs } from './hostile.ts';
+import { spoil } from './hostile.ts';
+import { type Conversation, conversations, converse } from './packets.ts';
+import { payloads, reads } from './payloads.ts';
+import { type Draft, requests } from './requests.ts';
+import { type Got, type Sent, slowAfter, Target } from './target.ts';
 
 /** After so many requests the callers and their things are made again: some have been deleted, logged out, locked. */
 const castFor = 250;

@@ -1,7 +1,7 @@
 /** A device that does nothing wrong, next to those that do. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Link, openLink, publishBytes } from '../../bench/link.js';
-import type { Known } from './cast.js';
+import { type Link, openLink, publishBytes } from '../../bench/link.ts';
+import type { Known } from './cast.ts';
 
 /** Milliseconds in which it is acknowledged, on a busy machine too. */
 const patience = 10_000;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { fuzz } from './fuzz.js';
+import { fuzz } from './fuzz.ts';
 
 const { values } = parseArgs({
   options: {

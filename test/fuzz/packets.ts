@@ -11,10 +11,10 @@ import {
   publishBytes,
   subscribeBytes,
   unsubscribeBytes,
-} from '../broker/bytes.js';
-import type { Known } from './cast.js';
-import { fill } from './cast.js';
-import { hostileText, type Spoil, spoil, spoils } from './hostile.js';
+} from '../broker/bytes.ts';
+import type { Known } from './cast.ts';
+import { fill } from './cast.ts';
+import { hostileText, type Spoil, spoil, spoils } from './hostile.ts';
 
 /** Milliseconds for the answer to what was sent; who is owed none is not waited for longer. */
 const patience = 120;

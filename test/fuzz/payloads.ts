@@ -1,8 +1,8 @@
 /** What devices and factories send: points, log entries, fields, searches and rows of jobs, right and spoilt. */
 import fc, { type Arbitrary } from 'fast-check';
-import type { Pairs } from './hostile.js';
-import { hostileText, hostileValue, type Spoil, spoils, spoiltJson } from './hostile.js';
-import type { Draft } from './requests.js';
+import type { Pairs } from './hostile.ts';
+import { hostileText, hostileValue, type Spoil, spoils, spoiltJson } from './hostile.ts';
+import type { Draft } from './requests.ts';
 
 const times = fc.constantFrom(
   ...[

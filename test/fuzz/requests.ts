@@ -1,8 +1,8 @@
 /** Requests made from the OpenAPI document: of every operation, by everybody, valid ones and what becomes of them. */
 import fc, { type Arbitrary } from 'fast-check';
-import type { OpenApi, Operation, Parameter, Schema } from '../support/openapi.js';
-import { type Caller, callers } from './cast.js';
-import { hostileText, hostileValue, type Pairs, type Spoil, spoils, spoiltJson } from './hostile.js';
+import type { OpenApi, Operation, Parameter, Schema } from '../support/openapi.ts';
+import { type Caller, callers } from './cast.ts';
+import { hostileText, hostileValue, type Pairs, type Spoil, spoils, spoiltJson } from './hostile.ts';
 
 /** A request before the names in it (`«device»`) stand for something. */
 export interface Draft {

@@ -4,14 +4,14 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
-import { resolveComponents } from '../../src/http/openapi/components.js';
-import { Api } from '../crash/api.js';
-import { Contract } from '../support/contract.js';
-import type { OpenApi } from '../support/openapi.js';
-import { type Launched, launch, type Running } from '../support/process.js';
-import { adminEmail, adminPassword } from '../support/service.js';
-import { copyKeys } from '../support/template.js';
-import type { Pairs } from './hostile.js';
+import { resolveComponents } from '../../src/http/openapi/components.ts';
+import { Api } from '../crash/api.ts';
+import { Contract } from '../support/contract.ts';
+import type { OpenApi } from '../support/openapi.ts';
+import { type Launched, launch, type Running } from '../support/process.ts';
+import { adminEmail, adminPassword } from '../support/service.ts';
+import { copyKeys } from '../support/template.ts';
+import type { Pairs } from './hostile.ts';
 
 /** Milliseconds after which an answer is called slow, and after which nobody waits for it any more. */
 export const slowAfter = 2000;

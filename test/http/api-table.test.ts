@@ -4,8 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.js';
-import { type Service, startService } from '../support/service.js';
+import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.ts';
+import { type Service, startService } from '../support/service.ts';
 
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };
 let service: Service;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

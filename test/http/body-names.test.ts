@@ -1,7 +1,7 @@
 /** Names in bodies that have no effect: named in a header, or refused with SLIPWAY_STRICT_BODIES. */
 import t from 'tap';
-import type { OpenApi, Schema } from '../support/openapi.js';
-import { type Entity, type Service, startService } from '../support/service.js';
+import type { OpenApi, Schema } from '../support/openapi.ts';
+import { type Entity, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let strict: Service;

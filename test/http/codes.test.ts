@@ -1,9 +1,9 @@
 import { request } from 'node:http';
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
-import { checkCharacter } from '../../src/registry/credentials/association-codes.js';
-import { documentOf } from '../support/openapi.js';
-import { type Answer, type Service, startService } from '../support/service.js';
+import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
+import { documentOf } from '../support/openapi.ts';
+import { type Answer, type Service, startService } from '../support/service.ts';
 
 /** Every documented error code. */
 const documentedCodes = [100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 30, 31, 20, 21, -199];

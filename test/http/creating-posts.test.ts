@@ -1,11 +1,11 @@
 /** Every POST that makes something, sent twice with one Idempotency-Key. */
 import t from 'tap';
-import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.js';
-import { makeAuthority, makeCertificate } from '../support/certificates.js';
-import { follow } from '../support/jobs.js';
-import { documentOf } from '../support/openapi.js';
-import { type Person, secondFactors } from '../support/second-factors.js';
-import { type Anything, present, type Service, startService } from '../support/service.js';
+import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
+import { makeAuthority, makeCertificate } from '../support/certificates.ts';
+import { follow } from '../support/jobs.ts';
+import { documentOf } from '../support/openapi.ts';
+import { type Person, secondFactors } from '../support/second-factors.ts';
+import { type Anything, present, type Service, startService } from '../support/service.ts';
 
 /** One request that succeeds. */
 interface Sent {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import t from 'tap';
-import { type Answer, type Failure, type Service, startService } from '../support/service.js';
+import { type Answer, type Failure, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

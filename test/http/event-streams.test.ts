@@ -5,12 +5,12 @@ import { get, type IncomingMessage } from 'node:http';
 import { get as getSecure } from 'node:https';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { certificate } from '../broker/certificate.js';
-import { versionOf } from '../broker/fixture.js';
-import { publish, rollOut } from '../downlink/fleet.js';
-import { serials } from '../factory/command.js';
-import { postRows } from '../support/jobs.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { certificate } from '../broker/certificate.ts';
+import { versionOf } from '../broker/fixture.ts';
+import { publish, rollOut } from '../downlink/fleet.ts';
+import { serials } from '../factory/command.ts';
+import { postRows } from '../support/jobs.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const run = promisify(execFile);

@@ -1,7 +1,7 @@
 /** What programs written for platforms of this kind expect of HTTP itself, whatever the resource. */
 import t from 'tap';
-import { makeCertificate } from '../support/certificates.js';
-import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.js';
+import { makeCertificate } from '../support/certificates.ts';
+import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let appToken: string;

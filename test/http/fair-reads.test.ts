@@ -1,7 +1,7 @@
 /** Long reading is shared: what one account reads in bulk does not make another wait, and drawing is not done by the event loop. */
 import t from 'tap';
-import { download, follow, postRows, provision } from '../support/jobs.js';
-import { type Service, startService } from '../support/service.js';
+import { download, follow, postRows, provision } from '../support/jobs.ts';
+import { type Service, startService } from '../support/service.ts';
 
 const rows = (count: number) => Array.from({ length: count }, (_, n) => ({ serialNumber: `R-${n}` }));
 

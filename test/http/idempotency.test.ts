@@ -1,8 +1,8 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
 import t from 'tap';
-import { documentOf } from '../support/openapi.js';
-import { claimsOf, type Service, startService } from '../support/service.js';
+import { documentOf } from '../support/openapi.ts';
+import { claimsOf, type Service, startService } from '../support/service.ts';
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;

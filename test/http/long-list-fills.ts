@@ -1,12 +1,12 @@
 /** How each list is filled with the largest rows that the limits allow, by its path in the OpenAPI document. */
 import { join } from 'node:path';
-import type { OutboxChange } from '../../db/messages/outbox/rows.js';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { newId } from '../../src/ids.js';
-import { publish } from '../downlink/fleet.js';
-import { makeCertificate } from '../support/certificates.js';
-import { provision } from '../support/jobs.js';
-import { present, type Service } from '../support/service.js';
+import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { newId } from '../../src/ids.ts';
+import { publish } from '../downlink/fleet.ts';
+import { makeCertificate } from '../support/certificates.ts';
+import { provision } from '../support/jobs.ts';
+import { present, type Service } from '../support/service.ts';
 
 /** Rows of 64 KiB and more, and of others: more of them would take CI a minute. */
 const largeRows = 200;

@@ -8,12 +8,12 @@ import { Agent, get } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import type { Felt } from '../support/loop-probe.js';
-import { documentOf } from '../support/openapi.js';
-import { launch } from '../support/process.js';
-import { present, startService } from '../support/service.js';
-import { Filler } from './long-list-fills.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import type { Felt } from '../support/loop-probe.ts';
+import { documentOf } from '../support/openapi.ts';
+import { launch } from '../support/process.ts';
+import { present, startService } from '../support/service.ts';
+import { Filler } from './long-list-fills.ts';
 
 const readers = 3;
 /** Milliseconds between two requests of the other account. */
@@ -83,7 +83,7 @@ t.test('no list at its limits holds the event loop or takes much memory', async 
   const { child, listening } = launch(
     directory,
     {},
-    fileURLToPath(new URL('../support/loop-probe.js', import.meta.url)),
+    fileURLToPath(new URL('../support/loop-probe.ts', import.meta.url)),
   );
   t.teardown(() => child.kill('SIGKILL'));
   const { url: base } = await listening;

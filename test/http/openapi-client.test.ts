@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.js';
-import { type Service, startService } from '../support/service.js';
+import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.ts';
+import { type Service, startService } from '../support/service.ts';
 
 /** Inside the checkout, so that the client finds its packages. */
 const directory = join(process.cwd(), `dist/test/openapi-client-${process.pid}`);

@@ -2,7 +2,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import t from 'tap';
-import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi/components.js';
+import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi/components.ts';
 import {
   answerOf,
   documentOf,
@@ -11,8 +11,8 @@ import {
   type Published,
   partOf,
   type Schema,
-} from '../support/openapi.js';
-import { present, type Service, startService } from '../support/service.js';
+} from '../support/openapi.ts';
+import { present, type Service, startService } from '../support/service.ts';
 
 /**
  * The operations that clients rely on: operation | `etag`, then query parameters of a GET or properties of a body |

@@ -2,8 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Fastify from 'fastify';
 import t from 'tap';
-import type { App } from '../../src/http/app.js';
-import { paceRequests } from '../../src/http/guards/pacing.js';
+import type { App } from '../../src/http/app.ts';
+import { paceRequests } from '../../src/http/guards/pacing.ts';
 
 /** An app that serves a request in 2 ms, and names whom it served. The account of a request is its token. */
 async function servingSlowly() {

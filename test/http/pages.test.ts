@@ -2,9 +2,9 @@
 import vm from 'node:vm';
 import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
-import { withCode } from '../../src/factory/claim-url.js';
-import { Mailbox } from '../support/mailbox.js';
-import { type Service, startService } from '../support/service.js';
+import { withCode } from '../../src/factory/claim-url.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { type Service, startService } from '../support/service.ts';
 
 const mailbox = new Mailbox();
 let service: Service;

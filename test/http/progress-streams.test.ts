@@ -4,8 +4,8 @@ import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.js';
-import { endEvents } from '../../src/network/event-bodies.js';
+import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.ts';
+import { endEvents } from '../../src/network/event-bodies.ts';
 
 t.test('the last event does not wait for its turn; others do', async (t) => {
   const state = { done: 0, ended: false };

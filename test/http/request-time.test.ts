@@ -2,7 +2,7 @@
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { isUpload, limitRequestTime } from '../../src/http/guards/request-time.js';
+import { isUpload, limitRequestTime } from '../../src/http/guards/request-time.ts';
 
 const time = 1000;
 

@@ -2,8 +2,8 @@
 import Fastify from 'fastify';
 import t from 'tap';
 import { Type } from 'typebox';
-import type { App } from '../../src/http/app.js';
-import { sliceArrays } from '../../src/http/guards/sliced-arrays.js';
+import type { App } from '../../src/http/app.ts';
+import { sliceArrays } from '../../src/http/guards/sliced-arrays.ts';
 
 t.test('an array without maxItems is refused where a handler returns it, and the error says what to do', async (t) => {
   const app = Fastify() as unknown as App;

@@ -4,8 +4,8 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { certificate } from '../broker/certificate.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { certificate } from '../broker/certificate.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let secure: Service;

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import type { Row } from '../../db/registry/records.js';
-import { request } from '../support/http.js';
-import { type Entity, type Made, type Person, type Service, startService } from '../support/service.js';
+import type { Row } from '../../db/registry/records.ts';
+import { request } from '../support/http.ts';
+import { type Entity, type Made, type Person, type Service, startService } from '../support/service.ts';
 
 const devices = 160;
 const fieldCount = 62;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { closed, type Service, startService } from '../support/service.js';
+import { closed, type Service, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const time = { now: start };

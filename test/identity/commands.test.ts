@@ -3,9 +3,9 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { adminEmail, closed, type Service, startService } from '../support/service.js';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { adminEmail, closed, type Service, startService } from '../support/service.ts';
 
 async function slipway(service: Service, ...args: string[]) {
   const { code, stdout, stderr } = await runCommand([...args, '--data-dir', service.directory]);

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { createAccount } from '../../src/registry/accounts.js';
+import { purge } from '../../src/purge/purge.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
 import {
   altered,
   Browser,
@@ -18,8 +18,8 @@ import {
   register,
   sessionsOf,
   startProvider,
-} from '../support/oidc.js';
-import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.js';
+} from '../support/oidc.ts';
+import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.ts';
 
 const minute = 60_000;
 const logLines: string[] = [];

@@ -1,8 +1,8 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
 import t from 'tap';
-import { areStrangers, FairLanes, FairQueue, strangerLane } from '../../src/limits/fair-queue.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { areStrangers, FairLanes, FairQueue, strangerLane } from '../../src/limits/fair-queue.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

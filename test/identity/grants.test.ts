@@ -1,10 +1,10 @@
 /** Who chose a password, and what becomes of it when its identity gets more rights (docs/identity.md). */
 import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { Mailbox } from '../support/mailbox.js';
-import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.js';
-import { adminEmail, adminPassword, type Made, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.ts';
+import { adminEmail, adminPassword, type Made, type Service, startService } from '../support/service.ts';
 
 const mailbox = new Mailbox();
 const stolen = 'the secret of a stranger';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { PlatformError } from '../../src/errors.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { PlatformError } from '../../src/errors.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 
 const minute = 60_000;
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };

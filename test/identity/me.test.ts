@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Mailbox } from '../support/mailbox.js';
-import { type Service, startService } from '../support/service.js';
+import { Mailbox } from '../support/mailbox.ts';
+import { type Service, startService } from '../support/service.ts';
 
 const mailbox = new Mailbox();
 let service: Service;

@@ -3,13 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Secret } from 'otpauth';
 import t from 'tap';
-import { resolveComponents } from '../../src/http/openapi/components.js';
-import { purge } from '../../src/purge/purge.js';
-import { createAccount } from '../../src/registry/accounts.js';
-import { countStatuses } from '../support/many.js';
-import { answerOf, documentOf, type OpenApi } from '../support/openapi.js';
-import { beforeNextTransaction } from '../support/races.js';
-import { atOnce, otherCode, type Person, secondFactors, statuses } from '../support/second-factors.js';
+import { resolveComponents } from '../../src/http/openapi/components.ts';
+import { purge } from '../../src/purge/purge.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { countStatuses } from '../support/many.ts';
+import { answerOf, documentOf, type OpenApi } from '../support/openapi.ts';
+import { beforeNextTransaction } from '../support/races.ts';
+import { atOnce, otherCode, type Person, secondFactors, statuses } from '../support/second-factors.ts';
 import {
   type Answer,
   adminEmail,
@@ -18,7 +18,7 @@ import {
   type Failure,
   type Service,
   startService,
-} from '../support/service.js';
+} from '../support/service.ts';
 
 const minute = 60_000;
 const step = 30_000;

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { Mailbox } from '../support/mailbox.js';
-import { countStatuses } from '../support/many.js';
-import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { countStatuses } from '../support/many.ts';
+import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');

@@ -3,12 +3,12 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { dictionary } from '@zxcvbn-ts/language-common';
 import t from 'tap';
-import { Passwords } from '../../src/identity/secrets/passwords.js';
-import { runCommand } from '../support/command.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { Mailbox } from '../support/mailbox.js';
-import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.js';
-import { type Answer, type Service, startService } from '../support/service.js';
+import { Passwords } from '../../src/identity/secrets/passwords.ts';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.ts';
+import { type Answer, type Service, startService } from '../support/service.ts';
 
 const mailbox = new Mailbox();
 let service: Service;

@@ -1,9 +1,9 @@
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { Mailbox } from '../support/mailbox.js';
-import { countStatuses } from '../support/many.js';
-import { beforeNextTransaction } from '../support/races.js';
-import { adminEmail, adminPassword, type Made, present, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { countStatuses } from '../support/many.ts';
+import { beforeNextTransaction } from '../support/races.ts';
+import { adminEmail, adminPassword, type Made, present, type Service, startService } from '../support/service.ts';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const minute = 60_000;

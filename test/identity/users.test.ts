@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { Mailbox } from '../support/mailbox.js';
-import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;

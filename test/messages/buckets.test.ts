@@ -1,8 +1,8 @@
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
-import { Slices } from '../../db/sqlite/slices.js';
-import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.js';
+import { Slices } from '../../db/sqlite/slices.ts';
+import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.ts';
 
 const hour = 3_600_000;
 

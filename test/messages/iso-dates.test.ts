@@ -1,8 +1,8 @@
 import { strictEqual } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
-import { timeLimit } from '../../db/messages/store.js';
-import { isoDates } from '../../src/formats/iso-dates.js';
+import { timeLimit } from '../../db/messages/store.ts';
+import { isoDates } from '../../src/formats/iso-dates.ts';
 
 const day = 86_400_000;
 

@@ -4,8 +4,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { startReceiver } from '../bridges/receiver.js';
+import { purge } from '../../src/purge/purge.ts';
+import { startReceiver } from '../bridges/receiver.ts';
 import {
   adminEmail,
   adminPassword,
@@ -16,8 +16,8 @@ import {
   present,
   type Service,
   startService,
-} from '../support/service.js';
-import { until } from '../support/until.js';
+} from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const day = 24 * 60 * 60_000;
 const start = Date.parse('2026-03-01T12:00:00.000Z');

@@ -1,6 +1,6 @@
 /** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.ts';
 
 const perPost = 50;
 const posts = 4;

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };

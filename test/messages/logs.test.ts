@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
 import t from 'tap';
-import { nextMessage, present, startService } from '../support/service.js';
+import { nextMessage, present, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };

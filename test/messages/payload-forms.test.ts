@@ -1,7 +1,7 @@
 /** What becomes of payloads that people send by mistake, and of those on channels whose form is fixed. */
 import type { MqttClient } from 'mqtt';
 import t from 'tap';
-import { type Made, nextMessage, present, type Service, startService } from '../support/service.js';
+import { type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
 
 const forms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 type Form = (typeof forms)[number];

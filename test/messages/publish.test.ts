@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import mqtt from 'mqtt';
 import t from 'tap';
-import { type Fixture, fixture, sibling, stored } from '../broker/fixture.js';
-import { metric } from '../broker/metrics.js';
-import { type Answer, nextMessage, type Request } from '../support/service.js';
+import { type Fixture, fixture, sibling, stored } from '../broker/fixture.ts';
+import { metric } from '../broker/metrics.ts';
+import { type Answer, nextMessage, type Request } from '../support/service.ts';
 
 let f: Fixture;
 t.before(async () => {

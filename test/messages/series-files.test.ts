@@ -4,10 +4,10 @@ import { get, type IncomingMessage } from 'node:http';
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import type { Point } from '../../db/messages/store.js';
-import { csvColumns } from '../../src/messages/payload/forms/csv.js';
-import { readPoints } from '../../src/messages/payload/payload.js';
-import { type Anything, nextMessage, present, type Service, startService } from '../support/service.js';
+import type { Point } from '../../db/messages/store.ts';
+import { csvColumns } from '../../src/messages/payload/forms/csv.ts';
+import { readPoints } from '../../src/messages/payload/payload.ts';
+import { type Anything, nextMessage, present, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 let templateId: string;

@@ -3,9 +3,9 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { mock } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.js';
-import { type Events, openStream } from '../support/events.js';
-import type { Entity } from '../support/service.js';
+import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.ts';
+import { type Events, openStream } from '../support/events.ts';
+import type { Entity } from '../support/service.ts';
 
 const header = 'platform-revocation';
 /** The heartbeat is asked for by ticking; everything else keeps the real time. */

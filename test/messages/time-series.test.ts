@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { type Point, type Service, startService } from '../support/service.js';
+import { type Point, type Service, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const iso = (offset: number) => new Date(start + offset).toISOString();

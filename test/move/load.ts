@@ -1,9 +1,9 @@
 /** A fleet that publishes through HAProxy, and an admin who writes: both keep what was acknowledged. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
-import type { Equipped } from '../../bench/equip.js';
-import { type Link, openLink, publishBytes } from '../../bench/link.js';
-import type { Api } from '../crash/api.js';
+import type { Equipped } from '../../bench/equip.ts';
+import { type Link, openLink, publishBytes } from '../../bench/link.ts';
+import type { Api } from '../crash/api.ts';
 
 /** Points have times of their own, a second each. */
 const epoch = Date.parse('2026-01-01T00:00:00Z');

@@ -7,16 +7,16 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import type { Test } from 'tap';
-import { equip } from '../../bench/equip.js';
-import { seed, seedAdmin } from '../../bench/seed.js';
-import { slotOf } from '../../src/ids.js';
-import { Api } from '../crash/api.js';
-import { startProxy } from '../support/cells.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { withHaproxy } from '../support/haproxy.js';
-import { freePort } from '../support/nats-server.js';
-import { cliFile, inherited, type Launched, launch, plainNode } from '../support/process.js';
-import { Acknowledgements, lost, Unit, Writer } from './load.js';
+import { equip } from '../../bench/equip.ts';
+import { seed, seedAdmin } from '../../bench/seed.ts';
+import { slotOf } from '../../src/ids.ts';
+import { Api } from '../crash/api.ts';
+import { startProxy } from '../support/cells.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { withHaproxy } from '../support/haproxy.ts';
+import { freePort } from '../support/nats-server.ts';
+import { cliFile, inherited, type Launched, launch, plainNode } from '../support/process.ts';
+import { Acknowledgements, lost, Unit, Writer } from './load.ts';
 
 /** Milliseconds that the account may be silent when nothing is killed. */
 const silenceFigure = 2000;

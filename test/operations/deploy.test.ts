@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { ConfigError, readConfig } from '../../src/config.js';
-import { limits } from '../../src/limits/table.js';
-import { commandSettings, settings } from '../../src/settings.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { startProcess } from '../support/process.js';
-import type { List } from '../support/service.js';
+import { ConfigError, readConfig } from '../../src/config.ts';
+import { limits } from '../../src/limits/table.ts';
+import { commandSettings, settings } from '../../src/settings.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { startProcess } from '../support/process.ts';
+import type { List } from '../support/service.ts';
 
 const project = fileURLToPath(new URL('../../../', import.meta.url));
 const page = (...path: string[]) => readFileSync(join(project, ...path), 'utf8');

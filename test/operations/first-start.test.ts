@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { certificate } from '../broker/certificate.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { inherited, launch, mainFile, plainNode } from '../support/process.js';
-import { adminEmail, adminPassword } from '../support/service.js';
+import { certificate } from '../broker/certificate.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { inherited, launch, mainFile, plainNode } from '../support/process.ts';
+import { adminEmail, adminPassword } from '../support/service.ts';
 
 const accountId = '01a20412-0bbf-70d0-bfb3-da148a24836e';
 

@@ -19,9 +19,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { parse } from 'yaml';
-import { readConfig } from '../../src/config.js';
-import { makeCertificate } from '../support/certificates.js';
-import { temporaryDirectory } from '../support/directory.js';
+import { readConfig } from '../../src/config.ts';
+import { makeCertificate } from '../support/certificates.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../../', import.meta.url));

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';
 import t, { type Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { mainFile, plainNode } from '../support/process.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { mainFile, plainNode } from '../support/process.ts';
 
 const project = fileURLToPath(new URL('../../../', import.meta.url));
 const json = (file: string) => JSON.parse(readFileSync(join(project, file), 'utf8'));

@@ -1,11 +1,11 @@
 import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import { startServer } from '../../src/process/server.js';
-import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, launch, mainFile, runToEnd, startProcess } from '../support/process.js';
-import { startService } from '../support/service.js';
+import { readConfig } from '../../src/config.ts';
+import { startServer } from '../../src/process/server.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { cliFile, launch, mainFile, runToEnd, startProcess } from '../support/process.ts';
+import { startService } from '../support/service.ts';
 
 const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
 

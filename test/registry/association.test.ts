@@ -1,6 +1,6 @@
 import t from 'tap';
-import { checkCharacter } from '../../src/registry/credentials/association-codes.js';
-import { type Service, startService } from '../support/service.js';
+import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
+import { type Service, startService } from '../support/service.ts';
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;

@@ -1,9 +1,9 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
 import t from 'tap';
-import { purge } from '../../src/purge/purge.js';
-import { createAccount } from '../../src/registry/accounts.js';
-import { warnOfExpiry } from '../../src/registry/certificates/expiry.js';
-import { metric } from '../broker/metrics.js';
+import { purge } from '../../src/purge/purge.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
+import { metric } from '../broker/metrics.ts';
 import {
   curve,
   KeyUsageFlags,
@@ -13,8 +13,8 @@ import {
   makeProof,
   rsa,
   type Wanted,
-} from '../support/certificates.js';
-import { type Entity, nextMessage, type Service, startService } from '../support/service.js';
+} from '../support/certificates.ts';
+import { type Entity, nextMessage, type Service, startService } from '../support/service.ts';
 
 const day = 24 * 60 * 60_000;
 const certificates = '/api/v1/access/mqtt-certificates';

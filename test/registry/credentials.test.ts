@@ -1,6 +1,6 @@
 import mqtt from 'mqtt';
 import t from 'tap';
-import { closed, type Made, nextMessage, present, type Service, startService } from '../support/service.js';
+import { closed, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

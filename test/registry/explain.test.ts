@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { type Entity, type Made, nextMessage, present, type Service, startService } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { type Entity, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
 
 interface Principal {
   type: string;

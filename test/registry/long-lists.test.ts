@@ -1,10 +1,10 @@
 /** Lists of an account with more rows than the event loop looks through: what they find, and that others do not wait for it. */
 import { join } from 'node:path';
 import t from 'tap';
-import { openSqlite } from '../../db/sqlite/open.js';
-import { newId } from '../../src/ids.js';
-import { maxRowsOnLoop } from '../../src/threads/long-reads.js';
-import { type Service, startService } from '../support/service.js';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { newId } from '../../src/ids.ts';
+import { maxRowsOnLoop } from '../../src/threads/long-reads.ts';
+import { type Service, startService } from '../support/service.ts';
 
 /** The second half of the devices, in the order of lists, has another name; every second device is in the organization. */
 const most = 2 * maxRowsOnLoop + 10;

@@ -6,11 +6,11 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
-import type { OutboxChange } from '../../db/messages/outbox/rows.js';
-import { createAccount } from '../../src/registry/accounts.js';
-import { rolloutUntil } from '../downlink/fleet.js';
-import { makeAuthority } from '../support/certificates.js';
-import { documentOf, partOf } from '../support/openapi.js';
+import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { rolloutUntil } from '../downlink/fleet.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { documentOf, partOf } from '../support/openapi.ts';
 import {
   type Answer,
   type Made,
@@ -19,7 +19,7 @@ import {
   type Service,
   startService,
   wrapped,
-} from '../support/service.js';
+} from '../support/service.ts';
 
 /** Endpoints without an id of anything that is stored, and why. */
 const withoutIds: Record<string, string> = {

@@ -1,7 +1,7 @@
 /** Secrets that overlap (`graceSeconds`): both work until the new one has connected or the time is over. */
 import t, { type Test } from 'tap';
-import { temporaryDirectory } from '../support/directory.js';
-import { closed, type Service, startService } from '../support/service.js';
+import { temporaryDirectory } from '../support/directory.ts';
+import { closed, type Service, startService } from '../support/service.ts';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 3600;

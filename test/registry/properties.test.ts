@@ -5,8 +5,8 @@
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
-import { createAccount } from '../../src/registry/accounts.js';
-import { type Service, startService, wrapped } from '../support/service.js';
+import { createAccount } from '../../src/registry/accounts.ts';
+import { type Service, startService, wrapped } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { beforeNextTransaction } from '../support/races.js';
-import { closed, type Made, type Person, type Service, startService } from '../support/service.js';
+import { beforeNextTransaction } from '../support/races.ts';
+import { closed, type Made, type Person, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

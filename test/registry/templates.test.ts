@@ -1,5 +1,5 @@
 import t from 'tap';
-import { present, type Service, startService } from '../support/service.js';
+import { present, type Service, startService } from '../support/service.ts';
 
 let service: Service;
 t.before(async () => {

@@ -1,7 +1,7 @@
 /** End-users of which nobody can log in: they hold credentials and own devices until a person is attached. */
 import t from 'tap';
-import { Mailbox } from '../support/mailbox.js';
-import { closed, type Made, nextMessage, type Service, startService } from '../support/service.js';
+import { Mailbox } from '../support/mailbox.ts';
+import { closed, type Made, nextMessage, type Service, startService } from '../support/service.ts';
 
 const mailbox = new Mailbox();
 let service: Service;

@@ -1,8 +1,8 @@
 /** A mixed load that goes on: each part does one thing over and over, and ends of itself when the time is over. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
-import { type Link, type Login, openLink, publishBytes } from '../../bench/link.js';
-import type { Api } from '../crash/api.js';
+import { type Link, type Login, openLink, publishBytes } from '../../bench/link.ts';
+import type { Api } from '../crash/api.ts';
 
 /** Milliseconds in which everything must be answered. */
 const patience = 30_000;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { soak } from './soak.js';
+import { soak } from './soak.ts';
 
 const { values } = parseArgs({
   options: { minutes: { type: 'string', default: '30' }, every: { type: 'string', default: '5' } },

@@ -5,15 +5,15 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Api } from '../crash/api.js';
-import { type Launched, launch } from '../support/process.js';
-import { adminEmail, adminPassword } from '../support/service.js';
-import { copyKeys } from '../support/template.js';
-import { judge, type Verdict } from './flat.js';
-import { startLoad } from './load.js';
-import type { Inside } from './probe.js';
+import { Api } from '../crash/api.ts';
+import { type Launched, launch } from '../support/process.ts';
+import { adminEmail, adminPassword } from '../support/service.ts';
+import { copyKeys } from '../support/template.ts';
+import { judge, type Verdict } from './flat.ts';
+import { startLoad } from './load.ts';
+import type { Inside } from './probe.ts';
 
-const probe = fileURLToPath(new URL('./probe.js', import.meta.url));
+const probe = fileURLToPath(new URL('./probe.ts', import.meta.url));
 const mebibyte = 1024 ** 2;
 /** The share of the time after which caches, pools and the cap of messages are full. */
 const warmUp = 0.4;

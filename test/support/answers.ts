@@ -1,5 +1,5 @@
 /** Types of answers by method and path, from the OpenAPI document of the service (`npm run types` writes them). */
-import type { components, paths } from '../../console/api-types.js';
+import type { components, paths } from '../../console/api-types.d.ts';
 
 type Segments<P extends string> = P extends `${infer First}/${infer Rest}` ? [First, ...Segments<Rest>] : [P];
 type WithoutNames<K extends string> = K extends `${infer Before}{${string}}${infer After}`

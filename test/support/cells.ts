@@ -3,14 +3,14 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { type CellsConfig, readCells } from '../../src/commands/cells/config.js';
-import { writeCells } from '../../src/commands/cells/write.js';
-import type { Server } from '../../src/process/server.js';
-import { temporaryDirectory } from './directory.js';
-import { type Haproxy, startHaproxy } from './haproxy.js';
-import { freePort } from './nats-server.js';
-import { launch } from './process.js';
-import { type Options, Service, startService } from './service.js';
+import { type CellsConfig, readCells } from '../../src/commands/cells/config.ts';
+import { writeCells } from '../../src/commands/cells/write.ts';
+import type { Server } from '../../src/process/server.ts';
+import { temporaryDirectory } from './directory.ts';
+import { type Haproxy, startHaproxy } from './haproxy.ts';
+import { freePort } from './nats-server.ts';
+import { launch } from './process.ts';
+import { type Options, Service, startService } from './service.ts';
 
 /** Where a cell is. */
 export interface Place {

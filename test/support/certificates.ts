@@ -1,8 +1,8 @@
 /** Makes keys and certificates for tests, as factories and secure elements do. */
 import { KeyObject, webcrypto } from 'node:crypto';
-import './reflection.js';
+import './reflection.ts';
 import * as x509 from '@peculiar/x509';
-import type { Service } from './service.js';
+import type { Service } from './service.ts';
 
 x509.cryptoProvider.set(webcrypto as never);
 

@@ -2,8 +2,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Call, Ended } from './command-runner.js';
-import { cliFile, inherited } from './process.js';
+import type { Call, Ended } from './command-runner.ts';
+import { cliFile, inherited } from './process.ts';
 
 let runner: ChildProcess | undefined;
 /** Rejects when the runner ends. */
@@ -18,7 +18,7 @@ export function runCommand(args: string[], env: Record<string, string> = {}): Pr
 }
 
 async function call(asked: Call): Promise<Ended> {
-  const file = fileURLToPath(new URL('./command-runner.js', import.meta.url));
+  const file = fileURLToPath(new URL('./command-runner.ts', import.meta.url));
   if (!runner) {
     runner = fork(file, [], { env: inherited, execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     gone = once(runner, 'exit').then(([code, by]) => {

@@ -1,8 +1,8 @@
 /** Holds every answer of a test against the OpenAPI document: what is documented is what is sent. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
-import type { Failure } from './answers.js';
-import type { OpenApi, Operation, Schema } from './openapi.js';
+import type { Failure } from './answers.ts';
+import type { OpenApi, Operation, Schema } from './openapi.ts';
 
 interface Route {
   path: string;

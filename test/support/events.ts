@@ -1,6 +1,6 @@
 /** A reader of server-sent events, as a browser's EventSource reads them. */
 import type { Test } from 'tap';
-import type { Service } from './service.js';
+import type { Service } from './service.ts';
 
 /** A message, or of a gap since when messages are missing. */
 export interface EventData {

@@ -1,5 +1,5 @@
 /** Jobs as their makers see them. */
-import type { Answer, Request, Service } from './service.js';
+import type { Answer, Request, Service } from './service.ts';
 
 /** The events of a job until it ends; the last one is what it has come to. */
 export async function follow(service: Service, id: string, token = service.admin) {

@@ -1,6 +1,6 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
-import type { Mail } from '../../src/emails/mail.js';
-import type { Email } from '../../src/emails/texts.js';
+import type { Mail } from '../../src/emails/mail.ts';
+import type { Email } from '../../src/emails/texts.ts';
 
 export class Mailbox implements Mail {
   readonly emails: Email[] = [];

@@ -1,4 +1,4 @@
-import type { Answer } from './service.js';
+import type { Answer } from './service.ts';
 
 /** Sends many requests, twenty at a time, and counts the answers by their status. */
 export async function countStatuses(

@@ -4,7 +4,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Provider, { type JWK } from 'oidc-provider';
 import type { Test } from 'tap';
-import type { Answer, Service } from './service.js';
+import type { Answer, Service } from './service.ts';
 
 /** What a provider says of somebody; `sub` is who it is. */
 export interface Person {

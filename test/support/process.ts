@@ -3,12 +3,12 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
-import { endingWithUs } from './ending.js';
-import { adminEmail, adminPassword } from './service.js';
-import { copyKeys, copySchema } from './template.js';
+import { endingWithUs } from './ending.ts';
+import { adminEmail, adminPassword } from './service.ts';
+import { copyKeys, copySchema } from './template.ts';
 
-export const mainFile = fileURLToPath(new URL('../../src/main.js', import.meta.url));
-export const cliFile = fileURLToPath(new URL('../../src/cli.js', import.meta.url));
+export const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+export const cliFile = fileURLToPath(new URL('../../src/cli.ts', import.meta.url));
 
 /** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
 export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];

@@ -1,5 +1,5 @@
 /** What happens in between, made to happen every time. */
-import type { Service } from './service.js';
+import type { Service } from './service.ts';
 
 /** Runs when the registry is about to begin its next transaction, in the middle of the code that asked for it. */
 export function beforeNextTransaction({ server }: Service, work: () => Promise<unknown>): void {

@@ -1,5 +1,5 @@
 /** An account with something in most tables, and what its admin sees of it. */
-import type { Service } from './service.js';
+import type { Service } from './service.ts';
 
 export const points = Array.from(
   { length: 40 },

@@ -1,6 +1,6 @@
 /** People with second factors: a clock and text messages in the hands of the test, and the steps of a login. */
 import { Secret, TOTP } from 'otpauth';
-import type { Service } from './service.js';
+import type { Service } from './service.ts';
 
 const minute = 60_000;
 /** How long a code of an authenticator app is shown, in milliseconds. */

@@ -1,22 +1,22 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
 import type { IClientOptions, MqttClient } from 'mqtt';
 import type { Test } from 'tap';
-import type { Clock } from '../../src/clock.js';
-import { readConfig } from '../../src/config.js';
-import type { Mail, Sms } from '../../src/emails/mail.js';
-import { Passwords } from '../../src/identity/secrets/passwords.js';
-import { openLog } from '../../src/log.js';
-import { type Server, startServer } from '../../src/process/server.js';
-import { createAccount } from '../../src/registry/accounts.js';
-import type { Body, Created, Made, Ok } from './answers.js';
-import { Contract } from './contract.js';
-import { temporaryDirectory } from './directory.js';
-import { request } from './http.js';
-import type { OpenApi } from './openapi.js';
-import { SecretWatch } from './secrets.js';
-import { copyDatabases, copyKeys, copySchema, keepTemplate, keptDocument } from './template.js';
+import type { Clock } from '../../src/clock.ts';
+import { readConfig } from '../../src/config.ts';
+import type { Mail, Sms } from '../../src/emails/mail.ts';
+import { Passwords } from '../../src/identity/secrets/passwords.ts';
+import { openLog } from '../../src/log.ts';
+import { type Server, startServer } from '../../src/process/server.ts';
+import { createAccount } from '../../src/registry/accounts.ts';
+import type { Body, Created, Made, Ok } from './answers.ts';
+import { Contract } from './contract.ts';
+import { temporaryDirectory } from './directory.ts';
+import { request } from './http.ts';
+import type { OpenApi } from './openapi.ts';
+import { SecretWatch } from './secrets.ts';
+import { copyDatabases, copyKeys, copySchema, keepTemplate, keptDocument } from './template.ts';
 
-export type { Anything, Entity, Failure, List, Made, Point } from './answers.js';
+export type { Anything, Entity, Failure, List, Made, Point } from './answers.ts';
 
 export interface Answer<B = Body<string, string>> {
   status: number;
@@ -71,7 +71,7 @@ export const unlessBehindProxy = (reason: string) => (isBehindProxy ? { skip: `b
 /** A running service with its first account; it closes with the test. */
 export async function startService(t: Test, options: Options = {}): Promise<Service> {
   if (!isBehindProxy || options.env?.SLIPWAY_SLOTS || options.directory) return startDirectly(t, options);
-  const { behindProxy, cellOfTests } = await import('./cells.js');
+  const { behindProxy, cellOfTests } = await import('./cells.ts');
   return behindProxy(t, await startDirectly(t, { ...options, env: { ...cellOfTests, ...options.env } }));
 }
 

@@ -19,7 +19,7 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
-import { bringUpToDate } from '../../db/files/schema.js';
+import { bringUpToDate } from '../../db/files/schema.ts';
 
 const build = fileURLToPath(new URL('../..', import.meta.url));
 const files = ['registry.db', 'messages.db'] as const;

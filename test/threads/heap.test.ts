@@ -5,8 +5,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { getHeapSpaceStatistics } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { startThread } from '../../db/sqlite/threads.js';
-import { boundHeap } from '../../src/threads/heap.js';
+import { startThread } from '../../db/sqlite/threads.ts';
+import { boundHeap } from '../../src/threads/heap.ts';
 
 const mebibyte = 1024 * 1024;
 

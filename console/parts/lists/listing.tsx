@@ -1,8 +1,8 @@
 /** A list of the API with its pages, whose number is in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
-import { useLoad } from '../load.js';
-import { type Column, Pager, Table } from './table.js';
+import { useLoad } from '../load.ts';
+import { type Column, Pager, Table } from './table.tsx';
 
 export const pageSize = 50;
 

@@ -1,6 +1,6 @@
 /** A search that waits until nobody has typed for a moment. What is typed later ends the request before. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Field } from '../form.js';
+import { Field } from '../form.tsx';
 
 /** Milliseconds. */
 const typingPause = 40;

@@ -3,9 +3,9 @@ import type { ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
 import { useCallback, useMemo, useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { texts } from '../../texts.js';
-import { ErrorNote } from '../form.js';
-import { useDrawnRows } from './drawn-rows.js';
+import { texts } from '../../texts.ts';
+import { ErrorNote } from '../form.tsx';
+import { useDrawnRows } from './drawn-rows.ts';
 
 export interface Column<T> {
   name: string;

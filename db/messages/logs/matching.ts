@@ -1,7 +1,7 @@
 /** Which entries a search of the log finds, and in which order: terms for the index, and the check of each entry itself. */
-import { fold } from '../../sqlite/fold.js';
-import type { LogRow } from '../threads/protocol.js';
-import type { LogCondition, LogOrder, LogSearch, TextField } from './search.js';
+import { fold } from '../../sqlite/fold.ts';
+import type { LogRow } from '../threads/protocol.ts';
+import type { LogCondition, LogOrder, LogSearch, TextField } from './search.ts';
 import {
   accountTerm,
   deviceTerm,
@@ -12,7 +12,7 @@ import {
   valueTerm,
   wordsOf,
   wordTerm,
-} from './terms.js';
+} from './terms.ts';
 
 export type Row = LogRow & { sequence: number };
 /** The part of an entry that is in the index. */

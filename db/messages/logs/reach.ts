@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import type Sqlite from 'better-sqlite3';
-import { openSqlite } from '../../sqlite/open.js';
+import { openSqlite } from '../../sqlite/open.ts';
 
 /** Devices in reach whose logs are read one by one, rather than the log of the whole account. */
 const maxDevicesReadApart = 200;

@@ -1,11 +1,11 @@
 /** Reads the log in the reading thread (threads/reader-worker.ts): pages, and searches by index or in order. */
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { openSqlite } from '../../sqlite/open.js';
-import type { LogRow } from '../threads/protocol.js';
-import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.js';
-import { LogReach, type Reaches } from './reach.js';
-import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.js';
+import { openSqlite } from '../../sqlite/open.ts';
+import type { LogRow } from '../threads/protocol.ts';
+import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.ts';
+import { LogReach, type Reaches } from './reach.ts';
+import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.ts';
 
 /** Milliseconds after which a search goes with what it has, or gives up: others wait for this thread. */
 const usualPatience = 2000;

@@ -1,8 +1,8 @@
-import { fold } from '../../sqlite/fold.js';
-import { fromLogRow } from '../series/rows.js';
-import type { MessageReader } from '../threads/reader.js';
-import { type LogQuestion, type LogsPart, type LogsRead, severities, timeLimit } from '../types.js';
-import type { FoundPart, FoundPlace, LogCondition } from './search.js';
+import { fold } from '../../sqlite/fold.ts';
+import { fromLogRow } from '../series/rows.ts';
+import type { MessageReader } from '../threads/reader.ts';
+import { type LogQuestion, type LogsPart, type LogsRead, severities, timeLimit } from '../types.ts';
+import type { FoundPart, FoundPlace, LogCondition } from './search.ts';
 
 /** Log entries as callers ask for them; the reader thread answers. */
 export class LogReads {

@@ -1,5 +1,5 @@
 /** A search of the log for the reading thread; it has been checked. */
-import type { LogRow } from '../threads/protocol.js';
+import type { LogRow } from '../threads/protocol.ts';
 
 /** Entries that one question finds: what is beyond them is not counted, and in no page. */
 export const maxFound = 10_000;

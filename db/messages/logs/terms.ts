@@ -2,8 +2,8 @@
  * What the index of the log holds of an entry: its account, device and severity, its words, every three characters that stand
  * together, and the values of its own properties. A term begins with a character for its kind. The index says where to look; what is found there is looked at again.
  */
-import { fold } from '../../sqlite/fold.js';
-import type { LogRow } from '../threads/protocol.js';
+import { fold } from '../../sqlite/fold.ts';
+import type { LogRow } from '../threads/protocol.ts';
 
 /** Letters of a text that the index can find; a shorter one is looked for entry by entry. */
 const termLength = 3;

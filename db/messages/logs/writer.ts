@@ -1,7 +1,7 @@
 /** Log entries and their text index, written. Each method runs inside the worker's transaction. */
 import type Sqlite from 'better-sqlite3';
-import type { LogRow } from '../threads/protocol.js';
-import { termsOf } from './terms.js';
+import type { LogRow } from '../threads/protocol.ts';
+import { termsOf } from './terms.ts';
 
 /** Terms that one transaction indexes, about 4 ms: a flood of entries is stored at once and indexed bit by bit. */
 const termsAtOnce = 5000;

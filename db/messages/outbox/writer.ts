@@ -1,7 +1,7 @@
 /** Writes changes of the outbox; part of the worker of messages.db, inside its transactions. */
 import type Sqlite from 'better-sqlite3';
-import { type AccountBytes, type AmountRow, OutboxAmounts } from './amounts.js';
-import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.js';
+import { type AccountBytes, type AmountRow, OutboxAmounts } from './amounts.ts';
+import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.ts';
 
 /** Rows that are removed at once to make room; each may hold a payload of the largest size. */
 const rowsAtOnce = 64;

@@ -4,7 +4,7 @@
  * transactions.
  */
 import type Sqlite from 'better-sqlite3';
-import { boundedCache } from '../../sqlite/cache.js';
+import { boundedCache } from '../../sqlite/cache.ts';
 
 /** A block is ended when it has so many bytes. */
 const blockBytes = 64 * 1024;

@@ -1,6 +1,6 @@
 /** Where the points of a category are in a series, read from the marks that the writer keeps (marks.ts). */
 import type Sqlite from 'better-sqlite3';
-import type { Range } from '../types.js';
+import type { Range } from '../types.ts';
 
 const marksAtOnce = 64;
 

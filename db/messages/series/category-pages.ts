@@ -1,9 +1,9 @@
 /** Pages of one category of a series, which may be rare among the others. */
 import type Sqlite from 'better-sqlite3';
-import type { Slices } from '../../sqlite/slices.js';
-import type { Cursor, Range, StoredPoint } from '../types.js';
-import { CategoryMarks, type Stretch } from './category-marks.js';
-import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.js';
+import type { Slices } from '../../sqlite/slices.ts';
+import type { Cursor, Range, StoredPoint } from '../types.ts';
+import { CategoryMarks, type Stretch } from './category-marks.ts';
+import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;

@@ -1,6 +1,6 @@
 import type Sqlite from 'better-sqlite3';
-import type { Arrivals } from './arrivals.js';
-import { logBytes, pointBytes } from './sizes.js';
+import type { Arrivals } from './arrivals.ts';
+import { logBytes, pointBytes } from './sizes.ts';
 
 /** How many points, log entries and bytes each account has, changed in the transactions that add and remove them. */
 export class SeriesCounts {

@@ -3,8 +3,8 @@
  * nothing. A sweep goes over the series of one account and removes what came before a boundary, a step at a time.
  */
 import type Sqlite from 'better-sqlite3';
-import type { Arrivals } from './arrivals.js';
-import { pointBytes, textSizeSql } from './sizes.js';
+import type { Arrivals } from './arrivals.ts';
+import { pointBytes, textSizeSql } from './sizes.ts';
 
 /** Points that one step looks at in a series, and log entries. */
 const pointsAtOnce = 5000;

@@ -3,8 +3,8 @@
  * who asks what came since finds it at the end of the series; these are listed for that. Inside the writer's transactions.
  */
 import type Sqlite from 'better-sqlite3';
-import { boundedCache } from '../../sqlite/cache.js';
-import { maxMissed } from './missed.js';
+import { boundedCache } from '../../sqlite/cache.ts';
+import { maxMissed } from './missed.ts';
 
 /** Points by which the list of a series may be longer than anybody is sent. */
 const slack = 2000;

@@ -4,7 +4,7 @@
  * about a hundred points of the series take, so a point rarely needs a mark of its own.
  */
 import type Sqlite from 'better-sqlite3';
-import { boundedCache } from '../../sqlite/cache.js';
+import { boundedCache } from '../../sqlite/cache.ts';
 
 /** About how many points of a series a mark is long. */
 const markPoints = 128;

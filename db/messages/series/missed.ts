@@ -1,8 +1,8 @@
 /** Reads what was stored after a position, for readers that were away, in small parts. */
 import type Sqlite from 'better-sqlite3';
-import type { LogRow } from '../threads/protocol.js';
-import type { Cursor, LogEntry, StoredPoint } from '../types.js';
-import { fromLogRow, fromPointRow, type PointRow, selectPoints } from './rows.js';
+import type { LogRow } from '../threads/protocol.ts';
+import type { Cursor, LogEntry, StoredPoint } from '../types.ts';
+import { fromLogRow, fromPointRow, type PointRow, selectPoints } from './rows.ts';
 
 /** Messages that are sent again at most. */
 export const maxMissed = 10_000;

@@ -1,13 +1,13 @@
 /** Takes points and log entries away, in steps short enough that what arrives can wait for them. */
 import type Sqlite from 'better-sqlite3';
-import type { OutboxWriter } from '../outbox/writer.js';
-import type { Expired, Purged, Room } from '../threads/protocol.js';
-import { everything } from '../types.js';
-import type { Arrivals } from './arrivals.js';
-import type { SeriesCounts } from './counts.js';
-import { Eviction } from './eviction.js';
-import { type AccountBytes, aboveShare, prepareHeld } from './shares.js';
-import { logSizeSql, pointBytes, textSizeSql } from './sizes.js';
+import type { OutboxWriter } from '../outbox/writer.ts';
+import type { Expired, Purged, Room } from '../threads/protocol.ts';
+import { everything } from '../types.ts';
+import type { Arrivals } from './arrivals.ts';
+import type { SeriesCounts } from './counts.ts';
+import { Eviction } from './eviction.ts';
+import { type AccountBytes, aboveShare, prepareHeld } from './shares.ts';
+import { logSizeSql, pointBytes, textSizeSql } from './sizes.ts';
 
 /** How long a step goes on, in milliseconds, and what it takes from one place at once. */
 const stepTime = 10;

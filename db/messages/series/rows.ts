@@ -1,8 +1,8 @@
 /** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
 import type Sqlite from 'better-sqlite3';
-import type { OutboxChange } from '../outbox/rows.js';
-import type { MqttChange } from '../sessions/changes.js';
-import { type Batch, type LogRow, type Place, pointWidth } from '../threads/protocol.js';
+import type { OutboxChange } from '../outbox/rows.ts';
+import type { MqttChange } from '../sessions/changes.ts';
+import { type Batch, type LogRow, type Place, pointWidth } from '../threads/protocol.ts';
 import {
   type LogEntry,
   type NewLogEntry,
@@ -11,7 +11,7 @@ import {
   type StoredPoint,
   severities,
   timeLimit,
-} from '../types.js';
+} from '../types.ts';
 
 /** Rows collected for the next transaction. */
 export class OpenBatch {

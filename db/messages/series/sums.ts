@@ -1,8 +1,8 @@
 /** Sums of a series by buckets of time and category, in steps of few rows, so that nothing else waits long. */
 import type Sqlite from 'better-sqlite3';
-import { boundedCache } from '../../sqlite/cache.js';
-import type { Slices } from '../../sqlite/slices.js';
-import { CategoryMarks, type Stretch } from './category-marks.js';
+import { boundedCache } from '../../sqlite/cache.ts';
+import type { Slices } from '../../sqlite/slices.ts';
+import { CategoryMarks, type Stretch } from './category-marks.ts';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;

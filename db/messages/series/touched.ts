@@ -1,4 +1,4 @@
-import type { Point, SeriesKey } from '../types.js';
+import type { Point, SeriesKey } from '../types.ts';
 
 /** A series that has got points, none of them earlier than `since` (milliseconds). */
 export interface TouchedSeries extends SeriesKey {

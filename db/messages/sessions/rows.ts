@@ -1,5 +1,5 @@
 import type Sqlite from 'better-sqlite3';
-import type { RetainedMessage, StoredMessage, StoredWill } from './changes.js';
+import type { RetainedMessage, StoredMessage, StoredWill } from './changes.ts';
 
 /** `left` in milliseconds since 1970; null when a crash has ended the connection that held it. */
 export interface SessionRow {

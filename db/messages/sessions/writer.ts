@@ -1,6 +1,6 @@
 /** Writes changes of MQTT sessions; part of the worker of messages.db, inside its transactions. */
 import type Sqlite from 'better-sqlite3';
-import type { MqttChange, RetainedMessage, StoredMessage, StoredWill } from './changes.js';
+import type { MqttChange, RetainedMessage, StoredMessage, StoredWill } from './changes.ts';
 
 export class MqttWriter {
   readonly #statements: ReturnType<typeof prepare>;

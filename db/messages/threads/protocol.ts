@@ -1,8 +1,8 @@
 /** The messages between the message store (store.ts) and its writer thread (writer-worker.ts). */
 
-import type { AccountBytes } from '../outbox/amounts.js';
-import type { OutboxChange } from '../outbox/rows.js';
-import type { MqttChange } from '../sessions/changes.js';
+import type { AccountBytes } from '../outbox/amounts.ts';
+import type { OutboxChange } from '../outbox/rows.ts';
+import type { MqttChange } from '../sessions/changes.ts';
 
 /** A log entry as its row; `tags` and `custom` are JSON. */
 export interface LogRow {

@@ -1,7 +1,7 @@
 /** The reading thread: one question after the other, answered in their order. What can be asked is in message-reads.ts. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Answered, Asked } from './reader.js';
-import { openReads, type Reads } from './reads.js';
+import type { Answered, Asked } from './reader.ts';
+import { openReads, type Reads } from './reads.ts';
 
 const port = parentPort;
 if (!port) throw new Error('message-reader-worker runs as a worker thread only.');

@@ -1,7 +1,7 @@
 /** The thread that reads messages.db where the event loop would wait too long, seen from here. It starts when it is asked. */
 import type { Worker } from 'node:worker_threads';
-import { exitOf, startThread } from '../../sqlite/threads.js';
-import type { Reads } from './reads.js';
+import { exitOf, startThread } from '../../sqlite/threads.ts';
+import type { Reads } from './reads.ts';
 
 type Question<N extends keyof Reads> = Parameters<Reads[N]>[0];
 type AnswerOf<N extends keyof Reads> = ReturnType<Reads[N]>;
@@ -53,7 +53,7 @@ export class MessageReader {
   }
 
   #start(): Worker {
-    const worker = startThread(new URL('./reader-worker.js', import.meta.url), { directory: this.#directory });
+    const worker = startThread(new URL('./reader-worker.ts', import.meta.url), { directory: this.#directory });
     let cause = new Error('The reader of the message store has ended.');
     worker.on('message', (answered: Answered) => {
       const waiting = this.#waiting.shift();

@@ -1,6 +1,6 @@
 /** The functions of the reading thread, by name. Each uses its own connections and may take long. */
-import { LogReader } from '../logs/reader.js';
-import type { FoundPart, FoundPlace, LogSearch, LogsFound } from '../logs/search.js';
+import { LogReader } from '../logs/reader.ts';
+import type { FoundPart, FoundPlace, LogSearch, LogsFound } from '../logs/search.ts';
 
 /** The questions and their answers; both are copied between threads. */
 export interface Reads {

@@ -5,21 +5,21 @@
 import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
-import { commitAsHolder, Fence } from '../../files/lock.js';
-import { boundedCache } from '../../sqlite/cache.js';
-import { openSqlite } from '../../sqlite/open.js';
-import { LogWriter } from '../logs/writer.js';
-import type { AccountBytes } from '../outbox/amounts.js';
-import type { OutboxChange } from '../outbox/rows.js';
-import { OutboxWriter } from '../outbox/writer.js';
-import { Arrivals } from '../series/arrivals.js';
-import { SeriesCounts } from '../series/counts.js';
-import { LatePoints } from '../series/late-points.js';
-import { SeriesMarks } from '../series/marks.js';
-import { SeriesRemoval } from '../series/removal.js';
-import { orderByTime } from '../series/rows.js';
-import { logSize, pointBytes, textSize } from '../series/sizes.js';
-import { MqttWriter } from '../sessions/writer.js';
+import { commitAsHolder, Fence } from '../../files/lock.ts';
+import { boundedCache } from '../../sqlite/cache.ts';
+import { openSqlite } from '../../sqlite/open.ts';
+import { LogWriter } from '../logs/writer.ts';
+import type { AccountBytes } from '../outbox/amounts.ts';
+import type { OutboxChange } from '../outbox/rows.ts';
+import { OutboxWriter } from '../outbox/writer.ts';
+import { Arrivals } from '../series/arrivals.ts';
+import { SeriesCounts } from '../series/counts.ts';
+import { LatePoints } from '../series/late-points.ts';
+import { SeriesMarks } from '../series/marks.ts';
+import { SeriesRemoval } from '../series/removal.ts';
+import { orderByTime } from '../series/rows.ts';
+import { logSize, pointBytes, textSize } from '../series/sizes.ts';
+import { MqttWriter } from '../sessions/writer.ts';
 import {
   type Answer,
   type Batch,
@@ -30,7 +30,7 @@ import {
   pointWidth,
   type StepOrder,
   type WorkerSettings,
-} from './protocol.js';
+} from './protocol.ts';
 
 /** About 32 MB of log between checkpoints: points of many series share pages, which are then written back once. */
 const checkpointPages = 8000;

@@ -1,9 +1,9 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import { Commits } from '../../sqlite/commits.js';
-import { exitOf, startThread } from '../../sqlite/threads.js';
-import type { Answer, Held, Order, Place, WorkerSettings } from './protocol.js';
+import { Commits } from '../../sqlite/commits.ts';
+import { exitOf, startThread } from '../../sqlite/threads.ts';
+import type { Answer, Held, Order, Place, WorkerSettings } from './protocol.ts';
 
 export interface StoreLog {
   error(details: object, message: string): void;
@@ -84,7 +84,7 @@ export class SeriesWriter {
   start(): Promise<void> {
     this.#starting = new Promise((resolve, reject) => {
       const settings: WorkerSettings = { path: this.#path, mark: this.#mark };
-      const worker = startThread(new URL('./writer-worker.js', import.meta.url), settings);
+      const worker = startThread(new URL('./writer-worker.ts', import.meta.url), settings);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
         if (!('failure' in answer)) this.#hold(answer);

@@ -1,6 +1,6 @@
 /** An account, and what the service keeps for each one. */
 import { Type } from 'typebox';
-import { DateText, Id, Nullable, OptionalText } from './columns.js';
+import { DateText, Id, Nullable, OptionalText } from './columns.ts';
 
 /** The longest that an account, or a channel, can ask for: a hundred years. */
 export const maxRetentionDays = 36_500;

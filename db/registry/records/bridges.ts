@@ -1,6 +1,6 @@
 /** Messages to other systems. */
 import { Type } from 'typebox';
-import { column, hidden, json, nameColumn, OptionalText, oneOf } from './columns.js';
+import { column, hidden, json, nameColumn, OptionalText, oneOf } from './columns.ts';
 
 /** Kinds of targets, and the forms in which a message is written into a log. */
 export const bridgeKinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;

@@ -1,13 +1,13 @@
 /** The columns of each entity table, as values. */
-import type { EntityTable } from '../records.js';
-import { bridgeColumns } from './bridges.js';
-import { certificateAuthorityColumns, certificateColumns } from './certificates.js';
-import type { Columns } from './columns.js';
-import { deviceColumns } from './devices.js';
-import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.js';
-import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.js';
-import { endUserColumns, organizationColumns } from './organizations.js';
-import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.js';
+import type { EntityTable } from '../records.ts';
+import { bridgeColumns } from './bridges.ts';
+import { certificateAuthorityColumns, certificateColumns } from './certificates.ts';
+import type { Columns } from './columns.ts';
+import { deviceColumns } from './devices.ts';
+import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
+import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.ts';
+import { endUserColumns, organizationColumns } from './organizations.ts';
+import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.ts';
 
 const columnsOf: Readonly<Record<EntityTable, Columns>> = {
   accountUsers: accountUserColumns,

@@ -1,6 +1,6 @@
 /** Client certificates, and the authorities that issue them. */
 import { Type } from 'typebox';
-import { column, DateText, flag, Id, Nullable, nameColumn, OptionalId, OptionalText, oneOf } from './columns.js';
+import { column, DateText, flag, Id, Nullable, nameColumn, OptionalId, OptionalText, oneOf } from './columns.ts';
 
 const Pem = Type.String({ description: 'PEM.' });
 const pemBody = Type.String({

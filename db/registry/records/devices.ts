@@ -12,7 +12,7 @@ import {
   OptionalId,
   OptionalText,
   oneOf,
-} from './columns.js';
+} from './columns.ts';
 
 export const provisioningStates = ['defined', 'activated', 'associated', 'reserved'] as const;
 

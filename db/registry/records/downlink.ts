@@ -11,7 +11,7 @@ import {
   OptionalDate,
   OptionalText,
   oneOf,
-} from './columns.js';
+} from './columns.ts';
 
 export const packageStates = ['draft', 'published', 'retired'] as const;
 

@@ -1,6 +1,6 @@
 /** Work on many devices, and units on the line. */
 import { Type } from 'typebox';
-import { DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
+import { DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.ts';
 
 /** Whether a unit on the line has really connected and published. */
 export const VerificationRecord = Type.Object({

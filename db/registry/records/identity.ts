@@ -13,7 +13,7 @@ import {
   OptionalId,
   OptionalText,
   oneOf,
-} from './columns.js';
+} from './columns.ts';
 
 /** A person who can log in. `email` is as given, `emailKey` is compared. */
 export const IdentityRecord = Type.Object({

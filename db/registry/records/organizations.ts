@@ -1,6 +1,6 @@
 /** The tree of organizations and the people in it. */
 import { Type } from 'typebox';
-import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.js';
+import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.ts';
 
 export const organizationColumns = {
   organizationTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),

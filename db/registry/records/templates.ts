@@ -1,7 +1,7 @@
 /** Templates of devices, end-users, organizations and channels, and their custom fields. */
 import { Type } from 'typebox';
-import { maxRetentionDays } from './account.js';
-import { column, flag, hidden, Id, Nullable, OptionalText, oneOf } from './columns.js';
+import { maxRetentionDays } from './account.ts';
+import { column, flag, hidden, Id, Nullable, OptionalText, oneOf } from './columns.ts';
 
 /** Device, end-user and organization templates have one shape; `fields` holds values of device templates only. */
 export const templateColumns = {

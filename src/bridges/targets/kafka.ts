@@ -4,9 +4,9 @@ import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Producer } from '@platformatic/kafka';
-import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../network/outbound.js';
-import { toRecord } from '../records.js';
-import { failureCode, targetOf, type Ways } from '../sending.js';
+import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../network/outbound.ts';
+import { toRecord } from '../records.ts';
+import { failureCode, targetOf, type Ways } from '../sending.ts';
 import {
   type BridgedMessage,
   forms,
@@ -14,7 +14,7 @@ import {
   type Target,
   type TargetKind,
   type TargetSpec,
-} from '../target.js';
+} from '../target.ts';
 
 /** Kafka's own error for a record that is larger than the topic takes. */
 const tooLarge = 'MESSAGE_TOO_LARGE';
@@ -73,7 +73,7 @@ function openKafka(spec: TargetSpec, around: Surroundings): Target {
 }
 
 async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {
-  const { Producer: Client } = await import('../libraries/kafka.js');
+  const { Producer: Client } = await import('../libraries/kafka.ts');
   watchConnections();
   const { url, settings, credentials, bridgeId } = spec;
   const { username, password } = credentials;

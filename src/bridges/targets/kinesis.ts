@@ -1,9 +1,9 @@
 /** AWS Kinesis Data Streams: one record for each message; the device id is the partition key. */
 import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
-import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../network/outbound.js';
-import { toRecord } from '../records.js';
-import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
+import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../network/outbound.ts';
+import { toRecord } from '../records.ts';
+import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
 import {
   type BridgedMessage,
   forms,
@@ -11,7 +11,7 @@ import {
   type Target,
   type TargetKind,
   type TargetSpec,
-} from '../target.js';
+} from '../target.ts';
 
 /** Connections of one bridge. */
 const maxSockets = 4;
@@ -58,7 +58,7 @@ async function openClient(spec: TargetSpec, around: Surroundings): Promise<Conne
     KinesisClient: Client,
     NodeHttpHandler,
     PutRecordsCommand: Command,
-  } = await import('../libraries/kinesis.js');
+  } = await import('../libraries/kinesis.ts');
   const { url, settings, credentials } = spec;
   const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
   const handler = new NodeHttpHandler({

@@ -1,8 +1,8 @@
 /** Another MQTT broker: each message with QoS 1, on its own topic under a prefix, in a persistent session. */
 import type { MqttClient } from 'mqtt';
-import { limitAnswers, openSocket } from '../../network/outbound.js';
-import { toRecord } from '../records.js';
-import { failureCode, targetOf, type Ways } from '../sending.js';
+import { limitAnswers, openSocket } from '../../network/outbound.ts';
+import { toRecord } from '../records.ts';
+import { failureCode, targetOf, type Ways } from '../sending.ts';
 import {
   type BridgedMessage,
   forms,
@@ -11,7 +11,7 @@ import {
   type Target,
   type TargetKind,
   type TargetSpec,
-} from '../target.js';
+} from '../target.ts';
 
 export const mqtt: TargetKind = {
   forms,
@@ -55,7 +55,7 @@ function openMqtt(spec: TargetSpec, around: Surroundings): Target {
 }
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
-  const { MqttClient: Client } = await import('../libraries/mqtt.js');
+  const { MqttClient: Client } = await import('../libraries/mqtt.ts');
   const { url, credentials, settings, bridgeId } = spec;
   const { username, password } = credentials;
   const secure = url.protocol === 'mqtts:';

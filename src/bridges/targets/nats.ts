@@ -1,9 +1,9 @@
 /** NATS JetStream: one message of the stream for each message, on a subject of account, device and channel. */
 import type { JetStreamClient } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { openSocket } from '../../network/outbound.js';
-import { toRecord } from '../records.js';
-import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
+import { openSocket } from '../../network/outbound.ts';
+import { toRecord } from '../records.ts';
+import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
 import {
   type BridgedMessage,
   type Form,
@@ -13,8 +13,8 @@ import {
   type Target,
   type TargetKind,
   type TargetSpec,
-} from '../target.js';
-import { NatsSocket, type SocketOptions } from './nats-socket.js';
+} from '../target.ts';
+import { NatsSocket, type SocketOptions } from './nats-socket.ts';
 
 /** Messages that wait for the stream's acknowledgement at a time. */
 const maxInFlight = 256;
@@ -69,7 +69,7 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
   const { url, credentials, bridgeId } = spec;
-  const { NatsConnectionImpl, headers, jetstream, setTransportFactory } = await import('../libraries/nats.js');
+  const { NatsConnectionImpl, headers, jetstream, setTransportFactory } = await import('../libraries/nats.ts');
   const { username, password, token } = credentials;
   const port = Number(url.port || 4222);
   const options: SocketOptions = {

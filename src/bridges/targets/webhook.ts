@@ -6,7 +6,7 @@ import {
   httpClient,
   type IncomingMessage,
   NotPublic,
-} from '../../network/outbound.js';
+} from '../../network/outbound.ts';
 import {
   type BridgedMessage,
   type Outcome,
@@ -15,7 +15,7 @@ import {
   type Target,
   type TargetKind,
   type TargetSpec,
-} from '../target.js';
+} from '../target.ts';
 
 /** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
 const maxAnswerLength = 4096;

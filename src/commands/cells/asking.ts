@@ -1,12 +1,12 @@
 /** Asks cells what `slipway cells` has to know: at their HTTP ports, or in their data directories. */
-import { behind } from '../../../db/files/schema.js';
-import { version } from '../../../db/files/version.js';
-import { Registry } from '../../../db/registry/index.js';
-import { type CellPlace, type ForeignIds, firstPlace, readAccounts, readForeignIds } from '../../http/cell.js';
-import { demandRegistry } from '../data/files.js';
-import { ask } from '../own-server.js';
-import { UsageError } from '../usage.js';
-import type { Cell } from './config.js';
+import { behind } from '../../../db/files/schema.ts';
+import { version } from '../../../db/files/version.ts';
+import { Registry } from '../../../db/registry/index.ts';
+import { type CellPlace, type ForeignIds, firstPlace, readAccounts, readForeignIds } from '../../http/cell.ts';
+import { demandRegistry } from '../data/files.ts';
+import { ask } from '../own-server.ts';
+import { UsageError } from '../usage.ts';
+import type { Cell } from './config.ts';
 
 /** What a cell has. */
 export interface CellContent {

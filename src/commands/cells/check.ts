@@ -1,10 +1,10 @@
 /** `slipway cells check`: whether `cells.yaml` fits the cells. */
-import { loadConfig } from '../../config.js';
-import { slotOf, slotsText } from '../../ids.js';
-import { Ending, exitCodes, UsageError } from '../usage.js';
-import { type CellContent, readCell, readDirectory } from './asking.js';
-import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from './config.js';
-import { ownUuid } from './haproxy.js';
+import { loadConfig } from '../../config.ts';
+import { slotOf, slotsText } from '../../ids.ts';
+import { Ending, exitCodes, UsageError } from '../usage.ts';
+import { type CellContent, readCell, readDirectory } from './asking.ts';
+import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from './config.ts';
+import { ownUuid } from './haproxy.ts';
 
 export interface CheckFlags {
   config: string;

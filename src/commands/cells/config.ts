@@ -13,8 +13,8 @@ import {
   parseDocument,
   type YAMLMap,
 } from 'yaml';
-import { allSlots, readSlots, slotOf, slotsText } from '../../ids.js';
-import { UsageError } from '../usage.js';
+import { allSlots, readSlots, slotOf, slotsText } from '../../ids.ts';
+import { UsageError } from '../usage.ts';
 
 /** One server with its data directory. */
 export interface Cell {

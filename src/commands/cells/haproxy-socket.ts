@@ -1,8 +1,8 @@
 /** Commands to the running HAProxy, at its admin socket. */
 import { connect } from 'node:net';
 import { dirname } from 'node:path';
-import { UsageError } from '../usage.js';
-import { mapFiles } from './maps.js';
+import { UsageError } from '../usage.ts';
+import { mapFiles } from './maps.ts';
 
 /** Milliseconds that an answer may take. */
 const patience = 5000;

@@ -2,9 +2,9 @@
 
 import { isIPv6 } from 'node:net';
 import { dirname, join } from 'node:path';
-import type { Cell, CellsConfig } from './config.js';
-import { lookupAction, lookupFile } from './lookup.js';
-import { mapFiles } from './maps.js';
+import type { Cell, CellsConfig } from './config.ts';
+import { lookupAction, lookupFile } from './lookup.ts';
+import { mapFiles } from './maps.ts';
 
 /** As the broker's own listeners: TLS 1.2 with forward secrecy and authenticated encryption, and TLS 1.3. */
 const ciphers =

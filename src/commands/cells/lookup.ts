@@ -1,5 +1,5 @@
 /** The part of HAProxy's configuration that asks the cells for an id which no map knows. It is written in Lua. */
-import type { CellsConfig } from './config.js';
+import type { CellsConfig } from './config.ts';
 
 /** Its name in the directory of `haproxy.cfg`. */
 export const lookupFile = 'lookup.lua';

@@ -1,6 +1,6 @@
 /** The map files of HAProxy: what says which cell a request belongs to. The running HAProxy changes them with `set map`. */
-import { slotOf } from '../../ids.js';
-import type { CellsConfig } from './config.js';
+import { slotOf } from '../../ids.ts';
+import type { CellsConfig } from './config.ts';
 
 /** The names of the map files in the directory of `haproxy.cfg`. */
 export const mapFiles = { slots: 'slots.map', ids: 'ids.map', hosts: 'hosts.map' } as const;

@@ -2,14 +2,14 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { loadConfig } from '../../config.js';
-import { slotOf, slotsText } from '../../ids.js';
-import { print } from '../data/files.js';
-import { trouble, UsageError } from '../usage.js';
-import { type Cell, type CellsConfig, contentOf, readCells, withSlotMoved } from './config.js';
-import { askHaproxy, switchMaps } from './haproxy-socket.js';
-import { CellFailure, MovingCell } from './moving-cell.js';
-import { replaceFile } from './write.js';
+import { loadConfig } from '../../config.ts';
+import { slotOf, slotsText } from '../../ids.ts';
+import { print } from '../data/files.ts';
+import { trouble, UsageError } from '../usage.ts';
+import { type Cell, type CellsConfig, contentOf, readCells, withSlotMoved } from './config.ts';
+import { askHaproxy, switchMaps } from './haproxy-socket.ts';
+import { CellFailure, MovingCell } from './moving-cell.ts';
+import { replaceFile } from './write.ts';
 
 export interface LiveMove {
   config: string;
@@ -374,7 +374,7 @@ class LiveMoving {
     const after = withSlotMoved(before, slot, target.name, this.#path);
     const directory = await switchMaps(this.#config.public.adminSocket, slot, target.name);
     const begun = then();
-    const { mapsOf } = await import('./maps.js');
+    const { mapsOf } = await import('./maps.ts');
     for (const [name, content] of Object.entries(mapsOf(readCells(after, this.#path)))) {
       replaceFile(`${directory}/${name}`, content);
     }

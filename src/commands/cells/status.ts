@@ -1,8 +1,8 @@
 /** `slipway cells status`: each cell as it is now. */
-import { loadConfig } from '../../config.js';
-import { Ending, exitCodes } from '../usage.js';
-import { askCell } from './asking.js';
-import { type Cell, readCellsFile } from './config.js';
+import { loadConfig } from '../../config.ts';
+import { Ending, exitCodes } from '../usage.ts';
+import { askCell } from './asking.ts';
+import { type Cell, readCellsFile } from './config.ts';
 
 export interface StatusFlags {
   config: string;

@@ -1,11 +1,11 @@
 /** Writes `haproxy.cfg` and its map files. Each file is replaced as a whole, so HAProxy never reads half of one. */
 import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { UsageError } from '../usage.js';
-import { type CellsConfig, readCellsFile } from './config.js';
-import { haproxyConfig, lookupSocket } from './haproxy.js';
-import { lookupFile, lookupScript } from './lookup.js';
-import { mapsOf } from './maps.js';
+import { UsageError } from '../usage.ts';
+import { type CellsConfig, readCellsFile } from './config.ts';
+import { haproxyConfig, lookupSocket } from './haproxy.ts';
+import { lookupFile, lookupScript } from './lookup.ts';
+import { mapsOf } from './maps.ts';
 
 /** The files by name, as HAProxy reads them from `directory`. */
 export function cellsFiles(config: CellsConfig, directory: string): Record<string, string> {

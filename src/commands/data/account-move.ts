@@ -2,11 +2,11 @@
 import { realpathSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { abandonMove, accountsIn, CannotMove, moveAccounts } from '../../../db/moving/index.js';
-import { movingIn } from '../../../db/moving/marker.js';
-import { slotOf } from '../../ids.js';
-import { UsageError } from '../usage.js';
-import { demandRegistry, directoryOf, type OnDirectory, print } from './files.js';
+import { abandonMove, accountsIn, CannotMove, moveAccounts } from '../../../db/moving/index.ts';
+import { movingIn } from '../../../db/moving/marker.ts';
+import { slotOf } from '../../ids.ts';
+import { UsageError } from '../usage.ts';
+import { demandRegistry, directoryOf, type OnDirectory, print } from './files.ts';
 
 export interface MoveFlags extends OnDirectory {
   /** The other data directory. */

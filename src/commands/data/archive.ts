@@ -14,9 +14,9 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import yauzl from 'yauzl';
 import yazl from 'yazl';
-import { sync } from '../../../db/files/copies.js';
-import { usedContents } from '../../../db/files/firmware.js';
-import { UsageError } from '../usage.js';
+import { sync } from '../../../db/files/copies.ts';
+import { usedContents } from '../../../db/files/firmware.ts';
+import { UsageError } from '../usage.ts';
 
 const format = 1;
 const manifestName = 'manifest.json';

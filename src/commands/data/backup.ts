@@ -2,13 +2,13 @@
 import { existsSync, linkSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { constants, setPriority } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { copyDatabases, sync } from '../../../db/files/copies.js';
-import { firmwareName } from '../../../db/files/firmware.js';
-import { stepsHad } from '../../../db/files/schema.js';
-import { dataVersion } from '../../../db/files/snapshots.js';
-import { UsageError } from '../usage.js';
-import { writeArchive } from './archive.js';
-import { demandRegistry, demandWhole, directoryOf, type OnDirectory, print } from './files.js';
+import { copyDatabases, sync } from '../../../db/files/copies.ts';
+import { firmwareName } from '../../../db/files/firmware.ts';
+import { stepsHad } from '../../../db/files/schema.ts';
+import { dataVersion } from '../../../db/files/snapshots.ts';
+import { UsageError } from '../usage.ts';
+import { writeArchive } from './archive.ts';
+import { demandRegistry, demandWhole, directoryOf, type OnDirectory, print } from './files.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 

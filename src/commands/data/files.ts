@@ -3,17 +3,17 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { isUnfinished } from '../../../db/files/incoming.js';
-import { lockDirectory } from '../../../db/files/lock.js';
-import { behind } from '../../../db/files/schema.js';
-import { movingIn } from '../../../db/moving/marker.js';
-import { Registry } from '../../../db/registry/index.js';
-import { Audit } from '../../audit/index.js';
-import type { Clock } from '../../clock.js';
-import { loadConfig } from '../../config.js';
-import { readLimits } from '../../limits/table.js';
-import { announceChange } from '../../process/changes.js';
-import { UsageError } from '../usage.js';
+import { isUnfinished } from '../../../db/files/incoming.ts';
+import { lockDirectory } from '../../../db/files/lock.ts';
+import { behind } from '../../../db/files/schema.ts';
+import { movingIn } from '../../../db/moving/marker.ts';
+import { Registry } from '../../../db/registry/index.ts';
+import { Audit } from '../../audit/index.ts';
+import type { Clock } from '../../clock.ts';
+import { loadConfig } from '../../config.ts';
+import { readLimits } from '../../limits/table.ts';
+import { announceChange } from '../../process/changes.ts';
+import { UsageError } from '../usage.ts';
 
 /** Flags of a command that works on a data directory. */
 export interface OnDirectory {

@@ -1,7 +1,7 @@
 /** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over. */
 import { join } from 'node:path';
-import { rotateKeys } from '../../identity/sessions/tokens.js';
-import { type OnDirectory, print, withRegistry } from './files.js';
+import { rotateKeys } from '../../identity/sessions/tokens.ts';
+import { type OnDirectory, print, withRegistry } from './files.ts';
 
 export async function keysRotate(given: OnDirectory & { endOld: boolean }): Promise<void> {
   const { endOld: oldEnded } = given;

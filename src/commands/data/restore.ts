@@ -1,14 +1,14 @@
 /** `slipway restore FILE [--force]`: a backup becomes the data directory, whole or not at all. */
 import { existsSync, readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type DatabaseName, databaseNames, databasesIn, sync } from '../../../db/files/copies.js';
-import { firmwareName } from '../../../db/files/firmware.js';
-import { abandon, finishReplacement, gather, replaceBy } from '../../../db/files/incoming.js';
-import { unknownSteps } from '../../../db/files/schema.js';
-import { snapshotsName, versionName } from '../../../db/files/snapshots.js';
-import { UsageError } from '../usage.js';
-import { damaged, type ManifestFile, openArchive } from './archive.js';
-import { directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
+import { type DatabaseName, databaseNames, databasesIn, sync } from '../../../db/files/copies.ts';
+import { firmwareName } from '../../../db/files/firmware.ts';
+import { abandon, finishReplacement, gather, replaceBy } from '../../../db/files/incoming.ts';
+import { unknownSteps } from '../../../db/files/schema.ts';
+import { snapshotsName, versionName } from '../../../db/files/snapshots.ts';
+import { UsageError } from '../usage.ts';
+import { damaged, type ManifestFile, openArchive } from './archive.ts';
+import { directoryOf, holdForCommand, type OnDirectory, print } from './files.ts';
 
 export async function restore(given: OnDirectory & { force: boolean }, source: string): Promise<void> {
   const [dataDir, file] = [directoryOf(given), resolve(source)];

@@ -1,12 +1,12 @@
 /** `slipway rollback`: the data as it was before the last upgrade, for the version that ran on it. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { databaseNames } from '../../../db/files/copies.js';
-import { finishReplacement, isUnfinished, replaceBy } from '../../../db/files/incoming.js';
-import { stepsHad } from '../../../db/files/schema.js';
-import { dataVersion, filesOf, snapshotsOf } from '../../../db/files/snapshots.js';
-import { UsageError } from '../usage.js';
-import { demandRegistry, directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
+import { databaseNames } from '../../../db/files/copies.ts';
+import { finishReplacement, isUnfinished, replaceBy } from '../../../db/files/incoming.ts';
+import { stepsHad } from '../../../db/files/schema.ts';
+import { dataVersion, filesOf, snapshotsOf } from '../../../db/files/snapshots.ts';
+import { UsageError } from '../usage.ts';
+import { demandRegistry, directoryOf, holdForCommand, type OnDirectory, print } from './files.ts';
 
 export async function rollback(given: OnDirectory): Promise<void> {
   const dataDir = directoryOf(given);

@@ -1,7 +1,7 @@
 /** Settings that are understood and hardly meant. */
-import type { Config } from '../../config.js';
-import { isLoopback } from '../../network/own-machine.js';
-import { type Finding, findings } from './finding.js';
+import type { Config } from '../../config.ts';
+import { isLoopback } from '../../network/own-machine.ts';
+import { type Finding, findings } from './finding.ts';
 
 const { ok, warning } = findings('configuration');
 

@@ -1,10 +1,10 @@
 /** Room on the disk, and how long it will do. */
 import { statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { databasesIn } from '../../../db/files/copies.js';
-import { openSqlite } from '../../../db/sqlite/open.js';
-import type { Config } from '../../config.js';
-import { type Finding, findings, size } from './finding.js';
+import { databasesIn } from '../../../db/files/copies.ts';
+import { openSqlite } from '../../../db/sqlite/open.ts';
+import type { Config } from '../../config.ts';
+import { type Finding, findings, size } from './finding.ts';
 
 const { ok, warning, error } = findings('disk');
 const day = 24 * 60 * 60_000;

@@ -1,14 +1,14 @@
 /** The files of a data directory: who may read them, what steps they have had, whether they are sound. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { databasesIn } from '../../../db/files/copies.js';
-import { firmwareName, hashOf, usedContents } from '../../../db/files/firmware.js';
-import { isUnfinished } from '../../../db/files/incoming.js';
-import { openSecret, openToOthers } from '../../../db/files/modes.js';
-import { behind, unknownSteps } from '../../../db/files/schema.js';
-import { dataVersion } from '../../../db/files/snapshots.js';
-import { openSqlite } from '../../../db/sqlite/open.js';
-import { type Finding, findings, size } from './finding.js';
+import { databasesIn } from '../../../db/files/copies.ts';
+import { firmwareName, hashOf, usedContents } from '../../../db/files/firmware.ts';
+import { isUnfinished } from '../../../db/files/incoming.ts';
+import { openSecret, openToOthers } from '../../../db/files/modes.ts';
+import { behind, unknownSteps } from '../../../db/files/schema.ts';
+import { dataVersion } from '../../../db/files/snapshots.ts';
+import { openSqlite } from '../../../db/sqlite/open.ts';
+import { type Finding, findings, size } from './finding.ts';
 
 /** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */
 const largeWal = 256 * 1024 * 1024;

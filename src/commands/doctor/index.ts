@@ -1,16 +1,16 @@
 /** `slipway doctor`: looks at everything that keeps the service from working, now or soon, and changes nothing. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { databasesIn } from '../../../db/files/copies.js';
-import { isLocked } from '../../../db/files/lock.js';
-import { ConfigError, loadConfig } from '../../config.js';
-import { lookAtClock } from './clock.js';
-import { lookAtConfiguration } from './configuration.js';
-import { lookAtDisk } from './disk.js';
-import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.js';
-import { type Finding, findings } from './finding.js';
-import { lookAtPorts, lookAtServer } from './server.js';
-import { lookAtTls } from './tls.js';
+import { databasesIn } from '../../../db/files/copies.ts';
+import { isLocked } from '../../../db/files/lock.ts';
+import { ConfigError, loadConfig } from '../../config.ts';
+import { lookAtClock } from './clock.ts';
+import { lookAtConfiguration } from './configuration.ts';
+import { lookAtDisk } from './disk.ts';
+import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.ts';
+import { type Finding, findings } from './finding.ts';
+import { lookAtPorts, lookAtServer } from './server.ts';
+import { lookAtTls } from './tls.ts';
 
 interface DoctorFlags {
   dataDir: string | undefined;

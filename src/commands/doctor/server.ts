@@ -1,10 +1,10 @@
 /** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
 import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:net';
-import type { Config } from '../../config.js';
-import { demandPort } from '../../network/accepting.js';
-import { ask, doubt, here } from '../own-server.js';
-import { type Finding, findings } from './finding.js';
+import type { Config } from '../../config.ts';
+import { demandPort } from '../../network/accepting.ts';
+import { ask, doubt, here } from '../own-server.ts';
+import { type Finding, findings } from './finding.ts';
 
 /** Milliseconds. */
 const patience = 5000;

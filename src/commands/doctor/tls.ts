@@ -1,8 +1,8 @@
 /** The server's own certificate; that its key goes with it, reading the configuration has shown. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import type { Config } from '../../config.js';
-import { type Finding, findings } from './finding.js';
+import type { Config } from '../../config.ts';
+import { type Finding, findings } from './finding.ts';
 
 const { ok, warning, error } = findings('tls');
 const day = 24 * 60 * 60_000;

@@ -4,8 +4,8 @@
  */
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ClientConfig } from '../../config.js';
-import { refused, trouble, UsageError } from '../usage.js';
+import type { ClientConfig } from '../../config.ts';
+import { refused, trouble, UsageError } from '../usage.ts';
 
 export interface Answer {
   status: number;

@@ -1,10 +1,10 @@
 /** Chunks of units by provisioning jobs: asked for, awaited, written, and only then confirmed. */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Unit } from '../../factory/provisioning/unit.js';
-import { refused, trouble, UsageError } from '../usage.js';
-import { type Answer, type Client, reasonOf } from './client.js';
-import type { Chunk, ChunkState, FailedUnit } from './journal.js';
-import { deliver, flagsOf, isOfAnother, type Line, newKey, ofAnother } from './line.js';
+import type { Unit } from '../../factory/provisioning/unit.ts';
+import { refused, trouble, UsageError } from '../usage.ts';
+import { type Answer, type Client, reasonOf } from './client.ts';
+import type { Chunk, ChunkState, FailedUnit } from './journal.ts';
+import { deliver, flagsOf, isOfAnother, type Line, newKey, ofAnother } from './line.ts';
 
 interface Job {
   id: string;

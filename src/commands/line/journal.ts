@@ -5,9 +5,9 @@
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import type { FlashFormat } from '../../factory/provisioning/unit.js';
-import { Ending, trouble, UsageError } from '../usage.js';
-import { type LabelForm, makeFolder } from './unit-files.js';
+import type { FlashFormat } from '../../factory/provisioning/unit.ts';
+import { Ending, trouble, UsageError } from '../usage.ts';
+import { type LabelForm, makeFolder } from './unit-files.ts';
 
 /** The request for one unit. */
 export interface UnitRow {

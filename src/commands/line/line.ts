@@ -4,13 +4,13 @@ import { createHash, createPrivateKey, randomUUID, X509Certificate } from 'node:
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type FlashFormat, flashFormats, type Unit } from '../../factory/provisioning/unit.js';
-import { type FlashExtra, flashFile } from '../../factory/results/formats.js';
-import { isLoopback, isUnspecified } from '../../network/own-machine.js';
-import { Ending, refused, trouble, UsageError } from '../usage.js';
-import type { Client } from './client.js';
-import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
-import { type File, fileNameOf, type LabelForm, labelForms, writeFiles } from './unit-files.js';
+import { type FlashFormat, flashFormats, type Unit } from '../../factory/provisioning/unit.ts';
+import { type FlashExtra, flashFile } from '../../factory/results/formats.ts';
+import { isLoopback, isUnspecified } from '../../network/own-machine.ts';
+import { Ending, refused, trouble, UsageError } from '../usage.ts';
+import type { Client } from './client.ts';
+import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.ts';
+import { type File, fileNameOf, type LabelForm, labelForms, writeFiles } from './unit-files.ts';
 
 /** Units whose files are written together: less than a line of progress takes. */
 const unitsAtOnce = 250;
@@ -260,7 +260,7 @@ interface Named {
 }
 
 async function sheetOf(path: string, named: readonly Named[]): Promise<File> {
-  const { labelSheet } = await import('../../factory/results/labels.js');
+  const { labelSheet } = await import('../../factory/results/labels.ts');
   const units = (async function* () {
     for (const { unit } of named) yield unit;
   })();
@@ -272,7 +272,7 @@ async function sheetOf(path: string, named: readonly Named[]): Promise<File> {
 /** Labels that are files of their own. */
 async function labelsOf({ labels }: Line, named: readonly Named[]): Promise<File[]> {
   if (labels !== 'svg' && labels !== 'png') return [];
-  const { labelPng, labelSvg } = await import('../../factory/results/labels.js');
+  const { labelPng, labelSvg } = await import('../../factory/results/labels.ts');
   const files: File[] = [];
   for (const { file, unit } of named)
     files.push({

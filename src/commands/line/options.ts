@@ -1,7 +1,7 @@
 /** The client that the flags of a command for the line ask for. */
-import { loadClientConfig } from '../../config.js';
-import { Client } from './client.js';
-import { readPem } from './line.js';
+import { loadClientConfig } from '../../config.ts';
+import { Client } from './client.ts';
+import { readPem } from './line.ts';
 
 /** Flags of every command that calls a server. */
 export interface Connection {

@@ -1,12 +1,12 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.js';
-import { type Client, reasonOf } from './client.js';
-import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.js';
-import { type Connection, sayOnError } from './options.js';
-import { beginUnit, findDevice, placeOf, runUnit } from './single.js';
-import { withLine } from './work.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
+import { type Client, reasonOf } from './client.ts';
+import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.ts';
+import { type Connection, sayOnError } from './options.ts';
+import { beginUnit, findDevice, placeOf, runUnit } from './single.ts';
+import { withLine } from './work.ts';
 
 interface UnitFlags extends Connection, FileOptions {
   serial: string;

@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.js';
-import type { Client } from './client.js';
-import { runChunk, tryRows } from './jobs.js';
-import { type Chunk, type ChunkState, type FailedUnit, Journal } from './journal.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
+import type { Client } from './client.ts';
+import { runChunk, tryRows } from './jobs.ts';
+import { type Chunk, type ChunkState, type FailedUnit, Journal } from './journal.ts';
 import {
   beginAgain,
   type FileOptions,
@@ -15,13 +15,13 @@ import {
   newKey,
   readFileOptions,
   unitRow,
-} from './line.js';
-import type { Connection } from './options.js';
-import { type Progress, startProgress } from './progress.js';
-import { runUnit } from './single.js';
-import { removePartials, writeFiles } from './unit-files.js';
-import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './units-csv.js';
-import { withClient, withLine } from './work.js';
+} from './line.ts';
+import type { Connection } from './options.ts';
+import { type Progress, startProgress } from './progress.ts';
+import { runUnit } from './single.ts';
+import { removePartials, writeFiles } from './unit-files.ts';
+import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './units-csv.ts';
+import { withClient, withLine } from './work.ts';
 
 interface ProvisionFlags extends Connection, FileOptions {
   csv: string;

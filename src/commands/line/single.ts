@@ -1,11 +1,11 @@
 /** One unit by single calls, each under a key of its own: device, secret and code. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { withCode } from '../../factory/claim-url.js';
-import type { Unit } from '../../factory/provisioning/unit.js';
-import { refused, trouble, UsageError } from '../usage.js';
-import { type Answer, type Client, reasonOf } from './client.js';
-import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.js';
+import { withCode } from '../../factory/claim-url.ts';
+import type { Unit } from '../../factory/provisioning/unit.ts';
+import { refused, trouble, UsageError } from '../usage.ts';
+import { type Answer, type Client, reasonOf } from './client.ts';
+import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.ts';
 import {
   deliver,
   flagsOf,
@@ -17,7 +17,7 @@ import {
   ofAnother,
   sheetPath,
   unitRow,
-} from './line.js';
+} from './line.ts';
 
 interface Device {
   id: string;

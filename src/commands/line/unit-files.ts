@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { UsageError } from '../usage.js';
+import { UsageError } from '../usage.ts';
 
 export const labelForms = ['none', 'svg', 'png', 'html'] as const;
 export type LabelForm = (typeof labelForms)[number];

@@ -2,8 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
-import { csvCell } from '../../formats/spreadsheets.js';
-import { UsageError } from '../usage.js';
+import { csvCell } from '../../formats/spreadsheets.ts';
+import { UsageError } from '../usage.ts';
 
 /** A row of the CSV file; `line` is where it is, from 1. */
 export interface CsvRow {

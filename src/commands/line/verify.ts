@@ -1,9 +1,9 @@
 /** `slipway verify`: whether a unit really connects and publishes. */
 
-import { Ending, exitCodes, refused, UsageError } from '../usage.js';
-import { reasonOf } from './client.js';
-import { type Connection, sayOnError } from './options.js';
-import { withClient } from './work.js';
+import { Ending, exitCodes, refused, UsageError } from '../usage.ts';
+import { reasonOf } from './client.ts';
+import { type Connection, sayOnError } from './options.ts';
+import { withClient } from './work.ts';
 
 interface Verification {
   deviceId: string;

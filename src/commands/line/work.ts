@@ -1,8 +1,8 @@
 /** Opens the client, and perhaps a directory, for a command of the line, and closes them however it ends. */
-import type { Client } from './client.js';
-import { Journal } from './journal.js';
-import { type FileChoice, type Line, readAddresses, settle } from './line.js';
-import { type Connection, connect } from './options.js';
+import type { Client } from './client.ts';
+import { Journal } from './journal.ts';
+import { type FileChoice, type Line, readAddresses, settle } from './line.ts';
+import { type Connection, connect } from './options.ts';
 
 type Say = (sentence: string) => void;
 

@@ -1,5 +1,5 @@
 /** Commands for several servers behind HAProxy: see docs/scaling.md. */
-import { command } from '../command.js';
+import { command } from '../command.ts';
 
 const config = { value: 'FILE', about: 'cells.yaml', required: true, completes: 'files' } as const;
 const json = { about: 'prints JSON' } as const;
@@ -29,7 +29,7 @@ export const cellsCommands = [
       2: 'wrong usage, or a wrong file',
     },
     examples: ['slipway cells check --config cells.yaml', 'slipway cells check --config cells.yaml --offline'],
-    run: async (given) => (await import('../cells/check.js')).cellsCheck(given),
+    run: async (given) => (await import('../cells/check.ts')).cellsCheck(given),
   }),
   command({
     ...common,
@@ -38,7 +38,7 @@ export const cellsCommands = [
     about: 'Prints the paths. HAProxy reads the files when it is reloaded. See docs/scaling.md.',
     flags: { config, out: { value: 'DIR', about: 'directory of the files', required: true, completes: 'directories' } },
     examples: ['slipway cells write --config cells.yaml --out /etc/haproxy/slipway'],
-    run: async (given) => (await import('../cells/write.js')).cellsWrite(given),
+    run: async (given) => (await import('../cells/write.ts')).cellsWrite(given),
   }),
   command({
     ...common,
@@ -48,6 +48,6 @@ export const cellsCommands = [
     flags: { config, json },
     exitCodes: { 0: 'every cell is ready', 1: 'a cell is not ready', 2: 'wrong usage, or a wrong file' },
     examples: ['slipway cells status --config cells.yaml'],
-    run: async (given) => (await import('../cells/status.js')).cellsStatus(given),
+    run: async (given) => (await import('../cells/status.ts')).cellsStatus(given),
   }),
 ];

@@ -1,7 +1,7 @@
 /** Commands that call a server: for the factory, for firmware, and for tests of a unit. */
-import { flashFormats } from '../../factory/provisioning/unit.js';
-import { command } from '../command.js';
-import { forTheLine } from '../guards.js';
+import { flashFormats } from '../../factory/provisioning/unit.ts';
+import { command } from '../command.ts';
+import { forTheLine } from '../guards.ts';
 
 /** Flags of every command that calls a server. */
 const connection = {
@@ -78,7 +78,7 @@ export const factoryCommands = [
       'slipway provision --csv units.csv --dry-run',
       'slipway provision --csv units.csv --format esp-nvs-csv --out units --labels --ca ca.pem',
     ],
-    run: (given) => forTheLine(async () => (await import('../line/provision.js')).provision(given)),
+    run: (given) => forTheLine(async () => (await import('../line/provision.ts')).provision(given)),
   }),
   command({
     ...common,
@@ -96,7 +96,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway provision one --serial SN-0001 --format esp-nvs-csv --out line --field name="Pump 7"'],
-    run: (given) => forTheLine(async () => (await import('../line/provision-one.js')).provisionOne(given)),
+    run: (given) => forTheLine(async () => (await import('../line/provision-one.ts')).provisionOne(given)),
   }),
   command({
     ...common,
@@ -110,7 +110,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway verify --serial SN-0001 --timeout 30'],
-    run: (given) => forTheLine(async () => (await import('../line/verify.js')).verify(given)),
+    run: (given) => forTheLine(async () => (await import('../line/verify.ts')).verify(given)),
   }),
   command({
     ...common,
@@ -126,7 +126,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway firmware publish app.bin --template ID --firmware-version 2.1.0'],
-    run: (given, files) => forTheLine(async () => (await import('../firmware.js')).firmwarePublish(given, files)),
+    run: (given, files) => forTheLine(async () => (await import('../firmware.ts')).firmwarePublish(given, files)),
   }),
   command({
     ...common,
@@ -156,7 +156,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ["slipway firmware roll-out --package ID --where 'firmwareVersion=1.*' --stages 1,10,100 --watch"],
-    run: (given) => forTheLine(async () => (await import('../firmware.js')).firmwareRollOut(given)),
+    run: (given) => forTheLine(async () => (await import('../firmware.ts')).firmwareRollOut(given)),
   }),
   command({
     ...common,
@@ -169,6 +169,6 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway firmware status', 'slipway firmware status --rollout ID --watch'],
-    run: (given) => forTheLine(async () => (await import('../firmware.js')).firmwareStatus(given)),
+    run: (given) => forTheLine(async () => (await import('../firmware.ts')).firmwareStatus(given)),
   }),
 ];

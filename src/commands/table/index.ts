@@ -1,8 +1,8 @@
 /** Every command of `slipway`. CONTRIBUTING.md says how to add one. */
-import { type Command, command } from '../command.js';
-import { cellsCommands } from './cells.js';
-import { factoryCommands } from './factory.js';
-import { operatorCommands } from './operator.js';
+import { type Command, command } from '../command.ts';
+import { cellsCommands } from './cells.ts';
+import { factoryCommands } from './factory.ts';
+import { operatorCommands } from './operator.ts';
 
 const completion = command({
   words: 'completion',
@@ -15,7 +15,7 @@ const completion = command({
     'source <(slipway completion zsh)                                   # in ~/.zshrc, after compinit',
     'slipway completion fish > ~/.config/fish/completions/slipway.fish',
   ],
-  run: async (_given, [name = '']) => (await import('../completion.js')).completion(name, commands),
+  run: async (_given, [name = '']) => (await import('../completion.ts')).completion(name, commands),
 });
 
 export const commands: readonly Command[] = [...operatorCommands, ...factoryCommands, ...cellsCommands, completion];

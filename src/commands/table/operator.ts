@@ -1,7 +1,7 @@
 /** Commands for the operator of the machine. */
-import type { applicationKinds } from '../../../db/registry/records/identity.js';
-import { command } from '../command.js';
-import { onTheDisk } from '../guards.js';
+import type { applicationKinds } from '../../../db/registry/records/identity.ts';
+import { command } from '../command.ts';
+import { onTheDisk } from '../guards.ts';
 
 /** The data directory of a command that works on its files. */
 export const dataDir = {
@@ -29,7 +29,7 @@ export const operatorCommands = [
     about: 'Environment variables configure it: see docs/configuration.md.',
     flags: {},
     examples: ['slipway start'],
-    run: async () => void (await import('../../main.js')),
+    run: async () => void (await import('../../main.ts')),
   }),
   command({
     words: 'health',
@@ -38,7 +38,7 @@ export const operatorCommands = [
     flags: { ready: { about: 'also checks whether the server can work' } },
     exitCodes: { 0: 'the server answers', 1: 'it does not answer', 2: 'wrong usage or configuration' },
     examples: ['slipway health --ready'],
-    run: async (given) => (await import('../health.js')).health(given),
+    run: async (given) => (await import('../health.ts')).health(given),
   }),
   command({
     words: 'doctor',
@@ -52,7 +52,7 @@ export const operatorCommands = [
     },
     exitCodes: { 0: 'no problem', 1: 'warnings', 2: 'errors, or wrong usage' },
     examples: ['slipway doctor', 'slipway doctor --json --skip-integrity'],
-    run: async (given) => (await import('../doctor/index.js')).doctor(given),
+    run: async (given) => (await import('../doctor/index.ts')).doctor(given),
   }),
   command({
     words: 'account create',
@@ -67,7 +67,7 @@ export const operatorCommands = [
       dataDir,
     },
     examples: ['slipway account create --name "My company" --admin-email admin@example.com'],
-    run: async (given) => (await import('../accounts.js')).accountCreate(given),
+    run: async (given) => (await import('../accounts.ts')).accountCreate(given),
   }),
   command({
     words: 'account list',
@@ -76,7 +76,7 @@ export const operatorCommands = [
     about: onData,
     flags: { dataDir },
     examples: ['slipway account list'],
-    run: async (given) => (await import('../accounts.js')).accountList(given),
+    run: async (given) => (await import('../accounts.ts')).accountList(given),
   }),
   command({
     words: 'account move',
@@ -109,8 +109,8 @@ export const operatorCommands = [
     run: ({ config, ...given }, [id = '']) =>
       onTheDisk(async () =>
         config === undefined
-          ? (await import('../data/account-move.js')).accountMove(given, id)
-          : (await import('../cells/moving.js')).accountMoveLive({ ...given, config }, id),
+          ? (await import('../data/account-move.ts')).accountMove(given, id)
+          : (await import('../cells/moving.ts')).accountMoveLive({ ...given, config }, id),
       ),
   }),
   command({
@@ -120,7 +120,7 @@ export const operatorCommands = [
     about: onData,
     flags: { dataDir },
     examples: ['slipway usage'],
-    run: async (given) => (await import('../account-usage.js')).accountUsage(given),
+    run: async (given) => (await import('../account-usage.ts')).accountUsage(given),
   }),
   command({
     words: 'admin create',
@@ -129,7 +129,7 @@ export const operatorCommands = [
     about: onData,
     flags: { email, password, account, dataDir },
     examples: ['slipway admin create --email deputy@example.com'],
-    run: async (given) => (await import('../admins.js')).adminCreate(given),
+    run: async (given) => (await import('../admins.ts')).adminCreate(given),
   }),
   command({
     words: 'admin list',
@@ -138,7 +138,7 @@ export const operatorCommands = [
     about: onData,
     flags: { account, dataDir },
     examples: ['slipway admin list'],
-    run: async (given) => (await import('../admins.js')).adminList(given),
+    run: async (given) => (await import('../admins.ts')).adminList(given),
   }),
   command({
     words: 'admin reset-password',
@@ -147,7 +147,7 @@ export const operatorCommands = [
     about: onData,
     flags: { email, password, removeMfa: { about: 'removes the second factors too' }, account, dataDir },
     examples: ['slipway admin reset-password --email admin@example.com --remove-mfa'],
-    run: async (given) => (await import('../admins.js')).adminResetPassword(given),
+    run: async (given) => (await import('../admins.ts')).adminResetPassword(given),
   }),
   command({
     words: 'app create',
@@ -170,7 +170,7 @@ export const operatorCommands = [
       'slipway app create --name Back --kind backEnd',
       'slipway app create --name "Line 1" --kind station --device-template ID --max-devices 5000 --expires-at 2027-01-31T00:00:00.000Z',
     ],
-    run: async (given) => (await import('../applications.js')).appCreate(given),
+    run: async (given) => (await import('../applications.ts')).appCreate(given),
   }),
   command({
     words: 'app list',
@@ -179,7 +179,7 @@ export const operatorCommands = [
     about: onData,
     flags: { account, dataDir },
     examples: ['slipway app list'],
-    run: async (given) => (await import('../applications.js')).appList(given),
+    run: async (given) => (await import('../applications.ts')).appList(given),
   }),
   command({
     words: 'app revoke',
@@ -188,7 +188,7 @@ export const operatorCommands = [
     about: onData,
     flags: { id: { value: 'ID', about: 'the application', required: true }, dataDir },
     examples: ['slipway app revoke --id ID'],
-    run: async (given) => (await import('../applications.js')).appRevoke(given),
+    run: async (given) => (await import('../applications.ts')).appRevoke(given),
   }),
   command({
     words: 'keys rotate',
@@ -197,7 +197,7 @@ export const operatorCommands = [
     about: onData,
     flags: { endOld: { about: 'makes every token of an older key invalid at once' }, dataDir },
     examples: ['slipway keys rotate'],
-    run: async (given) => (await import('../data/keys.js')).keysRotate(given),
+    run: async (given) => (await import('../data/keys.ts')).keysRotate(given),
   }),
   command({
     words: 'backup',
@@ -208,7 +208,7 @@ export const operatorCommands = [
     flags: { dataDir },
     exitCodes: ofBackups,
     examples: ['slipway backup /mnt/safe/slipway.zip'],
-    run: (given, [file = '']) => onTheDisk(async () => (await import('../data/backup.js')).backup(given, file)),
+    run: (given, [file = '']) => onTheDisk(async () => (await import('../data/backup.ts')).backup(given, file)),
   }),
   command({
     words: 'restore',
@@ -219,7 +219,7 @@ export const operatorCommands = [
     flags: { force: { about: 'replaces data that is there, and keeps it next to the directory' }, dataDir },
     exitCodes: ofBackups,
     examples: ['slipway restore /mnt/safe/slipway.zip'],
-    run: (given, [file = '']) => onTheDisk(async () => (await import('../data/restore.js')).restore(given, file)),
+    run: (given, [file = '']) => onTheDisk(async () => (await import('../data/restore.ts')).restore(given, file)),
   }),
   command({
     words: 'rollback',
@@ -229,6 +229,6 @@ export const operatorCommands = [
     flags: { dataDir },
     exitCodes: ofBackups,
     examples: ['slipway rollback'],
-    run: (given) => onTheDisk(async () => (await import('../data/rollback.js')).rollback(given)),
+    run: (given) => onTheDisk(async () => (await import('../data/rollback.ts')).rollback(given)),
   }),
 ];

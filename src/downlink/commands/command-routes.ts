@@ -1,21 +1,21 @@
 /** Commands to one device over HTTP. */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Registry } from '../../../db/registry/index.js';
-import { oneOf } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { noteMade } from '../../entity/kept-answers.js';
-import { pageOfTable } from '../../entity/listing.js';
-import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
-import { showSlices } from '../../entity/row-slices.js';
-import { demandLive, findReached, writeAs } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import { sendList } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { maxRowsOnLoop } from '../../threads/long-reads.js';
-import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { noteMade } from '../../entity/kept-answers.ts';
+import { pageOfTable } from '../../entity/listing.ts';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
+import { showSlices } from '../../entity/row-slices.ts';
+import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import { sendList } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { maxRowsOnLoop } from '../../threads/long-reads.ts';
+import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.ts';
 
 const tags = ['Commands'];
 const path = '/devices/:id/commands';

@@ -1,8 +1,8 @@
 /** A command as a row of the registry and on the wire. */
 import { type Selectable, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
-import { JsonText } from '../../http/answers/streamed-list.js';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import { JsonText } from '../../http/answers/streamed-list.ts';
 
 export type Command = Selectable<Row<'commands'>>;
 

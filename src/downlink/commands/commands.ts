@@ -3,23 +3,23 @@
  * until it is answered, and ends by its own time if by nothing else.
  */
 import type { Logger } from 'pino';
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import type { Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Broker, DeviceName } from '../../broker-ports.js';
-import { type Clock, timestamp } from '../../clock.js';
-import type { Config } from '../../config.js';
-import { parseDate } from '../../entity/values.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { newId } from '../../ids.js';
-import { Merged } from '../../limits/merged.js';
-import { openCommands } from '../../limits/use.js';
-import { onBehalfOf } from '../../log.js';
-import type { Moves } from '../../moves.js';
-import { Watchers } from '../watchers.js';
-import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.js';
-import type { Reply } from './replies.js';
-import { bytesOf, demandFewer, makeRoom, removeOldest } from './room.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import type { Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Broker, DeviceName } from '../../broker-ports.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import { parseDate } from '../../entity/values.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { newId } from '../../ids.ts';
+import { Merged } from '../../limits/merged.ts';
+import { openCommands } from '../../limits/use.ts';
+import { onBehalfOf } from '../../log.ts';
+import type { Moves } from '../../moves.ts';
+import { Watchers } from '../watchers.ts';
+import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.ts';
+import type { Reply } from './replies.ts';
+import { bytesOf, demandFewer, makeRoom, removeOldest } from './room.ts';
 
 const day = 24 * 60 * 60_000;
 const maxWait = 30 * day;

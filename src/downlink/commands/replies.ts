@@ -1,10 +1,10 @@
 /** Replies of devices to commands, on `_commands/replies`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import { invalid } from '../../errors.js';
-import { readJson } from '../rollouts/reports.js';
-import { maxBytes } from './command.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import { invalid } from '../../errors.ts';
+import { readJson } from '../rollouts/reports.ts';
+import { maxBytes } from './command.ts';
 
 const reply = Type.Object({
   id: Type.String({ maxLength: 64 }),

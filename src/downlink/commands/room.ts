@@ -1,9 +1,9 @@
 /** Room for commands: an account has so many that have not ended, and so many bytes of all; those that ended first go first. */
 import { sql } from 'kysely';
-import type { Tx } from '../../../db/registry/index.js';
-import { PlatformError } from '../../errors.js';
-import { keptOf } from '../../limits/kept.js';
-import type { Limits } from '../../limits/table.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import { PlatformError } from '../../errors.ts';
+import { keptOf } from '../../limits/kept.ts';
+import type { Limits } from '../../limits/table.ts';
 
 /** Commands that are removed at most for one that comes: a limit that was lowered is reached in steps. */
 const maxRemoved = 300;

@@ -1,8 +1,8 @@
 /** The end of uploads that were given up, and of contents that no package uses. */
 import type { Logger } from 'pino';
-import type { FirmwareFiles } from '../../../db/files/firmware.js';
-import type { Registry } from '../../../db/registry/index.js';
-import type { Clock } from '../../clock.js';
+import type { FirmwareFiles } from '../../../db/files/firmware.ts';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Clock } from '../../clock.ts';
 
 /** How long an upload may rest, and an unused content stays for a backup that is being made; milliseconds. */
 const keptFor = 24 * 60 * 60_000;

@@ -1,7 +1,7 @@
 /** The whole files of packages, as rows and on the wire. */
 import { Type } from 'typebox';
-import type { Db } from '../../../db/registry/index.js';
-import { Nullable, type Row } from '../../../db/registry/records.js';
+import type { Db } from '../../../db/registry/index.ts';
+import { Nullable, type Row } from '../../../db/registry/records.ts';
 
 export type FirmwarePackage = Row<'firmwarePackages'>;
 export type FirmwareFile = Row<'firmwareFiles'>;

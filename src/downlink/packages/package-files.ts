@@ -1,17 +1,17 @@
 /** The files of a package over HTTP: raw bytes, in one request or in parts. */
 
 import { type Static, Type } from 'typebox';
-import type { Registry } from '../../../db/registry/index.js';
-import { Nullable } from '../../../db/registry/records.js';
-import type { Context } from '../../context.js';
-import { entityResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
-import { demandLive, findReached } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { isUpload } from '../../http/guards/request-time.js';
-import { frozen, packageShape, withFiles } from './packages.js';
-import { readFileName } from './upload-headers.js';
-import { Uploads, uploadOf } from './uploads.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { Nullable } from '../../../db/registry/records.ts';
+import type { Context } from '../../context.ts';
+import { entityResponse, nameIgnored, sendEntity } from '../../entity/routes.ts';
+import { demandLive, findReached } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { isUpload } from '../../http/guards/request-time.ts';
+import { frozen, packageShape, withFiles } from './packages.ts';
+import { readFileName } from './upload-headers.ts';
+import { Uploads, uploadOf } from './uploads.ts';
 
 const fileParams = Type.Object({ id: Type.String(), name: Type.String({ maxLength: 128 }) });
 const uploadQuery = Type.Object({

@@ -1,11 +1,11 @@
 /** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
 
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import { firmwarePackageColumns } from '../../../db/registry/records/downlink.js';
-import type { Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Context } from '../../context.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import { firmwarePackageColumns } from '../../../db/registry/records/downlink.ts';
+import type { Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -16,9 +16,9 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../../entity/columns.js';
-import { entityRoutes } from '../../entity/kind.js';
-import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
+} from '../../entity/columns.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.ts';
 import {
   change,
   demandReference,
@@ -29,10 +29,10 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.js';
+} from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.ts';
 
 /** Files of one package. */
 export const maxFiles = 16;

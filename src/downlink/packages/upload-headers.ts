@@ -1,5 +1,5 @@
 /** Reads the headers of an upload. */
-import { invalid } from '../../errors.js';
+import { invalid } from '../../errors.ts';
 
 /** Where the bytes of a request belong: from `from` on, `length` of them if that was told, of `total` in all. */
 export interface Part {

@@ -1,10 +1,10 @@
 /** Changes of the state of one device in a rollout. Each function runs in a transaction of the caller's. */
-import type { Db, Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import { type Clock, timestamp } from '../../clock.js';
-import { change, find } from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { change, find } from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.ts';
 
 /** A device's report of its update. `bytes` of the download; `code` of a failure. */
 export interface Report {

@@ -4,22 +4,22 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { MessageStore, Severity } from '../../../db/messages/store.js';
-import type { Registry } from '../../../db/registry/index.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import { newId } from '../../ids.js';
-import { Merged } from '../../limits/merged.js';
-import { onBehalfOf } from '../../log.js';
-import type { Moves } from '../../moves.js';
-import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.js';
-import type { LongReads } from '../../threads/long-reads.js';
-import { Watchers } from '../watchers.js';
-import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
-import { type FileReport, takeFileReport } from './file-reports.js';
-import { type OfferServices, Offers } from './offers.js';
-import { type Delivery, isOpenDelivery, type Rollout } from './rollout.js';
-import { advance } from './stages.js';
+import type { MessageStore, Severity } from '../../../db/messages/store.ts';
+import type { Registry } from '../../../db/registry/index.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import { newId } from '../../ids.ts';
+import { Merged } from '../../limits/merged.ts';
+import { onBehalfOf } from '../../log.ts';
+import type { Moves } from '../../moves.ts';
+import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.ts';
+import type { LongReads } from '../../threads/long-reads.ts';
+import { Watchers } from '../watchers.ts';
+import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
+import { type FileReport, takeFileReport } from './file-reports.ts';
+import { type OfferServices, Offers } from './offers.ts';
+import { type Delivery, isOpenDelivery, type Rollout } from './rollout.ts';
+import { advance } from './stages.ts';
 
 export type EngineServices = OfferServices & {
   registry: Registry;

@@ -1,10 +1,10 @@
 /** What a device says of one file of an update: the state of the update follows from the phases of all its files. */
-import type { Tx } from '../../../db/registry/index.js';
-import type { Clock } from '../../clock.js';
-import { PlatformError } from '../../errors.js';
-import { filesOf } from '../packages/files.js';
-import { currentDelivery, packageOf, type Report, type Reported, takeReport } from './deliveries.js';
-import { isOpen } from './rollout.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Clock } from '../../clock.ts';
+import { PlatformError } from '../../errors.ts';
+import { filesOf } from '../packages/files.ts';
+import { currentDelivery, packageOf, type Report, type Reported, takeReport } from './deliveries.ts';
+import { isOpen } from './rollout.ts';
 
 /** Phases of a file. */
 export const phases = { downloading: 2, downloaded: 3, processing: 4, finished: 5 } as const;

@@ -1,18 +1,18 @@
 /** Offers to devices and their signed URLs. */
 import { timingSafeEqual } from 'node:crypto';
 import { networkInterfaces } from 'node:os';
-import type { Registry } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Access } from '../../access.js';
-import { type Clock, timestamp } from '../../clock.js';
-import type { Config } from '../../config.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Access } from '../../access.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import type { Config } from '../../config.ts';
 
-import { PlatformError } from '../../errors.js';
-import type { Sealing } from '../../identity/secrets/sealing.js';
-import { isInForce } from '../../registry/credentials/credentials.js';
-import { type FirmwareFile, filesOf } from '../packages/files.js';
-import { openDelivery, packageOf } from './deliveries.js';
-import { type Delivery, isOpen } from './rollout.js';
+import { PlatformError } from '../../errors.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import { isInForce } from '../../registry/credentials/credentials.ts';
+import { type FirmwareFile, filesOf } from '../packages/files.ts';
+import { openDelivery, packageOf } from './deliveries.ts';
+import { type Delivery, isOpen } from './rollout.ts';
 
 /** An update that a device may have now. */
 export interface Offer {

@@ -1,10 +1,10 @@
 /** The progress of firmware downloads. It changes with every piece sent, so it is written once a second, for many devices in one transaction. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../../db/registry/index.js';
-import { type Clock, timestamp } from '../../clock.js';
-import { type Entry, Gathered } from '../../limits/gathered.js';
-import type { Moves } from '../../moves.js';
-import type { Delivery } from './rollout.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { type Entry, Gathered } from '../../limits/gathered.ts';
+import type { Moves } from '../../moves.ts';
+import type { Delivery } from './rollout.ts';
 
 /** In milliseconds. */
 const writeInterval = 1000;

@@ -1,10 +1,10 @@
 /** A device's report of its update, over HTTP or on `_firmware/status`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import { findUnstorable, unstorable } from '../../entity/values.js';
-import { invalid } from '../../errors.js';
-import { reportStates } from './deliveries.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import { findUnstorable, unstorable } from '../../entity/values.ts';
+import { invalid } from '../../errors.ts';
+import { reportStates } from './deliveries.ts';
 
 export const reportBody = Type.Object({
   state: oneOf(reportStates),

@@ -1,23 +1,23 @@
 /** Rollouts over HTTP, and the firmware of single devices as their people see it. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { entityRoutes } from '../../entity/kind.js';
-import { pageOfTable } from '../../entity/listing.js';
-import { entityResponse, idParams, listResponse, metaWith, nameIgnored, sendEntity } from '../../entity/routes.js';
-import { showSlices } from '../../entity/row-slices.js';
-import { demandLive, findReached } from '../../entity/verbs.js';
-import { invalid } from '../../errors.js';
-import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
-import { ProgressStreams } from '../../http/answers/progress-streams.js';
-import { sendList } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { isInsideBatch } from '../../http/batch.js';
-import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
+import { Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { pageOfTable } from '../../entity/listing.ts';
+import { entityResponse, idParams, listResponse, metaWith, nameIgnored, sendEntity } from '../../entity/routes.ts';
+import { showSlices } from '../../entity/row-slices.ts';
+import { demandLive, findReached } from '../../entity/verbs.ts';
+import { invalid } from '../../errors.ts';
+import { eventsAnswer, sendEvents } from '../../http/answers/events.ts';
+import { ProgressStreams } from '../../http/answers/progress-streams.ts';
+import { sendList } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import { currentDelivery, openDelivery, packageOf } from './deliveries.ts';
 import {
   type Counts,
   countsOf,
@@ -32,7 +32,7 @@ import {
   rolloutShape,
   showDelivery,
   showRollout,
-} from './rollout.js';
+} from './rollout.ts';
 import {
   cancelRollout,
   createRollout,
@@ -41,8 +41,8 @@ import {
   retryRollout,
   showOne,
   targetCounts,
-} from './rollouts.js';
-import { matchedBy } from './targets.js';
+} from './rollouts.ts';
+import { matchedBy } from './targets.ts';
 
 const path = '/firmware/rollouts';
 const tags = ['Firmware'];

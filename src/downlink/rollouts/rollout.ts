@@ -1,9 +1,9 @@
 /** A rollout as a row of the registry and on the wire, and the states of the devices in it. */
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Db } from '../../../db/registry/index.js';
-import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.js';
-import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
+import type { Db } from '../../../db/registry/index.ts';
+import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.ts';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import {
   commonShape,
   createProperties,
@@ -11,9 +11,9 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../../entity/columns.js';
-import { bodyFilters } from '../../entity/listing.js';
-import { deviceListing } from '../../registry/devices/device.js';
+} from '../../entity/columns.ts';
+import { bodyFilters } from '../../entity/listing.ts';
+import { deviceListing } from '../../registry/devices/device.ts';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;

@@ -2,21 +2,21 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { Static } from 'typebox';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.js';
-import type { Row } from '../../../db/registry/records.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { readNew } from '../../entity/columns.js';
-import { parseDate } from '../../entity/values.js';
-import { demandReference, find, findLive, insert, stamp, writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import { demandWithin } from '../../limits/table.js';
-import { changeRollout, settle, supersede } from './deliveries.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { readNew } from '../../entity/columns.ts';
+import { parseDate } from '../../entity/values.ts';
+import { demandReference, find, findLive, insert, stamp, writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import { demandWithin } from '../../limits/table.ts';
+import { changeRollout, settle, supersede } from './deliveries.ts';
 import {
   countsOf,
   isOpenDelivery,
@@ -25,8 +25,8 @@ import {
   type Stage,
   showRollout,
   type Target,
-} from './rollout.js';
-import { foreignDevices } from './targets.js';
+} from './rollout.ts';
+import { foreignDevices } from './targets.ts';
 
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;

@@ -1,12 +1,12 @@
 /** Stages of rollouts: when one begins, which devices it takes up, and what that ends for them. */
 
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import { type Clock, timestamp } from '../../clock.js';
-import type { LongReads } from '../../threads/long-reads.js';
-import { changeRollout, packageOf, settle, supersede } from './deliveries.js';
-import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.js';
-import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import type { LongReads } from '../../threads/long-reads.ts';
+import { changeRollout, packageOf, settle, supersede } from './deliveries.ts';
+import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
+import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
 type Services = { registry: Registry; longReads: LongReads; clock: Clock };
 

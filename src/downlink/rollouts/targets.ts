@@ -1,17 +1,17 @@
 /** The devices of a rollout, page by page, and which of them belong to a stage. */
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Db, Registry } from '../../../db/registry/index.js';
-import { fold } from '../../../db/sqlite/fold.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import { idsOf, type ListQuery, list } from '../../entity/listing.js';
-import type { ListServices } from '../../entity/row-slices.js';
-import { PlatformError } from '../../errors.js';
-import { deviceListing } from '../../registry/devices/device.js';
-import type { LongReads } from '../../threads/long-reads.js';
-import { packageOf } from './deliveries.js';
-import { partialFilters, type Rollout, type Target } from './rollout.js';
+import type { Db, Registry } from '../../../db/registry/index.ts';
+import { fold } from '../../../db/sqlite/fold.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import { idsOf, type ListQuery, list } from '../../entity/listing.ts';
+import type { ListServices } from '../../entity/row-slices.ts';
+import { PlatformError } from '../../errors.ts';
+import { deviceListing } from '../../registry/devices/device.ts';
+import type { LongReads } from '../../threads/long-reads.ts';
+import { packageOf } from './deliveries.ts';
+import { partialFilters, type Rollout, type Target } from './rollout.ts';
 
 /** Devices that are looked at together. */
 export const pageSize = 100;

@@ -1,20 +1,20 @@
 /** Firmware on the control topics of a device: CBOR messages as existing boards speak them. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../../db/registry/index.js';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Access, Caller } from '../../access.js';
-import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.js';
-import { failure, PlatformError } from '../../errors.js';
-import { type FirmwareFile, filesOf } from '../packages/files.js';
-import { openDelivery, packageOf } from '../rollouts/deliveries.js';
-import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
-import { phases } from '../rollouts/file-reports.js';
-import type { Offer } from '../rollouts/offers.js';
-import type { Progress } from '../rollouts/progress.js';
-import { decodeCbor, encodeCbor } from './cbor.js';
-import type { Downloads } from './downloads.js';
-import { toldAtOnce } from './json.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Access, Caller } from '../../access.ts';
+import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.ts';
+import { failure, PlatformError } from '../../errors.ts';
+import { type FirmwareFile, filesOf } from '../packages/files.ts';
+import { openDelivery, packageOf } from '../rollouts/deliveries.ts';
+import type { FirmwareEngine, Listener } from '../rollouts/engine.ts';
+import { phases } from '../rollouts/file-reports.ts';
+import type { Offer } from '../rollouts/offers.ts';
+import type { Progress } from '../rollouts/progress.ts';
+import { decodeCbor, encodeCbor } from './cbor.ts';
+import type { Downloads } from './downloads.ts';
+import { toldAtOnce } from './json.ts';
 
 /** Kinds of messages. */
 const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;

@@ -2,10 +2,10 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { FirmwareFiles } from '../../../db/files/firmware.js';
-import { FairQueue } from '../../limits/fair-queue.js';
-import type { Delivery } from '../rollouts/rollout.js';
-import { Places } from './places.js';
+import type { FirmwareFiles } from '../../../db/files/firmware.ts';
+import { FairQueue } from '../../limits/fair-queue.ts';
+import type { Delivery } from '../rollouts/rollout.ts';
+import { Places } from './places.ts';
 
 const bufferBytes = 64 * 1024;
 /**

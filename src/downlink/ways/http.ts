@@ -1,19 +1,19 @@
 /** Firmware over HTTP: devices ask for their offer, download the files, and say what became of it. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import type { ProvenCaller } from '../../broker-ports.js';
-import type { Context } from '../../context.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { isInsideBatch } from '../../http/batch.js';
-import { requireCaller } from '../../identity/sessions/authentication.js';
-import { provenCaller, takePasswords } from '../../messages/publish.js';
-import { fileShape } from '../packages/files.js';
-import { maxFiles } from '../packages/packages.js';
-import { reportBody } from '../rollouts/reports.js';
-import { type Delivery, deliveryStates } from '../rollouts/rollout.js';
-import { namesEtag, readRange } from './ranges.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { ProvenCaller } from '../../broker-ports.ts';
+import type { Context } from '../../context.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import { requireCaller } from '../../identity/sessions/authentication.ts';
+import { provenCaller, takePasswords } from '../../messages/publish.ts';
+import { fileShape } from '../packages/files.ts';
+import { maxFiles } from '../packages/packages.ts';
+import { reportBody } from '../rollouts/reports.ts';
+import { type Delivery, deliveryStates } from '../rollouts/rollout.ts';
+import { namesEtag, readRange } from './ranges.ts';
 
 const tags = ['Firmware'];
 const offerShape = Type.Object(

@@ -1,14 +1,14 @@
 /** Firmware and commands over MQTT, as JSON on the service channels of a device. */
 import type { Logger } from 'pino';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Access } from '../../access.js';
-import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.js';
-import { failure, PlatformError } from '../../errors.js';
-import type { DownlinkChannel } from '../../topics.js';
-import type { Commands } from '../commands/commands.js';
-import { readReply } from '../commands/replies.js';
-import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
-import { readReport } from '../rollouts/reports.js';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Access } from '../../access.ts';
+import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.ts';
+import { failure, PlatformError } from '../../errors.ts';
+import type { DownlinkChannel } from '../../topics.ts';
+import type { Commands } from '../commands/commands.ts';
+import { readReply } from '../commands/replies.ts';
+import type { FirmwareEngine, Listener } from '../rollouts/engine.ts';
+import { readReport } from '../rollouts/reports.ts';
 
 interface Parts {
   access: Access;

@@ -1,5 +1,5 @@
 /** Places for downloads: a number of them, shared by the accounts that want any. */
-import { PlatformError } from '../../errors.js';
+import { PlatformError } from '../../errors.ts';
 
 /** Milliseconds for which an account that was refused counts as one that wants a place. */
 const remembered = 60_000;

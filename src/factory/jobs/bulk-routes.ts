@@ -2,22 +2,22 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { commandBody } from '../../downlink/commands/command.js';
-import { bodyFilters, idsOf, type ListQuery } from '../../entity/listing.js';
-import { idParams } from '../../entity/routes.js';
-import { findLive, recoveryWindow } from '../../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { deviceListing } from '../../registry/devices/device.js';
-import { maxRows, type StoredRow } from '../provisioning/rows.js';
-import type { Before } from './bulk.js';
-import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.js';
-import { currentJob, jobResponse, jobsPath } from './routes.js';
-import { makeJob, type NewJob } from './store.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { commandBody } from '../../downlink/commands/command.ts';
+import { bodyFilters, idsOf, type ListQuery } from '../../entity/listing.ts';
+import { idParams } from '../../entity/routes.ts';
+import { findLive, recoveryWindow } from '../../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { deviceListing } from '../../registry/devices/device.ts';
+import { maxRows, type StoredRow } from '../provisioning/rows.ts';
+import type { Before } from './bulk.ts';
+import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.ts';
+import { currentJob, jobResponse, jobsPath } from './routes.ts';
+import { makeJob, type NewJob } from './store.ts';
 
 const bulkActions = ['delete', 'move', 'regenerate', 'command'] as const;
 /** Devices that are selected, and rows that are read, in one go; and devices that are looked up by their ids. */

@@ -1,24 +1,24 @@
 /** Rows to changes of devices that are there: each as the single call makes it, whatever the version. */
 
 import { sql } from 'kysely';
-import { accountKey } from '../../../db/registry/account-key.js';
-import type { Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import { find, findLive } from '../../entity/verbs.js';
-import { PlatformError, unknownReference } from '../../errors.js';
-import { makeSecret } from '../../identity/secrets/secrets.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import { secretStored, storeSecret } from '../../registry/credentials/credentials.js';
+import { accountKey } from '../../../db/registry/account-key.ts';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import { find, findLive } from '../../entity/verbs.ts';
+import { PlatformError, unknownReference } from '../../errors.ts';
+import { makeSecret } from '../../identity/secrets/secrets.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import { secretStored, storeSecret } from '../../registry/credentials/credentials.ts';
 import {
   deviceChanged,
   deviceTrashed,
   moveDevice,
   recoverDevice,
   trashDevice,
-} from '../../registry/devices/changes.js';
+} from '../../registry/devices/changes.ts';
 import {
   failedRow,
   type GivenRow,
@@ -29,7 +29,7 @@ import {
   type Run,
   rowErrors,
   type Work,
-} from './work.js';
+} from './work.ts';
 
 /** One device: what its row becomes, and what is to be told after the commit. */
 interface Step {

@@ -1,10 +1,10 @@
 /** How a job goes on, as server-sent events. */
 import type { Readable } from 'node:stream';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { ProgressStreams } from '../../http/answers/progress-streams.js';
-import { findJob, isOpen, showJob } from './job.js';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { ProgressStreams } from '../../http/answers/progress-streams.ts';
+import { findJob, isOpen, showJob } from './job.ts';
 
 /** The open streams of a server. */
 export class JobStreams {

@@ -1,13 +1,13 @@
 /** A job: work on many devices, as a row of the registry and on the wire. */
 
 import { Type } from 'typebox';
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
-import type { Access } from '../../access.js';
-import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
-import type { Clock } from '../../clock.js';
-import type { CommandBody } from '../../downlink/commands/command.js';
-import { PlatformError } from '../../errors.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import type { Access } from '../../access.ts';
+import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.ts';
+import type { Clock } from '../../clock.ts';
+import type { CommandBody } from '../../downlink/commands/command.ts';
+import { PlatformError } from '../../errors.ts';
 
 export type Job = Row<'jobs'>;
 export type JobRow = Row<'jobRows'>;

@@ -1,14 +1,14 @@
 /** Room for jobs: an account keeps so many, with so many rows, and finished jobs are removed first. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Db } from '../../../db/registry/index.js';
-import type { Config } from '../../config.js';
-import { PlatformError } from '../../errors.js';
-import { keptOf } from '../../limits/kept.js';
-import { exceeded, type LimitName, type Limits } from '../../limits/table.js';
-import { forgetRows } from '../results/expiry.js';
-import type { Job } from './job.js';
-import type { JobServices } from './work.js';
+import type { Db } from '../../../db/registry/index.ts';
+import type { Config } from '../../config.ts';
+import { PlatformError } from '../../errors.ts';
+import { keptOf } from '../../limits/kept.ts';
+import { exceeded, type LimitName, type Limits } from '../../limits/table.ts';
+import { forgetRows } from '../results/expiry.ts';
+import type { Job } from './job.ts';
+import type { JobServices } from './work.ts';
 
 type Services = Pick<JobServices, 'registry'> & { config: Pick<Config, 'limits'> };
 

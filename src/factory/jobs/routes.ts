@@ -3,26 +3,26 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { Nullable, oneOf } from '../../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { pageOfTable } from '../../entity/listing.js';
-import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
-import { showSlices } from '../../entity/row-slices.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
-import { sendList } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { isInsideBatch } from '../../http/batch.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import { keptOf } from '../../limits/kept.js';
-import type { StoredRow } from '../provisioning/rows.js';
-import type { Unit } from '../provisioning/unit.js';
-import { demandResults, openResults, unitsOf } from '../provisioning/units.js';
-import { endKey } from '../results/expiry.js';
-import { type Download, fileTypes, labelFile, labelFormats, resultFile, resultFormats } from '../results/files.js';
-import { JobStreams } from './events.js';
+import { Nullable, oneOf } from '../../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { pageOfTable } from '../../entity/listing.ts';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
+import { showSlices } from '../../entity/row-slices.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { eventsAnswer, sendEvents } from '../../http/answers/events.ts';
+import { sendList } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import { keptOf } from '../../limits/kept.ts';
+import type { StoredRow } from '../provisioning/rows.ts';
+import type { Unit } from '../provisioning/unit.ts';
+import { demandResults, openResults, unitsOf } from '../provisioning/units.ts';
+import { endKey } from '../results/expiry.ts';
+import { type Download, fileTypes, labelFile, labelFormats, resultFile, resultFormats } from '../results/files.ts';
+import { JobStreams } from './events.ts';
 import {
   findJob,
   type Job,
@@ -33,9 +33,9 @@ import {
   receiving,
   rowStates,
   showJob,
-} from './job.js';
-import { cancelJob, confirmJob, retryJob } from './store.js';
-import type { RowError } from './work.js';
+} from './job.ts';
+import { cancelJob, confirmJob, retryJob } from './store.ts';
+import type { RowError } from './work.ts';
 
 export const jobsPath = '/provisioning/jobs';
 const tags = ['Jobs'];

@@ -1,10 +1,10 @@
 /** The shares of a job: the rows that are read, worked on and written together, how many they are, and what became of them. */
 import { sql } from 'kysely';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import { rowsOf } from '../../../db/registry/statement.js';
-import type { Job } from './job.js';
-import type { Outcome } from './work.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import { rowsOf } from '../../../db/registry/statement.ts';
+import type { Job } from './job.ts';
+import type { Outcome } from './work.ts';
 
 /** Bytes of the rows of one share, unless it is a single row. */
 export const maxShareBytes = 512 * 1024;

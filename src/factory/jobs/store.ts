@@ -3,18 +3,18 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Registry } from '../../../db/registry/index.js';
-import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { noteMade } from '../../entity/kept-answers.js';
-import { writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { newId } from '../../ids.js';
-import { clearRows, dropJob } from '../results/expiry.js';
-import { makeResultKey } from '../results/store.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { noteMade } from '../../entity/kept-answers.ts';
+import { writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { newId } from '../../ids.ts';
+import { clearRows, dropJob } from '../results/expiry.ts';
+import { makeResultKey } from '../results/store.ts';
 import {
   changeJob,
   endOf,
@@ -26,8 +26,8 @@ import {
   type Parameters,
   parametersOf,
   receiving,
-} from './job.js';
-import { demandRows, makeRoom } from './room.js';
+} from './job.ts';
+import { demandRows, makeRoom } from './room.ts';
 
 /** The rows of one transaction, and the number of rows from which a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };

@@ -1,26 +1,26 @@
 /** The interface of an action for the engine: check some rows, and do them in one transaction. */
 
 import type { Logger } from 'pino';
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import type { Access, Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Broker } from '../../broker-ports.js';
-import type { Clock } from '../../clock.js';
-import type { Config } from '../../config.js';
-import type { Commands } from '../../downlink/commands/commands.js';
-import type { Fields } from '../../entity/fields.js';
-import { type ErrorDetail, PlatformError } from '../../errors.js';
-import type { Revocations } from '../../http/revocations.js';
-import type { Sealing } from '../../identity/secrets/sealing.js';
-import type { Secrets } from '../../identity/secrets/secrets.js';
-import type { Sessions } from '../../identity/sessions/sessions.js';
-import type { Keeping } from '../../messages/keeping.js';
-import type { Moves } from '../../moves.js';
-import type { Overlaps } from '../../registry/credentials/overlaps.js';
-import type { Equipping } from '../provisioning/equipping.js';
-import type { RowValues, StoredRow } from '../provisioning/rows.js';
-import type { ResultSeal } from '../results/store.js';
-import type { Job, JobRow, Parameters, RowState } from './job.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import type { Access, Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Broker } from '../../broker-ports.ts';
+import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import type { Commands } from '../../downlink/commands/commands.ts';
+import type { Fields } from '../../entity/fields.ts';
+import { type ErrorDetail, PlatformError } from '../../errors.ts';
+import type { Revocations } from '../../http/revocations.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import type { Secrets } from '../../identity/secrets/secrets.ts';
+import type { Sessions } from '../../identity/sessions/sessions.ts';
+import type { Keeping } from '../../messages/keeping.ts';
+import type { Moves } from '../../moves.ts';
+import type { Overlaps } from '../../registry/credentials/overlaps.ts';
+import type { Equipping } from '../provisioning/equipping.ts';
+import type { RowValues, StoredRow } from '../provisioning/rows.ts';
+import type { ResultSeal } from '../results/store.ts';
+import type { Job, JobRow, Parameters, RowState } from './job.ts';
 
 /** Services that jobs use. */
 export type JobServices = {

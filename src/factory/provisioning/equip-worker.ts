@@ -1,9 +1,9 @@
 /** The thread that makes secrets and codes and hashes them: the event loop of the service does not. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { Sealing } from '../../identity/secrets/sealing.js';
-import { hashSecret, makeSecret } from '../../identity/secrets/secrets.js';
-import { hashOfCode, makeCode } from '../../registry/credentials/association-codes.js';
-import type { Answered, Asked, Equipment, Wanted } from './equipping.js';
+import { Sealing } from '../../identity/secrets/sealing.ts';
+import { hashSecret, makeSecret } from '../../identity/secrets/secrets.ts';
+import { hashOfCode, makeCode } from '../../registry/credentials/association-codes.ts';
+import type { Answered, Asked, Equipment, Wanted } from './equipping.ts';
 
 const { keys } = workerData as { keys: string };
 /** All threads of the process hash in the same few: others wait for these. */

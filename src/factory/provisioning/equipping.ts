@@ -1,6 +1,6 @@
 /** The thread that equips units, seen from here. It runs while there are jobs that need it. */
 import type { Worker } from 'node:worker_threads';
-import { exitOf, startThread } from '../../../db/sqlite/threads.js';
+import { exitOf, startThread } from '../../../db/sqlite/threads.ts';
 
 /** What a unit is given, and what of it is stored. */
 export interface Equipment {
@@ -69,7 +69,7 @@ export class Equipping {
   }
 
   #start(): Worker {
-    const worker = startThread(new URL('./equip-worker.js', import.meta.url), { keys: this.#keys });
+    const worker = startThread(new URL('./equip-worker.ts', import.meta.url), { keys: this.#keys });
     const waiting = new Map<number, Waiting>();
     this.#waiting.set(worker, waiting);
     let cause = new Error('The thread that equips units has ended.');

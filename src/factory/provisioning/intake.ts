@@ -1,7 +1,7 @@
 /** How much of bodies with rows is held at once: they are in memory until their job is stored. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.js';
-import { maxBytes } from './rows.js';
+import { PlatformError } from '../../errors.ts';
+import { maxBytes } from './rows.ts';
 
 /** Bytes that may be on their way, of one caller, of one account and in all: nobody's slow bodies take everybody's place. */
 const maxPerCaller = 2 * maxBytes;

@@ -1,10 +1,10 @@
 /** Where new devices are to stand: templates and organizations by id, or by a name that only one has. */
-import type { Db, Registry } from '../../../db/registry/index.js';
-import type { Caller, Station } from '../../access.js';
-import { findLive } from '../../entity/verbs.js';
-import { invalid, unknownReference } from '../../errors.js';
-import { askedPlace } from '../../registry/devices/station-limits.js';
-import { defaultTemplate } from '../../registry/templates.js';
+import type { Db, Registry } from '../../../db/registry/index.ts';
+import type { Caller, Station } from '../../access.ts';
+import { findLive } from '../../entity/verbs.ts';
+import { invalid, unknownReference } from '../../errors.ts';
+import { askedPlace } from '../../registry/devices/station-limits.ts';
+import { defaultTemplate } from '../../registry/templates.ts';
 
 /** Where a new device is to stand. */
 export interface Place {

@@ -2,22 +2,22 @@
 
 import { Ajv, type ErrorObject } from 'ajv';
 import { sql } from 'kysely';
-import { accountKey } from '../../../db/registry/account-key.js';
-import type { Db, Registry, Tx } from '../../../db/registry/index.js';
-import { insertMany } from '../../../db/registry/many.js';
-import { insertDevices } from '../../../db/registry/presence.js';
-import type { Row } from '../../../db/registry/records.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import { type Clock, timestamp } from '../../clock.js';
-import { customNames } from '../../entity/fields.js';
-import { findUnstorable, unstorable } from '../../entity/values.js';
-import { findLive } from '../../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import { newCredential } from '../../registry/credentials/credentials.js';
-import { newDevice } from '../../registry/devices/changes.js';
-import { newDeviceShape } from '../../registry/devices/device.js';
-import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.js';
+import { accountKey } from '../../../db/registry/account-key.ts';
+import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import { insertDevices } from '../../../db/registry/presence.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { customNames } from '../../entity/fields.ts';
+import { findUnstorable, unstorable } from '../../entity/values.ts';
+import { findLive } from '../../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import { newCredential } from '../../registry/credentials/credentials.ts';
+import { newDevice } from '../../registry/devices/changes.ts';
+import { newDeviceShape } from '../../registry/devices/device.ts';
+import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.ts';
 import {
   failedRow,
   type GivenRow,
@@ -28,10 +28,10 @@ import {
   type RowError,
   type Run,
   rowErrors,
-} from '../jobs/work.js';
-import type { ResultSeal } from '../results/store.js';
-import type { Equipment } from './equipping.js';
-import { type Place, Places } from './places.js';
+} from '../jobs/work.ts';
+import type { ResultSeal } from '../results/store.ts';
+import type { Equipment } from './equipping.ts';
+import { type Place, Places } from './places.ts';
 
 /** Columns that say where a device stands, each by two names. */
 const templateColumns = ['deviceTemplateId', 'template'] as const;

@@ -1,19 +1,19 @@
 /** POST /provisioning/jobs: rows come in, and a job is made of them. And what a line must know to make single units. */
 import { type Static, Type } from 'typebox';
-import { Id } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { nameIgnored } from '../../entity/routes.js';
-import { invalid } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { brokerUrl, claimUrl } from '../../registry/addresses.js';
-import { type Job, neededRights, showJob } from '../jobs/job.js';
-import { jobResponse, jobsPath } from '../jobs/routes.js';
-import { checksumOf, findByChecksum, makeJob } from '../jobs/store.js';
-import { Intake } from './intake.js';
-import { defaultPlace, namedPlace } from './places.js';
-import { knownColumns } from './provision.js';
-import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.js';
+import { Id } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { nameIgnored } from '../../entity/routes.ts';
+import { invalid } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
+import { type Job, neededRights, showJob } from '../jobs/job.ts';
+import { jobResponse, jobsPath } from '../jobs/routes.ts';
+import { checksumOf, findByChecksum, makeJob } from '../jobs/store.ts';
+import { Intake } from './intake.ts';
+import { defaultPlace, namedPlace } from './places.ts';
+import { knownColumns } from './provision.ts';
+import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.ts';
 
 const query = Type.Object({
   accountId: Type.Optional(Type.String({ description: "The id of the caller's account. Another id answers 404." })),

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
 import { parse } from 'csv-parse';
-import { Slices } from '../../../db/sqlite/slices.js';
-import { findUnstorable, unstorable } from '../../entity/values.js';
-import { invalid, PlatformError } from '../../errors.js';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import { findUnstorable, unstorable } from '../../entity/values.ts';
+import { invalid, PlatformError } from '../../errors.ts';
 
 export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */

@@ -1,18 +1,18 @@
 /** The results of a job as units, read a few at a time as they are sent. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { inGroups } from '../../formats/crockford.js';
-import type { Sealing } from '../../identity/secrets/sealing.js';
-import { brokerUrl, claimUrl } from '../../registry/addresses.js';
-import { formatTopic } from '../../topics.js';
-import { withCode } from '../claim-url.js';
-import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.js';
-import { type Result, ResultSeal } from '../results/store.js';
-import type { Unit } from './unit.js';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { inGroups } from '../../formats/crockford.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
+import { formatTopic } from '../../topics.ts';
+import { withCode } from '../claim-url.ts';
+import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.ts';
+import { type Result, ResultSeal } from '../results/store.ts';
+import type { Unit } from './unit.ts';
 
 const unitsAtOnce = 50;
 

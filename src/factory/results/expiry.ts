@@ -1,10 +1,10 @@
 /** The end of results and of rows: the key first, which makes all of them unreadable at once, the rows in steps. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { timestamp } from '../../clock.js';
-import { recoveryWindow } from '../../entity/verbs.js';
-import { type Job, receiving } from '../jobs/job.js';
-import type { JobServices } from '../jobs/work.js';
+import { timestamp } from '../../clock.ts';
+import { recoveryWindow } from '../../entity/verbs.ts';
+import { type Job, receiving } from '../jobs/job.ts';
+import type { JobServices } from '../jobs/work.ts';
 
 /** Rows of one transaction. */
 const stepSize = 250;

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
-import { spreadsheetCell } from '../../formats/spreadsheets.js';
-import type { FlashFormat, Label, Unit } from '../provisioning/unit.js';
-import { flashFile } from './formats.js';
-import type { Drawing, LabelAnswer } from './label-drawer.js';
-import { labelSheet } from './labels.js';
+import { spreadsheetCell } from '../../formats/spreadsheets.ts';
+import type { FlashFormat, Label, Unit } from '../provisioning/unit.ts';
+import { flashFile } from './formats.ts';
+import type { Drawing, LabelAnswer } from './label-drawer.ts';
+import { labelSheet } from './labels.ts';
 
 export const resultFormats = ['csv', 'ndjson', 'json', 'env', 'c-header', 'esp-nvs-csv'] as const;
 export type ResultFormat = (typeof resultFormats)[number];

@@ -1,7 +1,7 @@
 /** The files that a flash tool reads. A serial number or a channel name holds any text, and none leaves its place. */
 import { createHash } from 'node:crypto';
-import { csvCell } from '../../formats/spreadsheets.js';
-import type { FlashFormat, Unit } from '../provisioning/unit.js';
+import { csvCell } from '../../formats/spreadsheets.ts';
+import type { FlashFormat, Unit } from '../provisioning/unit.ts';
 
 /** PEM texts that go onto the unit with its secret. */
 export interface FlashExtra {

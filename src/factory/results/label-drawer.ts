@@ -1,8 +1,8 @@
 /** Draws labels in a thread: a QR code takes up to a tenth of a second. Accounts take turns, then callers. */
 
-import { FairQueue, type Lane } from '../../limits/fair-queue.js';
-import { AskedThread } from '../../threads/asked-thread.js';
-import type { Label } from '../provisioning/unit.js';
+import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { AskedThread } from '../../threads/asked-thread.ts';
+import type { Label } from '../provisioning/unit.ts';
 
 /** The part of a label to draw: all of it, its QR code as an image, or its QR code within a page. */
 export type Drawing = 'svg' | 'png' | 'square';
@@ -18,7 +18,7 @@ const askedAtOnce = 2;
 
 export class LabelDrawer {
   readonly #thread = new AskedThread<LabelQuestion, LabelAnswer>(
-    new URL('./label-worker.js', import.meta.url),
+    new URL('./label-worker.ts', import.meta.url),
     'The drawer of labels',
   );
   readonly #queue = new FairQueue(askedAtOnce);

@@ -1,8 +1,8 @@
 /** Labels of units: anyone who scans one comes to the page where the unit is claimed. They never hold the secret. */
 import type { QRCodeToStringOptions } from 'qrcode';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Label } from '../provisioning/unit.js';
-import type { Drawing, LabelAnswer } from './label-drawer.js';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Label } from '../provisioning/unit.ts';
+import type { Drawing, LabelAnswer } from './label-drawer.ts';
 
 /** Readable when a quarter of the code is scratched away. */
 const code = { errorCorrectionLevel: 'Q', margin: 4 } as const;

@@ -4,9 +4,9 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { decrypt, encrypt } from '../../formats/aes-gcm.js';
-import type { Sealing } from '../../identity/secrets/sealing.js';
-import type { Job, JobRow } from '../jobs/job.js';
+import { decrypt, encrypt } from '../../formats/aes-gcm.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import type { Job, JobRow } from '../jobs/job.ts';
 
 const keyBytes = 32;
 

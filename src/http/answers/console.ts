@@ -2,9 +2,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../app.js';
-import { makeConstant, sendConstant } from './constants.js';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../app.ts';
+import { makeConstant, sendConstant } from './constants.ts';
 
 /** Nothing inline, nothing from another host. */
 const policy = [

@@ -1,12 +1,12 @@
 /** An error becomes an answer here, in the shape of the endpoint's family. */
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { isStoreFull } from '../../../db/registry/index.js';
-import type { Context } from '../../context.js';
-import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.js';
-import { sendAllowance } from '../../limits/attempts.js';
-import { isFlat } from '../openapi/document.js';
-import { detailsOf, type Fault } from '../validation.js';
+import { isStoreFull } from '../../../db/registry/index.ts';
+import type { Context } from '../../context.ts';
+import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.ts';
+import { sendAllowance } from '../../limits/attempts.ts';
+import { isFlat } from '../openapi/document.ts';
+import { detailsOf, type Fault } from '../validation.ts';
 
 /** The one place where an error becomes an answer; of which kind it is. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {

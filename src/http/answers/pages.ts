@@ -3,8 +3,8 @@
  * a unit. Plain HTML and a script each, without anything from elsewhere; an operator whose app has pages of its own names
  * them with SLIPWAY_PUBLIC_URL and SLIPWAY_CLAIM_URL instead.
  */
-import type { App } from '../app.js';
-import { makeConstant, sendConstant } from './constants.js';
+import type { App } from '../app.ts';
+import { makeConstant, sendConstant } from './constants.ts';
 
 const style = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 15vh auto; padding: 0 1rem; color: #222 }

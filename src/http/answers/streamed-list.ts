@@ -5,7 +5,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import { type FairQueue, type Lane, laneOf } from '../../limits/fair-queue.js';
+import { type FairQueue, type Lane, laneOf } from '../../limits/fair-queue.ts';
 
 /** Characters that are collected before an answer becomes a stream, and in each piece of it. */
 const shortAnswer = 64 * 1024;

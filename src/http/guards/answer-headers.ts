@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import cors from '@fastify/cors';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import helmet from 'helmet';
-import type { App } from '../app.js';
+import type { App } from '../app.ts';
 
 /** Answers that a browser neither renders nor runs: all they need is that it does not guess another type. */
 const data = /^(?:application\/json|text\/event-stream|application\/octet-stream|text\/csv)\b/;

@@ -1,8 +1,8 @@
 /** Without room on the disk, or in the account's share of it, what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
 import type { FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.js';
-import type { Keeping } from '../../messages/keeping.js';
-import type { App } from '../app.js';
+import { PlatformError } from '../../errors.ts';
+import type { Keeping } from '../../messages/keeping.ts';
+import type { App } from '../app.ts';
 
 /** Refuses requests that make the registry grow where there is no room. Mount behind idempotentPosts: repeats are answered. */
 export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'refusal'> }): void {

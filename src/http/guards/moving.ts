@@ -1,9 +1,9 @@
 /** Requests of accounts that are on their way to another server are answered with 503, and those under way are counted. */
 import type { FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.js';
-import { slotOf } from '../../ids.js';
-import type { Moves } from '../../moves.js';
-import type { App } from '../app.js';
+import { PlatformError } from '../../errors.ts';
+import { slotOf } from '../../ids.ts';
+import type { Moves } from '../../moves.ts';
+import type { App } from '../app.ts';
 
 /** Seconds after which it is worth trying again. */
 const retryAfter = 1;

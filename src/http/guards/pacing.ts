@@ -4,8 +4,8 @@
  */
 import { AsyncResource } from 'node:async_hooks';
 import type { FastifyRequest } from 'fastify';
-import { FairLanes, type Lane, laneOf, laneOfAddress } from '../../limits/fair-queue.js';
-import type { App } from '../app.js';
+import { FairLanes, type Lane, laneOf, laneOfAddress } from '../../limits/fair-queue.ts';
+import type { App } from '../app.ts';
 
 /** Milliseconds of requests in one turn of the event loop. One request may take longer. */
 const sliceTime = 4;

@@ -1,8 +1,8 @@
 /** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints. */
 import type { preHandlerHookHandler } from 'fastify';
-import type { Access, Caller } from '../../access.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../app.js';
+import type { Access, Caller } from '../../access.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../app.ts';
 
 /** Someone who has just registered is told how to begin. */
 function refusalOf({ kind }: Caller): PlatformError {

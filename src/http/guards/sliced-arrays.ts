@@ -3,7 +3,7 @@
  * it does not, the answer must come from `sendList` or `sendItems`, and is refused as a whole.
  */
 import type { preSerializationHookHandler } from 'fastify';
-import type { App } from '../app.js';
+import type { App } from '../app.ts';
 
 /** Items that an answer may have that is made at once: some 20,000 ids or channels take a few milliseconds. */
 const maxItemsAtOnce = 20_000;

@@ -1,6 +1,6 @@
 /** Every text that a caller sends has a maximum: that of its schema, or this one. */
 import type { FastifySchema } from 'fastify';
-import type { App } from '../app.js';
+import type { App } from '../app.ts';
 
 /** Characters of a text whose schema says nothing of its length. */
 const maxTextLength = 8192;

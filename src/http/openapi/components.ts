@@ -3,12 +3,12 @@
  * clients have a type `Device` and the document stays small. `resolveComponents` shows that nothing is lost.
  */
 
-import { chosenTitle } from '../../entity/routes.js';
-import { failureOf, identityErrorCode } from '../../errors.js';
-import { withExamples } from './examples.js';
-import { singular } from './operation-ids.js';
-import { commonHeaders } from './response-headers.js';
-import { asList, asTree, type Json, type Tree } from './tree.js';
+import { chosenTitle } from '../../entity/routes.ts';
+import { failureOf, identityErrorCode } from '../../errors.ts';
+import { withExamples } from './examples.ts';
+import { singular } from './operation-ids.ts';
+import { commonHeaders } from './response-headers.ts';
+import { asList, asTree, type Json, type Tree } from './tree.ts';
 
 /** Characters of JSON from which a repeated part gets a name. */
 const minimum = 60;

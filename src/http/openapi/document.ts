@@ -6,7 +6,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import type { Access, Action, Caller, EntityKind } from '../../access.js';
+import type { Access, Action, Caller, EntityKind } from '../../access.ts';
 import {
   errorShape,
   type FailureKind,
@@ -14,13 +14,13 @@ import {
   failureOf,
   identityErrorCode,
   identityErrorShape,
-} from '../../errors.js';
-import { type Constant, makeConstant, sendConstant } from '../answers/constants.js';
-import type { App } from '../app.js';
-import { publish } from './components.js';
-import { describeOperation } from './operation-descriptions.js';
-import { operationId } from './operation-ids.js';
-import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.js';
+} from '../../errors.ts';
+import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
+import type { App } from '../app.ts';
+import { publish } from './components.ts';
+import { describeOperation } from './operation-descriptions.ts';
+import { operationId } from './operation-ids.ts';
+import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,5 +1,5 @@
 /** Examples of the OpenAPI document, made of its schemas: one for each component, and one for each shared parameter. */
-import { asList, asTree, type Json, type Tree } from './tree.js';
+import { asList, asTree, type Json, type Tree } from './tree.ts';
 
 /** Values that tell more than their schema, by the name of the property or parameter. */
 const telling: Record<string, Json> = {

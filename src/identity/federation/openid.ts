@@ -6,13 +6,13 @@
 import { LRUCache } from 'lru-cache';
 import * as openid from 'openid-client';
 import type { Logger } from 'pino';
-import type { Row } from '../../../db/registry/records.js';
-import type { Clock } from '../../clock.js';
-import { isEmail } from '../../entity/values.js';
-import { PlatformError } from '../../errors.js';
-import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../network/outbound.js';
-import type { Sealing } from '../secrets/sealing.js';
-import { isSecure } from './providers.js';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Clock } from '../../clock.ts';
+import { isEmail } from '../../entity/values.ts';
+import { PlatformError } from '../../errors.ts';
+import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../network/outbound.ts';
+import type { Sealing } from '../secrets/sealing.ts';
+import { isSecure } from './providers.ts';
 
 /** How long a provider's metadata is believed, in milliseconds, and of how many providers. */
 const metadataLifetime = 5 * 60_000;

@@ -1,11 +1,11 @@
 /** OpenID providers of an account: where its people may log in as well. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
-import { identityProviderColumns } from '../../../db/registry/records/identity.js';
-import { Nullable, type Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import { identityProviderColumns } from '../../../db/registry/records/identity.ts';
+import { Nullable, type Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -16,12 +16,12 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../../entity/columns.js';
-import { entityRoutes } from '../../entity/kind.js';
-import { change, find, insert, stamp, trash, writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { namesPrivateAddress } from '../../network/outbound.js';
+} from '../../entity/columns.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { change, find, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { namesPrivateAddress } from '../../network/outbound.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
 const clientSecret = Type.Optional(

@@ -6,23 +6,23 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import { timestamp } from '../../clock.js';
-import type { Config } from '../../config.js';
-import type { Context } from '../../context.js';
-import { find } from '../../entity/verbs.js';
-import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { Attempts, sendAllowance } from '../../limits/attempts.js';
-import { keepLastLogins } from '../../limits/kept.js';
-import { checkPassword, endVoided, readIdentity } from '../grants.js';
-import { findIdentity } from '../identities.js';
-import { makeSecret, makeToken } from '../secrets/secrets.js';
-import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.js';
-import { admitPerson, loginShape, renewalType } from '../sessions/login.js';
-import type { Challenge, OpenId, Proof } from './openid.js';
-import { demandUnchanged, redirectUrisOf } from './providers.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { timestamp } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import type { Context } from '../../context.ts';
+import { find } from '../../entity/verbs.ts';
+import { identityErrorCode, invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { keepLastLogins } from '../../limits/kept.ts';
+import { checkPassword, endVoided, readIdentity } from '../grants.ts';
+import { findIdentity } from '../identities.ts';
+import { makeSecret, makeToken } from '../secrets/secrets.ts';
+import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.ts';
+import { admitPerson, loginShape, renewalType } from '../sessions/login.ts';
+import type { Challenge, OpenId, Proof } from './openid.ts';
+import { demandUnchanged, redirectUrisOf } from './providers.ts';
 
 const tag = 'Identity';
 const family = 'identity';
@@ -63,7 +63,7 @@ export function federationRoutes(app: App, ctx: Context): void {
   // Loaded when the first person comes: most services have no provider, and it takes megabytes.
   let loading: Promise<OpenId> | undefined;
   const openId = () => {
-    loading ??= import('./openid.js').then((module) => new module.OpenId(ctx));
+    loading ??= import('./openid.ts').then((module) => new module.OpenId(ctx));
     return loading;
   };
   app.addHook('preClose', async () => {

@@ -1,13 +1,13 @@
 /** Second factors of an identity: enrolment, confirmation, removal. */
-import type { Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { noteAnswer } from '../../entity/kept-answers.js';
-import { writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { factorTry } from '../sessions/login-limits.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { noteAnswer } from '../../entity/kept-answers.ts';
+import { writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { factorTry } from '../sessions/login-limits.ts';
 import {
   confirmedMethods,
   findMethod,
@@ -17,7 +17,7 @@ import {
   purposeOf,
   takeRecoveryCode,
   takeTotp,
-} from './factors.js';
+} from './factors.ts';
 
 /** Tries to confirm a method, and of one texted code; then it starts again. */
 const maxAttempts = 5;

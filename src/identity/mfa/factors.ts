@@ -5,15 +5,15 @@
 
 import { randomInt } from 'node:crypto';
 import { Secret, TOTP } from 'otpauth';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Clock } from '../../clock.js';
-import type { Sms } from '../../emails/mail.js';
-import type { Allowance } from '../../errors.js';
-import { inGroups, randomCharacters, readTyped } from '../../formats/crockford.js';
-import { Attempts } from '../../limits/attempts.js';
-import type { Sealing } from '../secrets/sealing.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Clock } from '../../clock.ts';
+import type { Sms } from '../../emails/mail.ts';
+import type { Allowance } from '../../errors.ts';
+import { inGroups, randomCharacters, readTyped } from '../../formats/crockford.ts';
+import { Attempts } from '../../limits/attempts.ts';
+import type { Sealing } from '../secrets/sealing.ts';
 
 export const mfaMethods = ['totp', 'sms'] as const;
 export type MfaMethod = (typeof mfaMethods)[number];

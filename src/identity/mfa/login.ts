@@ -2,21 +2,21 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
-import { oneOf, type Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { newTokenId } from '../../ids.js';
-import { sendAllowance } from '../../limits/attempts.js';
-import { keepLastLogins } from '../../limits/kept.js';
-import type { Sealing } from '../secrets/sealing.js';
-import { sendSession, sessionShape } from '../sessions/authentication.js';
-import { factorTry } from '../sessions/login-limits.js';
-import { openSession } from '../sessions/opening.js';
-import type { RenewalType } from '../sessions/sessions.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import { oneOf, type Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { newTokenId } from '../../ids.ts';
+import { sendAllowance } from '../../limits/attempts.ts';
+import { keepLastLogins } from '../../limits/kept.ts';
+import type { Sealing } from '../secrets/sealing.ts';
+import { sendSession, sessionShape } from '../sessions/authentication.ts';
+import { factorTry } from '../sessions/login-limits.ts';
+import { openSession } from '../sessions/opening.ts';
+import type { RenewalType } from '../sessions/sessions.ts';
 import {
   confirmedMethods,
   findMethod,
@@ -25,7 +25,7 @@ import {
   purposeOf,
   takeRecoveryCode,
   takeTotp,
-} from './factors.js';
+} from './factors.ts';
 
 const tag = 'Identity';
 const family = 'identity';

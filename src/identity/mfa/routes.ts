@@ -1,13 +1,13 @@
 /** Second factors of an identity over HTTP. */
 import { Type } from 'typebox';
-import type { Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Context } from '../../context.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { sendAllowance } from '../../limits/attempts.js';
-import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemovalCode, titles } from './enrolment.js';
-import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.js';
+import type { Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Context } from '../../context.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { sendAllowance } from '../../limits/attempts.ts';
+import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemovalCode, titles } from './enrolment.ts';
+import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.ts';
 
 const tags = ['Identity'];
 const family = 'identity';

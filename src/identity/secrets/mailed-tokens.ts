@@ -3,10 +3,10 @@
  * one person and one purpose; a newer one of its kind ends it. The store holds their hashes.
  */
 import { createHash } from 'node:crypto';
-import type { Db, Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import { type Clock, timestamp } from '../../clock.js';
-import { makeToken } from './secrets.js';
+import type { Db, Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { makeToken } from './secrets.ts';
 
 const hour = 60 * 60_000;
 

@@ -4,19 +4,19 @@
  */
 
 import { type Static, Type } from 'typebox';
-import { Id, type Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import type { EmailLimits } from '../../emails/limits.js';
-import { headingFor, resetEmail, sendEmail } from '../../emails/texts.js';
-import { writeAs } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { Attempts, sendAllowance } from '../../limits/attempts.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import { findIdentity, isAccountUser, setPassword } from '../identities.js';
-import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
-import { maxPasswordLength } from './passwords.js';
+import { Id, type Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import type { EmailLimits } from '../../emails/limits.ts';
+import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
+import { writeAs } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import { findIdentity, isAccountUser, setPassword } from '../identities.ts';
+import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.ts';
+import { maxPasswordLength } from './passwords.ts';
 
 const tag = 'Identity';
 const family = 'identity';

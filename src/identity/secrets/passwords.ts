@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
-import { invalid, PlatformError } from '../../errors.js';
-import { areStrangers, FairQueue, type Lane } from '../../limits/fair-queue.js';
-import { makeSecret } from './secrets.js';
+import { invalid, PlatformError } from '../../errors.ts';
+import { areStrangers, FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { makeSecret } from './secrets.ts';
 
 /** What one hash takes: KiB of memory, and passes over it. */
 export interface HashCost {

@@ -5,9 +5,9 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { replaceFile } from '../../../db/files/copies.js';
-import { decrypt, encrypt } from '../../formats/aes-gcm.js';
-import { HiddenNumbers } from '../../formats/hidden-numbers.js';
+import { replaceFile } from '../../../db/files/copies.ts';
+import { decrypt, encrypt } from '../../formats/aes-gcm.ts';
+import { HiddenNumbers } from '../../formats/hidden-numbers.ts';
 
 const keyBytes = 32;
 

@@ -1,11 +1,11 @@
 /** Secrets that the platform makes: 256 random bits, shown once, stored hashed. */
 import { hash as digest, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import { randomSome } from '../../formats/random.js';
-import { slotOf } from '../../ids.js';
-import { FairQueue, type Lane } from '../../limits/fair-queue.js';
-import { networkOf } from '../../limits/networks.js';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import { randomSome } from '../../formats/random.ts';
+import { slotOf } from '../../ids.ts';
+import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { networkOf } from '../../limits/networks.ts';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;

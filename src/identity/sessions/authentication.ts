@@ -2,15 +2,15 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Row } from '../../../db/registry/records.js';
-import type { Clock } from '../../clock.js';
-import type { Config } from '../../config.js';
-import type { Context } from '../../context.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { Attempts, sendAllowance } from '../../limits/attempts.js';
-import { findApplication } from '../applications.js';
-import type { Authenticated, Opened } from './sessions.js';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import type { Context } from '../../context.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { findApplication } from '../applications.ts';
+import type { Authenticated, Opened } from './sessions.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

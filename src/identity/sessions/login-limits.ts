@@ -2,12 +2,12 @@
  * Limits on guessing: wrong tries count per identity and address together, and per address alone. Tries
  * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
  */
-import type { Registry } from '../../../db/registry/index.js';
-import type { Clock } from '../../clock.js';
-import type { Allowance } from '../../errors.js';
-import { Attempts } from '../../limits/attempts.js';
-import { type Lane, strangerLane } from '../../limits/fair-queue.js';
-import { networkOf } from '../../limits/networks.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Clock } from '../../clock.ts';
+import type { Allowance } from '../../errors.ts';
+import { Attempts } from '../../limits/attempts.ts';
+import { type Lane, strangerLane } from '../../limits/fair-queue.ts';
+import { networkOf } from '../../limits/networks.ts';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;

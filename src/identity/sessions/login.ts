@@ -1,22 +1,22 @@
 /** Login of people by email and password, and of applications by their appToken. */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
-import { oneOf } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { PlatformError } from '../../errors.js';
-import { emailKey } from '../../formats/email-key.js';
-import type { App } from '../../http/app.js';
-import { sendAllowance } from '../../limits/attempts.js';
-import { findApplication } from '../applications.js';
-import { findIdentity, maxEmailLength } from '../identities.js';
-import { confirmedMethods } from '../mfa/factors.js';
-import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.js';
-import { maxPasswordLength } from '../secrets/passwords.js';
-import { type SendSession, sendSession, sessionShape } from './authentication.js';
-import { openSession } from './opening.js';
-import type { RenewalType } from './sessions.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { PlatformError } from '../../errors.ts';
+import { emailKey } from '../../formats/email-key.ts';
+import type { App } from '../../http/app.ts';
+import { sendAllowance } from '../../limits/attempts.ts';
+import { findApplication } from '../applications.ts';
+import { findIdentity, maxEmailLength } from '../identities.ts';
+import { confirmedMethods } from '../mfa/factors.ts';
+import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.ts';
+import { maxPasswordLength } from '../secrets/passwords.ts';
+import { type SendSession, sendSession, sessionShape } from './authentication.ts';
+import { openSession } from './opening.ts';
+import type { RenewalType } from './sessions.ts';
 
 /** Longer ids cannot exist; work and memory must not grow with the size of the input. */
 const maxIdLength = 255;

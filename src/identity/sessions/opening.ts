@@ -1,8 +1,8 @@
 /** The begin of a login session. */
-import type { Tx } from '../../../db/registry/index.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import type { Opened, RenewalType } from './sessions.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import type { Opened, RenewalType } from './sessions.ts';
 
 /** Opens a session. An owner who had too many loses the oldest of them, with their connections. See Sessions.open. */
 export async function openSession(

@@ -1,11 +1,11 @@
 /** Sessions once they are there: logout, renewal, what a token is worth, public keys. */
 import { Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import type { Context } from '../../context.js';
-import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.js';
-import type { App } from '../../http/app.js';
-import { tokenBodyBytes } from '../../http/guards/strangers.js';
-import { sendSession, sessionShape } from './authentication.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { Context } from '../../context.ts';
+import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.ts';
+import type { App } from '../../http/app.ts';
+import { tokenBodyBytes } from '../../http/guards/strangers.ts';
+import { sendSession, sessionShape } from './authentication.ts';
 
 const tag = 'Identity';
 const family = 'identity';

@@ -3,18 +3,18 @@
  * long as its session is never unused for the lifetime of the token; after that the session has to be renewed.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import type { Access } from '../../access.js';
-import { type Caller, isApplication } from '../../access.js';
-import { type Clock, timestamp } from '../../clock.js';
-import type { Config } from '../../config.js';
-import { PlatformError } from '../../errors.js';
-import { newId } from '../../ids.js';
-import { networkOf } from '../../limits/networks.js';
-import { makeSecret } from '../secrets/secrets.js';
-import type { Claims, Tokens } from './tokens.js';
-import type { SessionUses } from './uses.js';
+import type { Registry, SessionRow, Tx } from '../../../db/registry/index.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { Access } from '../../access.ts';
+import { type Caller, isApplication } from '../../access.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import { PlatformError } from '../../errors.ts';
+import { newId } from '../../ids.ts';
+import { networkOf } from '../../limits/networks.ts';
+import { makeSecret } from '../secrets/secrets.ts';
+import type { Claims, Tokens } from './tokens.ts';
+import type { SessionUses } from './uses.ts';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;

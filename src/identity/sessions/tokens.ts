@@ -12,9 +12,9 @@ import {
   jwtVerify,
   SignJWT,
 } from 'jose';
-import { replaceFile } from '../../../db/files/copies.js';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import type { Clock } from '../../clock.js';
+import { replaceFile } from '../../../db/files/copies.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { Clock } from '../../clock.ts';
 
 const issuer = 'slipway';
 const algorithm = 'RS256';

@@ -1,10 +1,10 @@
 /** When login sessions were last used: at once in memory, half a minute later in the registry. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../../db/registry/index.js';
-import { rowsOf } from '../../../db/registry/statement.js';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import type { Clock } from '../../clock.js';
-import type { Moves } from '../../moves.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import { rowsOf } from '../../../db/registry/statement.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { Clock } from '../../clock.ts';
+import type { Moves } from '../../moves.ts';
 
 /** Uses that are remembered, and those that may wait to be written. Of others the registry knows an earlier time. */
 const maxKept = 100_000;

@@ -1,13 +1,13 @@
 /** The log entries of a page, read a part at a time while they are sent. */
 
-import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Access, Caller } from '../../access.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { PlatformError } from '../../errors.js';
-import type { Items } from '../../http/answers/streamed-list.js';
-import type { Sessions } from '../../identity/sessions/sessions.js';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
+import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Access, Caller } from '../../access.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { PlatformError } from '../../errors.ts';
+import type { Items } from '../../http/answers/streamed-list.ts';
+import type { Sessions } from '../../identity/sessions/sessions.ts';
+import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
 
 type Services = { access: Access; messages: Pick<MessageStore, 'logs'>; sessions: Sessions };
 

@@ -1,8 +1,8 @@
 /** A log entry as it is shown over HTTP. */
 
 import { type Static, Type } from 'typebox';
-import { type LogEntry, severities } from '../../../db/messages/store.js';
-import { oneOf } from '../../../db/registry/records.js';
+import { type LogEntry, severities } from '../../../db/messages/store.ts';
+import { oneOf } from '../../../db/registry/records.ts';
 
 const text = Type.Union([Type.String(), Type.Null()]);
 export const logShape = Type.Object({

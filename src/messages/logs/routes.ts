@@ -1,22 +1,22 @@
 /** The log of a device over HTTP: reading it, and writing to it. */
 
 import { type Static, Type } from 'typebox';
-import { maxFound } from '../../../db/messages/logs/search.js';
-import { maxLogEntryLength, type Severity, severities } from '../../../db/messages/store.js';
-import type { Placement } from '../../../db/registry/index.js';
-import type { Access, Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { demandPage } from '../../entity/listing.js';
-import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.js';
-import { oneSlice, showSlices } from '../../entity/row-slices.js';
-import { invalid, PlatformError } from '../../errors.js';
-import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.js';
-import { eachEntry } from './entries.js';
-import { logShape, showLog, type WireLog } from './log-entry.js';
-import { logSearchRoutes } from './search.js';
+import { maxFound } from '../../../db/messages/logs/search.ts';
+import { maxLogEntryLength, type Severity, severities } from '../../../db/messages/store.ts';
+import type { Placement } from '../../../db/registry/index.ts';
+import type { Access, Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { demandPage } from '../../entity/listing.ts';
+import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.ts';
+import { oneSlice, showSlices } from '../../entity/row-slices.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.ts';
+import { eachEntry } from './entries.ts';
+import { logShape, showLog, type WireLog } from './log-entry.ts';
+import { logSearchRoutes } from './search.ts';
 
 const query = Type.Object({
   severity: Type.Optional(

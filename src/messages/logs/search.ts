@@ -7,19 +7,19 @@ import {
   maxFound,
   type TextField,
   textFields,
-} from '../../../db/messages/logs/search.js';
-import { wordsOf } from '../../../db/messages/logs/terms.js';
-import { type LogQuestion, type Severity, severities, timeLimit } from '../../../db/messages/store.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import type { Context } from '../../context.js';
-import { parseDate } from '../../entity/values.js';
-import { invalid } from '../../errors.js';
-import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { readSeverity } from '../payload/log-entry.js';
-import { eachEntry } from './entries.js';
-import { showSource, sourceShape } from './log-entry.js';
+} from '../../../db/messages/logs/search.ts';
+import { wordsOf } from '../../../db/messages/logs/terms.ts';
+import { type LogQuestion, type Severity, severities, timeLimit } from '../../../db/messages/store.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { parseDate } from '../../entity/values.ts';
+import { invalid } from '../../errors.ts';
+import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { readSeverity } from '../payload/log-entry.ts';
+import { eachEntry } from './entries.ts';
+import { showSource, sourceShape } from './log-entry.ts';
 
 const defaultSize = 10;
 const maxClauses = 32;

@@ -1,6 +1,6 @@
 /** Reads an entry of `_log`. */
-import { type LogInput, type Severity, severities } from '../../../db/messages/store.js';
-import { areSeconds, isInYears, isObject, parseJson, readTime } from './reading.js';
+import { type LogInput, type Severity, severities } from '../../../db/messages/store.ts';
+import { areSeconds, isInYears, isObject, parseJson, readTime } from './reading.ts';
 
 const severityNames: Readonly<Record<string, Severity>> = {
   ...(Object.fromEntries(severities.map((severity) => [severity, severity])) as Record<Severity, Severity>),

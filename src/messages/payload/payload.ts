@@ -1,10 +1,10 @@
 /** Reads payloads of stored channels into points: which form a payload has, and how large it may be. */
-import { jsonSize } from '../../formats/json-size.js';
-import { csvForm, readCsv } from './forms/csv.js';
-import { float32Form, readFloat } from './forms/float32.js';
-import { isTimed, jsonForm, readJson, timedIsUnknown } from './forms/json.js';
-import { readSenml, senmlForm } from './forms/senml.js';
-import { decode, isBlank, parseJson, type Reading } from './reading.js';
+import { jsonSize } from '../../formats/json-size.ts';
+import { csvForm, readCsv } from './forms/csv.ts';
+import { float32Form, readFloat } from './forms/float32.ts';
+import { isTimed, jsonForm, readJson, timedIsUnknown } from './forms/json.ts';
+import { readSenml, senmlForm } from './forms/senml.ts';
+import { decode, isBlank, parseJson, type Reading } from './reading.ts';
 
 /** Maxima of a payload; Infinity for no limit. */
 export interface PayloadLimits {

@@ -1,9 +1,9 @@
 /** Reads the points of payloads: small ones at once, large ones in a thread, where accounts take turns. */
-import type { Point } from '../../../db/messages/store.js';
-import { FairQueue, type Lane } from '../../limits/fair-queue.js';
-import { AskedThread } from '../../threads/asked-thread.js';
-import { type FixedForm, type PayloadLimits, readForm, readPoints, readTextPoints } from './payload.js';
-import type { Reading } from './reading.js';
+import type { Point } from '../../../db/messages/store.ts';
+import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { AskedThread } from '../../threads/asked-thread.ts';
+import { type FixedForm, type PayloadLimits, readForm, readPoints, readTextPoints } from './payload.ts';
+import type { Reading } from './reading.ts';
 
 /** Bytes up to which a payload is read on the event loop: asking the thread takes about as long. */
 const smallPayload = 8192;
@@ -50,7 +50,7 @@ export function readPayload({ payload, kind, now, limits }: PayloadQuestion): Re
 export class PayloadReader {
   readonly #limits: PayloadLimits;
   readonly #thread = new AskedThread<PayloadQuestion, PayloadAnswer>(
-    new URL('./worker.js', import.meta.url),
+    new URL('./worker.ts', import.meta.url),
     'The reader of payloads',
   );
   readonly #queue = new FairQueue(askedAtOnce, { most: unbounded, quantum: smallPayload });

@@ -1,6 +1,6 @@
 /** The thread that reads large payloads: the event loop of the service does not wait for it. */
-import { answerQuestions } from '../../threads/answering.js';
-import { type PayloadAnswer, type PayloadQuestion, readPayload, toColumns } from './reader.js';
+import { answerQuestions } from '../../threads/answering.ts';
+import { type PayloadAnswer, type PayloadQuestion, readPayload, toColumns } from './reader.ts';
 
 answerQuestions<PayloadQuestion, PayloadAnswer>(
   (question) => {

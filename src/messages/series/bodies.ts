@@ -1,6 +1,6 @@
 /** Bodies of messages, for the OpenAPI document. They are read as bytes, so no schema checks them. */
 import { type TSchema, Type } from 'typebox';
-import { textLimit } from '../payload/reading.js';
+import { textLimit } from '../payload/reading.ts';
 
 /** The largest value of SLIPWAY_MQTT_MAX_PAYLOAD_BYTES and of SLIPWAY_MQTT_MAX_POINTS. A service may allow less. */
 const whole = { maxLength: 268_435_455 };

@@ -1,6 +1,6 @@
 /** Buckets of time: `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
-import { timeLimit } from '../../../db/messages/types.js';
-import type { Slices } from '../../../db/sqlite/slices.js';
+import { timeLimit } from '../../../db/messages/types.ts';
+import type { Slices } from '../../../db/sqlite/slices.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;

@@ -2,15 +2,15 @@
  * A whole range as CSV or NDJSON: points are read and sent a little at a time, which takes no more memory than
  * a page; a rollup is within its limits.
  */
-import type { Cursor, Point, Range } from '../../../db/messages/store.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import type { Config } from '../../config.js';
-import { isoDates } from '../../formats/iso-dates.js';
-import { spreadsheetCell } from '../../formats/spreadsheets.js';
-import type { Answer } from '../../http/answers/streamed-list.js';
-import { parseTopic } from '../../topics.js';
-import { csvColumns } from '../payload/forms/csv.js';
+import type { Cursor, Point, Range } from '../../../db/messages/store.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import type { Config } from '../../config.ts';
+import { isoDates } from '../../formats/iso-dates.ts';
+import { spreadsheetCell } from '../../formats/spreadsheets.ts';
+import type { Answer } from '../../http/answers/streamed-list.ts';
+import { parseTopic } from '../../topics.ts';
+import { csvColumns } from '../payload/forms/csv.ts';
 import {
   demandStill,
   findSeries,
@@ -22,8 +22,8 @@ import {
   type Shown,
   type Stretch,
   showPoints,
-} from './query.js';
-import { sumUp } from './rollups.js';
+} from './query.ts';
+import { sumUp } from './rollups.ts';
 
 const pointsAtOnce = 1000;
 const linesAtOnce = 200;

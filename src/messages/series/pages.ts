@@ -1,9 +1,9 @@
 /** Points of a channel in pages, and the latest ones. */
-import { charactersOf } from '../../../db/messages/series/rows.js';
-import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../../db/messages/store.js';
-import type { Caller } from '../../access.js';
-import { invalid } from '../../errors.js';
-import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
+import { charactersOf } from '../../../db/messages/series/rows.ts';
+import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../../db/messages/store.ts';
+import type { Caller } from '../../access.ts';
+import { invalid } from '../../errors.ts';
+import type { HiddenNumbers } from '../../formats/hidden-numbers.ts';
 import {
   defaultPageSize,
   findSeries,
@@ -17,7 +17,7 @@ import {
   type Stretch,
   showPoints,
   type Values,
-} from './query.js';
+} from './query.ts';
 
 /**
  * One page of the points of a channel in a range. Anyone who follows the tokens sees every point that was there at the

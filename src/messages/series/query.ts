@@ -1,22 +1,22 @@
 /** Shared by the ways of reading a time-series: the channel, the range, the form of points. */
 
 import { type Static, type TObject, Type } from 'typebox';
-import { aggregates } from '../../../db/messages/series/sums.js';
-import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.js';
-import type { Placement } from '../../../db/registry/index.js';
-import { oneOf } from '../../../db/registry/records.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Access, Caller, Channel } from '../../access.js';
-import type { Clock } from '../../clock.js';
-import type { Config } from '../../config.js';
-import { currentCaller } from '../../entity/current-caller.js';
-import { metaShape, readDate } from '../../entity/routes.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
-import { isoDates } from '../../formats/iso-dates.js';
-import type { Sessions } from '../../identity/sessions/sessions.js';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { parseTopic } from '../../topics.js';
+import { aggregates } from '../../../db/messages/series/sums.ts';
+import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.ts';
+import type { Placement } from '../../../db/registry/index.ts';
+import { oneOf } from '../../../db/registry/records.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Access, Caller, Channel } from '../../access.ts';
+import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { metaShape, readDate } from '../../entity/routes.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { HiddenNumbers } from '../../formats/hidden-numbers.ts';
+import { isoDates } from '../../formats/iso-dates.ts';
+import type { Sessions } from '../../identity/sessions/sessions.ts';
+import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { parseTopic } from '../../topics.ts';
 
 /** The range of a query that names none, in milliseconds back from its end. */
 const defaultSpan = 24 * 60 * 60 * 1000;

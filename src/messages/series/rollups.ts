@@ -1,10 +1,10 @@
 /** Rollups: the points of a range as aggregates by bucket of time and category. */
-import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.js';
-import { Slices } from '../../../db/sqlite/slices.js';
-import type { Caller } from '../../access.js';
-import { invalid } from '../../errors.js';
-import { isoDates } from '../../formats/iso-dates.js';
-import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.js';
+import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.ts';
+import { Slices } from '../../../db/sqlite/slices.ts';
+import type { Caller } from '../../access.ts';
+import { invalid } from '../../errors.ts';
+import { isoDates } from '../../formats/iso-dates.ts';
+import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';
 import {
   demandStill,
   findSeries,
@@ -15,7 +15,7 @@ import {
   type Services,
   type Shown,
   type Stretch,
-} from './query.js';
+} from './query.ts';
 
 const maxBuckets = 20_000;
 /** Buckets times categories. */

@@ -1,18 +1,18 @@
 /** Time-series over HTTP: each way of reading one has a file of its own, writing has writing.ts. */
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { metaWith, nameIgnored } from '../../entity/routes.js';
-import { invalid } from '../../errors.js';
-import { sendText, streamed } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
-import { isInsideBatch } from '../../http/batch.js';
-import { FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { type Export, exportRollup, exportSeries } from './export.js';
-import { readLatest, readPage } from './pages.js';
-import { findChannel, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './query.js';
-import { readRollup } from './rollups.js';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { metaWith, nameIgnored } from '../../entity/routes.ts';
+import { invalid } from '../../errors.ts';
+import { sendText, streamed } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { type Export, exportRollup, exportSeries } from './export.ts';
+import { readLatest, readPage } from './pages.ts';
+import { findChannel, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './query.ts';
+import { readRollup } from './rollups.ts';
 
 const rollupHeeds = { csv: heeds.rollupCsv, ndjson: heeds.rollupNdjson } as const;
 

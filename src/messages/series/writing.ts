@@ -1,16 +1,16 @@
 /** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { errorBody, invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { idempotentPosts } from '../../http/idempotency.js';
-import { requireCaller } from '../../identity/sessions/authentication.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import type { OpenKind } from '../payload/reader.js';
-import { payloadLimit, rejectionShape } from '../publish.js';
-import { pointBodies } from './bodies.js';
-import { findChannel } from './query.js';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { errorBody, invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { idempotentPosts } from '../../http/idempotency.ts';
+import { requireCaller } from '../../identity/sessions/authentication.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import type { OpenKind } from '../payload/reader.ts';
+import { payloadLimit, rejectionShape } from '../publish.ts';
+import { pointBodies } from './bodies.ts';
+import { findChannel } from './query.ts';
 
 const answer = Type.Object(
   {

@@ -4,12 +4,12 @@
  */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
-import { certificateAuthorityColumns } from '../../../db/registry/records/certificates.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { AuditEvent } from '../../audit/events.js';
-import type { Context } from '../../context.js';
+import type { Tx } from '../../../db/registry/index.ts';
+import { certificateAuthorityColumns } from '../../../db/registry/records/certificates.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { AuditEvent } from '../../audit/events.ts';
+import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -20,9 +20,9 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../../entity/columns.js';
-import { entityRoutes } from '../../entity/kind.js';
-import { etagOf, idParams } from '../../entity/routes.js';
+} from '../../entity/columns.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { etagOf, idParams } from '../../entity/routes.ts';
 import {
   change,
   demandLive,
@@ -33,12 +33,12 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../../entity/verbs.js';
-import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { makeSecret } from '../../identity/secrets/secrets.js';
-import { readValid, storedForm } from './certificates.js';
-import { authorityFault, isSignedBy, readPem } from './x509.js';
+} from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { makeSecret } from '../../identity/secrets/secrets.ts';
+import { readValid, storedForm } from './certificates.ts';
+import { authorityFault, isSignedBy, readPem } from './x509.ts';
 
 const maxPerAccount = 20;
 

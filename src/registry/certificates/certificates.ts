@@ -1,11 +1,11 @@
 /** Client certificates of devices: registered by an admin, checked against at CONNECT. */
 
 import { type Static, Type } from 'typebox';
-import { certificateColumns } from '../../../db/registry/records/certificates.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Clock } from '../../clock.js';
-import type { Context } from '../../context.js';
+import { certificateColumns } from '../../../db/registry/records/certificates.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Clock } from '../../clock.ts';
+import type { Context } from '../../context.ts';
 import {
   commonShape,
   createProperties,
@@ -14,15 +14,15 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../../entity/columns.js';
-import { noteAnswer } from '../../entity/kept-answers.js';
-import { entityRoutes } from '../../entity/kind.js';
-import { entityVersion, etagOf } from '../../entity/routes.js';
-import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.js';
-import { invalid } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { activate } from '../credentials/credentials.js';
-import { type Certificate, readPem, weaknessOf } from './x509.js';
+} from '../../entity/columns.ts';
+import { noteAnswer } from '../../entity/kept-answers.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { entityVersion, etagOf } from '../../entity/routes.ts';
+import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
+import { invalid } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { activate } from '../credentials/credentials.ts';
+import { type Certificate, readPem, weaknessOf } from './x509.ts';
 
 /** One in use, the next one, and some more. */
 const maxPerDevice = 10;

@@ -2,17 +2,17 @@
 
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.js';
-import { boundedCache } from '../../../db/sqlite/cache.js';
-import type { Access } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.js';
-import type { Clock } from '../../clock.js';
-import type { Fields } from '../../entity/fields.js';
-import { find, findLive, insert } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import { newDevice } from '../devices/changes.js';
-import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
+import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { Access } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.ts';
+import type { Clock } from '../../clock.ts';
+import type { Fields } from '../../entity/fields.ts';
+import { find, findLive, insert } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import { newDevice } from '../devices/changes.ts';
+import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.ts';
 
 /** CAs that may be between a registered one and a device. */
 const maxIntermediates = 3;

@@ -1,7 +1,7 @@
 /** Warns of certificates and CAs that expire soon: once a day in the log, at any time in /metrics. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../../db/registry/index.js';
-import type { Clock } from '../../clock.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Clock } from '../../clock.ts';
 
 const day = 24 * 60 * 60_000;
 /** Days that count as soon. */

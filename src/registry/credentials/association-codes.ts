@@ -1,7 +1,7 @@
 /** Association codes as such: how one is made, checked and stored. */
-import { alphabet, randomCharacters } from '../../formats/crockford.js';
-import type { Sealing } from '../../identity/secrets/sealing.js';
-import type { Secrets } from '../../identity/secrets/secrets.js';
+import { alphabet, randomCharacters } from '../../formats/crockford.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import type { Secrets } from '../../identity/secrets/secrets.ts';
 
 export const codeLength = 12;
 

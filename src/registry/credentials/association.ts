@@ -1,18 +1,18 @@
 /** Association: anyone who holds a device's code may move it into an organization in its reach. */
 
 import { type Static, Type } from 'typebox';
-import { Id } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { entityVersion, etagOf } from '../../entity/routes.js';
-import { find, findLive, formatVersion, writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import { alphabet, inGroups, readTyped } from '../../formats/crockford.js';
-import type { App } from '../../http/app.js';
-import { Attempts } from '../../limits/attempts.js';
-import { associateDevice } from '../devices/changes.js';
-import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
+import { Id } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { entityVersion, etagOf } from '../../entity/routes.ts';
+import { find, findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import { alphabet, inGroups, readTyped } from '../../formats/crockford.ts';
+import type { App } from '../../http/app.ts';
+import { Attempts } from '../../limits/attempts.ts';
+import { associateDevice } from '../devices/changes.ts';
+import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.ts';
 
 /** Wrong codes that a caller may try in `tryWindow` milliseconds. */
 const tries = 10;

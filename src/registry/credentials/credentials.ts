@@ -2,26 +2,26 @@
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.js';
-import type { Access } from '../../access.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Broker, SecretCheck } from '../../broker-ports.js';
-import { type Clock, timestamp } from '../../clock.js';
-import type { SecretAnswers } from '../../entity/kept-answers.js';
-import { noteSecret } from '../../entity/kept-answers.js';
-import { entityVersion, etagOf, sendEntity } from '../../entity/routes.js';
-import { findLive, formatVersion, writeAs } from '../../entity/verbs.js';
-import { unknownReference } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import type { Revocations } from '../../http/revocations.js';
-import type { Secrets } from '../../identity/secrets/secrets.js';
-import { makeSecret } from '../../identity/secrets/secrets.js';
-import { newId } from '../../ids.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import type { Overlaps } from './overlaps.js';
-import { noPrevious, secretsInForce } from './overlaps.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.ts';
+import type { Access } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Broker, SecretCheck } from '../../broker-ports.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import type { SecretAnswers } from '../../entity/kept-answers.ts';
+import { noteSecret } from '../../entity/kept-answers.ts';
+import { entityVersion, etagOf, sendEntity } from '../../entity/routes.ts';
+import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
+import { unknownReference } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import type { Revocations } from '../../http/revocations.ts';
+import type { Secrets } from '../../identity/secrets/secrets.ts';
+import { makeSecret } from '../../identity/secrets/secrets.ts';
+import { newId } from '../../ids.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import type { Overlaps } from './overlaps.ts';
+import { noPrevious, secretsInForce } from './overlaps.ts';
 
 /** Kinds of entities that may have a broker secret, and where it is stored. */
 const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;

@@ -1,19 +1,19 @@
 /** Replaces the hardware of a device, which keeps its id and its history. */
 
 import { type Static, Type } from 'typebox';
-import type { Caller } from '../../access.js';
-import { timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
-import { noteSecret } from '../../entity/kept-answers.js';
-import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.js';
-import { change, demandLive, find, findReached, writeAs } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { makeSecret } from '../../identity/secrets/secrets.js';
-import { laneOf } from '../../limits/fair-queue.js';
-import { changedState } from '../devices/changes.js';
-import { deviceShape, newDeviceShape, showDevice } from '../devices/device.js';
-import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.js';
+import type { Caller } from '../../access.ts';
+import { timestamp } from '../../clock.ts';
+import type { Context } from '../../context.ts';
+import { noteSecret } from '../../entity/kept-answers.ts';
+import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
+import { change, demandLive, find, findReached, writeAs } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { makeSecret } from '../../identity/secrets/secrets.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+import { changedState } from '../devices/changes.ts';
+import { deviceShape, newDeviceShape, showDevice } from '../devices/device.ts';
+import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.ts';
 
 const body = Type.Object({ serialNumber: newDeviceShape.properties.serialNumber });
 

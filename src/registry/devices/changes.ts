@@ -1,15 +1,15 @@
 /** Changes of devices, for every caller: create, change, move, delete, recover. */
 
 import type { Static } from 'typebox';
-import type { Registry, Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Access, Caller } from '../../access.js';
-import type { Audit } from '../../audit/index.js';
-import type { Broker } from '../../broker-ports.js';
-import type { Clock } from '../../clock.js';
-import { readChanges, readNew } from '../../entity/columns.js';
-import type { Fields } from '../../entity/fields.js';
-import { mergeFields, readFields, readNewFields } from '../../entity/values.js';
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Access, Caller } from '../../access.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Broker } from '../../broker-ports.ts';
+import type { Clock } from '../../clock.ts';
+import { readChanges, readNew } from '../../entity/columns.ts';
+import type { Fields } from '../../entity/fields.ts';
+import { mergeFields, readFields, readNewFields } from '../../entity/values.ts';
 import {
   type Changes,
   change,
@@ -23,10 +23,10 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import type { Revocations } from '../../http/revocations.js';
-import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.js';
+} from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import type { Revocations } from '../../http/revocations.ts';
+import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
 

@@ -1,18 +1,18 @@
 /** How one device connects, with lines ready to run; and how many devices are in which state. */
 
 import { Type } from 'typebox';
-import { oneOf } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
-import { list } from '../../entity/listing.js';
-import { idParams, nameIgnored } from '../../entity/routes.js';
-import { demandLive, findReached } from '../../entity/verbs.js';
-import type { App } from '../../http/app.js';
-import { formatTopic, serviceChannel } from '../../topics.js';
-import { brokerUrl } from '../addresses.js';
-import { maxChannels } from '../channel.js';
-import { connectLines } from './connect-lines.js';
-import { deviceListing } from './device.js';
+import { oneOf } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { list } from '../../entity/listing.ts';
+import { idParams, nameIgnored } from '../../entity/routes.ts';
+import { demandLive, findReached } from '../../entity/verbs.ts';
+import type { App } from '../../http/app.ts';
+import { formatTopic, serviceChannel } from '../../topics.ts';
+import { brokerUrl } from '../addresses.ts';
+import { maxChannels } from '../channel.ts';
+import { connectLines } from './connect-lines.ts';
+import { deviceListing } from './device.ts';
 
 /** Placeholder for the secret in the lines: it is shown only once, by the call that makes it. */
 const secretPlaceholder = 'YOUR_SECRET';

@@ -1,9 +1,9 @@
 /** A device on the wire: its answers, its bodies, its list and `_updates/fields`. */
 import { Type } from 'typebox';
-import { deviceColumns, presenceNames } from '../../../db/registry/records/devices.js';
-import { Id, type Row } from '../../../db/registry/records.js';
-import type { Access } from '../../access.js';
-import type { Config } from '../../config.js';
+import { deviceColumns, presenceNames } from '../../../db/registry/records/devices.ts';
+import { Id, type Row } from '../../../db/registry/records.ts';
+import type { Access } from '../../access.ts';
+import type { Config } from '../../config.ts';
 import {
   changeProperties,
   commonShape,
@@ -13,11 +13,11 @@ import {
   showing,
   shownProperties,
   without,
-} from '../../entity/columns.js';
-import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.js';
-import { showFields } from '../../entity/values.js';
-import { formatTopic } from '../../topics.js';
-import { channelProperties, maxChannels, showChannelProperties } from '../channel.js';
+} from '../../entity/columns.ts';
+import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.ts';
+import { showFields } from '../../entity/values.ts';
+import { formatTopic } from '../../topics.ts';
+import { channelProperties, maxChannels, showChannelProperties } from '../channel.ts';
 
 /** The data for showing a device. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };

@@ -1,23 +1,23 @@
 /** Devices. */
 
 import { type Static, Type } from 'typebox';
-import type { Row } from '../../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import type { Context } from '../../context.js';
-import { readNew } from '../../entity/columns.js';
-import { parentsOf, readNames } from '../../entity/expand.js';
-import { entityRoutes } from '../../entity/kind.js';
-import type { ListQuery } from '../../entity/listing.js';
-import type { Wire } from '../../entity/routes.js';
-import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import type { App } from '../../http/app.js';
-import { accountOf, expandedAccount } from '../accounts.js';
-import { organizationShape, showOrganization } from '../organizations.js';
-import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.js';
-import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.js';
-import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.js';
-import { askedPlace, demandNew, reserve } from './station-limits.js';
+import type { Row } from '../../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { readNew } from '../../entity/columns.ts';
+import { parentsOf, readNames } from '../../entity/expand.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import type { ListQuery } from '../../entity/listing.ts';
+import type { Wire } from '../../entity/routes.ts';
+import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { accountOf, expandedAccount } from '../accounts.ts';
+import { organizationShape, showOrganization } from '../organizations.ts';
+import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.ts';
+import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
+import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.ts';
+import { askedPlace, demandNew, reserve } from './station-limits.ts';
 
 const expandable = ['account', 'device-template', 'organization'] as const;
 const expandQuery = {

@@ -1,15 +1,15 @@
 /** Reading why something of a device was refused; broker/refusals.ts notes it. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
-import { type Caller, isAccountWide } from '../../access.js';
-import type { Context } from '../../context.js';
-import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
-import { oneSlice, showSlices } from '../../entity/row-slices.js';
-import { demandLive, findReached } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
-import { sendList } from '../../http/answers/streamed-list.js';
-import type { App } from '../../http/app.js';
+import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
+import type { Context } from '../../context.ts';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
+import { oneSlice, showSlices } from '../../entity/row-slices.ts';
+import { demandLive, findReached } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+import { sendList } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
 
 const query = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),

@@ -1,20 +1,20 @@
 /** The state of a device on the broker: `_set/fields` changes it, `_updates/fields` shows it. */
 
 import { Ajv } from 'ajv';
-import type { Registry } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import type { Broker, Rejection } from '../../broker-ports.js';
-import type { Clock } from '../../clock.js';
-import type { Fields } from '../../entity/fields.js';
-import { findUnstorable, unstorable } from '../../entity/values.js';
-import { find } from '../../entity/verbs.js';
-import { failure, PlatformError } from '../../errors.js';
-import { isNestedDeeply } from '../../formats/json-size.js';
-import type { Revocations } from '../../http/revocations.js';
-import type { Merged } from '../../limits/merged.js';
-import { updateDevice } from './changes.js';
-import { type ShowContext, showDeviceState, stateShape } from './device.js';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import type { Broker, Rejection } from '../../broker-ports.ts';
+import type { Clock } from '../../clock.ts';
+import type { Fields } from '../../entity/fields.ts';
+import { findUnstorable, unstorable } from '../../entity/values.ts';
+import { find } from '../../entity/verbs.ts';
+import { failure, PlatformError } from '../../errors.ts';
+import { isNestedDeeply } from '../../formats/json-size.ts';
+import type { Revocations } from '../../http/revocations.ts';
+import type { Merged } from '../../limits/merged.ts';
+import { updateDevice } from './changes.ts';
+import { type ShowContext, showDeviceState, stateShape } from './device.ts';
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);

@@ -1,11 +1,11 @@
 /** Limits of a station: devices of its own template in its own organization, their number, its expiry. */
 
-import { accountKey } from '../../../db/registry/account-key.js';
-import type { Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
-import { type Clock, timestamp } from '../../clock.js';
-import { PlatformError, unknownReference } from '../../errors.js';
+import { accountKey } from '../../../db/registry/account-key.ts';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../access.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { PlatformError, unknownReference } from '../../errors.ts';
 
 /**
  * Takes `count` devices off what a station may still make, in the transaction that makes them, so that many at once do

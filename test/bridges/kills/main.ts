@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { withNats } from '../../support/nats-server.js';
-import { proveDelivery } from './proof.js';
+import { withNats } from '../../support/nats-server.ts';
+import { proveDelivery } from './proof.ts';
 
 const { values } = parseArgs({
   options: {

@@ -2,11 +2,11 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Api } from '../../crash/api.js';
-import { Publisher } from '../../crash/publisher.js';
-import { makeStream, type NatsServer, natsServer, readStream } from '../../support/nats-server.js';
-import { type Launched, launch } from '../../support/process.js';
-import { adminEmail, adminPassword } from '../../support/service.js';
+import { Api } from '../../crash/api.ts';
+import { Publisher } from '../../crash/publisher.ts';
+import { makeStream, type NatsServer, natsServer, readStream } from '../../support/nats-server.ts';
+import { type Launched, launch } from '../../support/process.ts';
+import { adminEmail, adminPassword } from '../../support/service.ts';
 
 const accountId = '00000000-0000-7000-8000-00000000b0b0';
 const env = {

@@ -3,11 +3,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../src/commands/cells/config.js';
-import { mapsOf } from '../../../src/commands/cells/maps.js';
-import { cellsFiles } from '../../../src/commands/cells/write.js';
-import { UsageError } from '../../../src/commands/usage.js';
-import { newAccountId, newId, readSlots, slotsText } from '../../../src/ids.js';
+import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../src/commands/cells/config.ts';
+import { mapsOf } from '../../../src/commands/cells/maps.ts';
+import { cellsFiles } from '../../../src/commands/cells/write.ts';
+import { UsageError } from '../../../src/commands/usage.ts';
+import { newAccountId, newId, readSlots, slotsText } from '../../../src/ids.ts';
 
 const example = `# Two machines
 cells:

@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
-import { slotOf } from '../../../src/ids.js';
-import { certificate } from '../../broker/certificate.js';
-import { connectPacket, rawClient, speak } from '../../broker/raw.js';
-import { type Proxied, placeOf, startCell, startProxy, through } from '../../support/cells.js';
-import { makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.js';
-import { temporaryDirectory } from '../../support/directory.js';
-import { checkConfiguration, withHaproxy } from '../../support/haproxy.js';
+import { slotOf } from '../../../src/ids.ts';
+import { certificate } from '../../broker/certificate.ts';
+import { connectPacket, rawClient, speak } from '../../broker/raw.ts';
+import { type Proxied, placeOf, startCell, startProxy, through } from '../../support/cells.ts';
+import { makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.ts';
+import { temporaryDirectory } from '../../support/directory.ts';
+import { checkConfiguration, withHaproxy } from '../../support/haproxy.ts';
 import {
   adminEmail,
   adminPassword,
@@ -21,7 +21,7 @@ import {
   type Made,
   nextMessage,
   type Service,
-} from '../../support/service.js';
+} from '../../support/service.ts';
 
 t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
   const tls = certificate(t);

@@ -1,10 +1,10 @@
 /** Ids that go through the real HAProxy with its real rules and maps: it sends none to the wrong cell. */
 import { connect } from 'node:net';
 import t from 'tap';
-import { cellOfAccount } from '../../../src/commands/cells/config.js';
-import { newAccountId, newId } from '../../../src/ids.js';
-import { startProxy } from '../../support/cells.js';
-import { withHaproxy } from '../../support/haproxy.js';
+import { cellOfAccount } from '../../../src/commands/cells/config.ts';
+import { newAccountId, newId } from '../../../src/ids.ts';
+import { startProxy } from '../../support/cells.ts';
+import { withHaproxy } from '../../support/haproxy.ts';
 
 /** How many; 20,000 take half a second. */
 const asked = Number(process.env.TEST_IDS ?? 20_000);

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
-import { temporaryDirectory } from '../../support/directory.js';
+import { temporaryDirectory } from '../../support/directory.ts';
 
 const kinds = {
   espIdf: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'esp-idf.h' },

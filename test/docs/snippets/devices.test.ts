@@ -7,10 +7,10 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { openBrowser } from '../../console/shared-browser.js';
-import { type Service, startService } from '../../support/service.js';
-import { checkBoard } from './boards.js';
-import { pythons } from './python.js';
+import { openBrowser } from '../../console/shared-browser.ts';
+import { type Service, startService } from '../../support/service.ts';
+import { checkBoard } from './boards.ts';
+import { pythons } from './python.ts';
 
 let service: Service;
 t.before(async () => {

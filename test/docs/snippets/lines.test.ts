@@ -4,17 +4,17 @@ import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
-import { curlOf } from '../../../console/app/calls.js';
-import { stationLines } from '../../../console/factory/station-lines.js';
-import { greeting } from '../../../src/process/greeting.js';
-import { certificate } from '../../broker/certificate.js';
-import { temporaryDirectory } from '../../support/directory.js';
-import { startProcess } from '../../support/process.js';
-import { adminPassword, nextMessage, type Service, startService } from '../../support/service.js';
-import { checkBoard } from './boards.js';
-import { pythons } from './python.js';
-import { Shell } from './shell.js';
-import { has } from './story.js';
+import { curlOf } from '../../../console/app/calls.ts';
+import { stationLines } from '../../../console/factory/station-lines.ts';
+import { greeting } from '../../../src/process/greeting.ts';
+import { certificate } from '../../broker/certificate.ts';
+import { temporaryDirectory } from '../../support/directory.ts';
+import { startProcess } from '../../support/process.ts';
+import { adminPassword, nextMessage, type Service, startService } from '../../support/service.ts';
+import { checkBoard } from './boards.ts';
+import { pythons } from './python.ts';
+import { Shell } from './shell.ts';
+import { has } from './story.ts';
 
 /** An account of its own is made, so that this is a first start. */
 const first = { SLIPWAY_ACCOUNT_NAME: 'First' };

@@ -1,13 +1,13 @@
 /** Every block and every command of the pages is run, or a table says why it is not and what is checked instead. */
 import t, { type Test } from 'tap';
-import { certificate } from '../../broker/certificate.js';
-import { Mailbox } from '../../support/mailbox.js';
-import { adminEmail, adminPassword, Service, startService } from '../../support/service.js';
-import { checkWords, elsewhere } from './elsewhere.js';
-import { type Block, blocksOf, pages, wordsOf } from './pages.js';
-import { Shell, type ShellOptions } from './shell.js';
-import { stories } from './stories/index.js';
-import type { Secure, Told } from './story.js';
+import { certificate } from '../../broker/certificate.ts';
+import { Mailbox } from '../../support/mailbox.ts';
+import { adminEmail, adminPassword, Service, startService } from '../../support/service.ts';
+import { checkWords, elsewhere } from './elsewhere.ts';
+import { type Block, blocksOf, pages, wordsOf } from './pages.ts';
+import { Shell, type ShellOptions } from './shell.ts';
+import { stories } from './stories/index.ts';
+import type { Secure, Told } from './story.ts';
 
 const mailbox = new Mailbox();
 let service: Service;

@@ -3,10 +3,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
-import { temporaryDirectory } from '../../support/directory.js';
-import { endingWithUs } from '../../support/ending.js';
-import { cliFile, inherited } from '../../support/process.js';
-import { until } from '../../support/until.js';
+import { temporaryDirectory } from '../../support/directory.ts';
+import { endingWithUs } from '../../support/ending.ts';
+import { cliFile, inherited } from '../../support/process.ts';
+import { until } from '../../support/until.ts';
 
 const mark = '--- end of block';
 

@@ -1,9 +1,9 @@
 /** What the story of a page gets: it runs the blocks of the page one after another, and checks what they print. */
 import { spawnSync } from 'node:child_process';
 import type { Test } from 'tap';
-import type { Mailbox } from '../../support/mailbox.js';
-import type { Service } from '../../support/service.js';
-import type { Shell, ShellOptions } from './shell.js';
+import type { Mailbox } from '../../support/mailbox.ts';
+import type { Service } from '../../support/service.ts';
+import type { Shell, ShellOptions } from './shell.ts';
 
 /** A service with a certificate, and what its clients need to know of it. */
 export interface Secure {

@@ -1,9 +1,9 @@
 /** Commands to devices that are offline, a server that is killed twice, and what the devices get. */
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { readConfig } from '../../../src/config.js';
-import type { Device } from '../fleet.js';
-import type { Ground, Group, Killable } from './played.js';
+import { readConfig } from '../../../src/config.ts';
+import type { Device } from '../fleet.ts';
+import type { Ground, Group, Killable } from './played.ts';
 
 const names = ['first', 'second'];
 /** Requests, and devices that connect, at a time. */

@@ -1,7 +1,7 @@
 /** A mixed fleet updates while the server is killed: what each device says, and what the rollout has of it. */
 import type { Test } from 'tap';
-import type { Made } from '../../support/service.js';
-import { type Ground, type Group, type Played, play } from './played.js';
+import type { Made } from '../../support/service.ts';
+import { type Ground, type Group, type Played, play } from './played.ts';
 
 const ways = ['http', 'json', 'cbor'];
 

@@ -5,18 +5,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { giveSecrets } from '../../../bench/equip.js';
-import { seed, seedAdmin } from '../../../bench/seed.js';
-import { openSqlite } from '../../../db/sqlite/open.js';
-import type { Ok } from '../../support/answers.js';
-import { temporaryDirectory } from '../../support/directory.js';
-import type { Felt } from '../../support/loop-probe.js';
-import { type Launched, launch } from '../../support/process.js';
-import type { Made } from '../../support/service.js';
-import { copyKeys } from '../../support/template.js';
-import { sha256 } from '../fleet.js';
+import { giveSecrets } from '../../../bench/equip.ts';
+import { seed, seedAdmin } from '../../../bench/seed.ts';
+import { openSqlite } from '../../../db/sqlite/open.ts';
+import type { Ok } from '../../support/answers.ts';
+import { temporaryDirectory } from '../../support/directory.ts';
+import type { Felt } from '../../support/loop-probe.ts';
+import { type Launched, launch } from '../../support/process.ts';
+import type { Made } from '../../support/service.ts';
+import { copyKeys } from '../../support/template.ts';
+import { sha256 } from '../fleet.ts';
 
-const probe = fileURLToPath(new URL('../../support/loop-probe.js', import.meta.url));
+const probe = fileURLToPath(new URL('../../support/loop-probe.ts', import.meta.url));
 /** Bytes of the file; those of all downloads at once would be too many to wait for. */
 const fileBytes = 100_000;
 /** What may stay in the heap after a rollout has done anything, megabytes: ids of the devices, and little more. */

@@ -1,10 +1,10 @@
 /** `npm run test:firmware`: fleets update and get commands while the service is killed, one of them large. Some minutes. */
 import t from 'tap';
-import { present } from '../../support/service.js';
-import { proveCommands } from './command-proof.js';
-import { proveFleet, provePause } from './fleet-proof.js';
-import { proveLarge } from './large-proof.js';
-import { startGround } from './played.js';
+import { present } from '../../support/service.ts';
+import { proveCommands } from './command-proof.ts';
+import { proveFleet, provePause } from './fleet-proof.ts';
+import { proveLarge } from './large-proof.ts';
+import { startGround } from './played.ts';
 
 // It takes some minutes, more on a busy machine, and tap would end it after 30 seconds. This only ends one that hangs.
 t.setTimeout(1_200_000);

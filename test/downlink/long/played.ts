@@ -5,10 +5,10 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { temporaryDirectory } from '../../support/directory.js';
-import { inherited, launch, plainNode, type Running } from '../../support/process.js';
-import { type Anything, adminEmail, adminPassword, startService } from '../../support/service.js';
-import { type Device, devices as makeDevices, type Published, publish } from '../fleet.js';
+import { temporaryDirectory } from '../../support/directory.ts';
+import { inherited, launch, plainNode, type Running } from '../../support/process.ts';
+import { type Anything, adminEmail, adminPassword, startService } from '../../support/service.ts';
+import { type Device, devices as makeDevices, type Published, publish } from '../fleet.ts';
 
 /** A device as the simulator plays it. */
 export interface Played extends Device {

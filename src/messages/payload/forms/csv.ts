@@ -1,6 +1,6 @@
 /** CSV: a point per line. */
-import type { Point } from '../../../../db/messages/store.js';
-import { areSeconds, isBlank, type Reading, readTime, toPoint } from '../reading.js';
+import type { Point } from '../../../../db/messages/store.ts';
+import { areSeconds, isBlank, type Reading, readTime, toPoint } from '../reading.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const csvForm =

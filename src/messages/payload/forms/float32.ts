@@ -1,5 +1,5 @@
 /** A float of four bytes. */
-import { type Reading, toPoint } from '../reading.js';
+import { type Reading, toPoint } from '../reading.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const float32Form = 'float32: four bytes, little-endian';

@@ -1,7 +1,7 @@
 /** JSON: a number, or an object of values by category. */
-import type { Point } from '../../../../db/messages/store.js';
-import { isObject, type Reading, toPoint } from '../reading.js';
-import { csvForm } from './csv.js';
+import type { Point } from '../../../../db/messages/store.ts';
+import { isObject, type Reading, toPoint } from '../reading.ts';
+import { csvForm } from './csv.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const jsonForm = 'JSON: a number, or an object of numbers, texts and booleans, such as {"temperature": 21.5}';

@@ -1,6 +1,6 @@
 /** SenML: the array of RFC 8428, and the object before it. */
-import type { Point } from '../../../../db/messages/store.js';
-import { isNumber, isObject, type Reading, toPoint } from '../reading.js';
+import type { Point } from '../../../../db/messages/store.ts';
+import { isNumber, isObject, type Reading, toPoint } from '../reading.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const senmlForm = 'SenML: such as [{"n": "temperature", "v": 21.5}]';

@@ -1,9 +1,9 @@
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { startReceiver } from '../../../bridges/receiver.js';
-import { freePort } from '../../../support/nats-server.js';
-import { has, type Story } from '../story.js';
+import { startReceiver } from '../../../bridges/receiver.ts';
+import { freePort } from '../../../support/nats-server.ts';
+import { has, type Story } from '../story.ts';
 
 export const bridges: Story = {
   goesOn: true,

@@ -1,10 +1,10 @@
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { adminEmail, adminPassword } from '../../../support/service.js';
-import type { Story } from '../story.js';
+import { adminEmail, adminPassword } from '../../../support/service.ts';
+import type { Story } from '../story.ts';
 
-const fixture = fileURLToPath(new URL('../../../factory/fixture.js', import.meta.url));
+const fixture = fileURLToPath(new URL('../../../factory/fixture.ts', import.meta.url));
 
 /** The tools of a fixture, as far as the page calls them; a partition that breaks the rules of NVS ends its unit. */
 const tools = {

@@ -1,5 +1,5 @@
 import { TOTP } from 'otpauth';
-import type { Story } from '../story.js';
+import type { Story } from '../story.ts';
 
 export const identity: Story = {
   tell: async ({ t, next, service, mailbox, email, password, shell }) => {

@@ -1,13 +1,13 @@
 /** The story of each page that has blocks to run. */
-import type { Story } from '../story.js';
-import { bridges } from './bridges.js';
-import { factory } from './factory.js';
-import { identity } from './identity.js';
-import { messages } from './messages.js';
-import { api, firmware, mqtt, readme } from './newcomer.js';
-import { operations } from './operations.js';
-import { deviceSimulator, typescriptClient } from './programs.js';
-import { tutorial } from './tutorial.js';
+import type { Story } from '../story.ts';
+import { bridges } from './bridges.ts';
+import { factory } from './factory.ts';
+import { identity } from './identity.ts';
+import { messages } from './messages.ts';
+import { api, firmware, mqtt, readme } from './newcomer.ts';
+import { operations } from './operations.ts';
+import { deviceSimulator, typescriptClient } from './programs.ts';
+import { tutorial } from './tutorial.ts';
 
 export const stories: Record<string, Story> = {
   'README.md': readme,

@@ -1,9 +1,9 @@
 /** README's sixty seconds, and the pages that go on from there in the same terminal. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { until } from '../../../support/until.js';
-import { type Python, pythons } from '../python.js';
-import { has, type Story } from '../story.js';
+import { until } from '../../../support/until.ts';
+import { type Python, pythons } from '../python.ts';
+import { has, type Story } from '../story.ts';
 
 const first = (answers: unknown[]) => answers[0];
 

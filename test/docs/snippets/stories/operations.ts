@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Story } from '../story.js';
+import type { Story } from '../story.ts';
 
 export const operations: Story = {
   tell: async ({ t, next, service, shell }) => {

@@ -1,8 +1,8 @@
 /** The programs of examples/ that are not devices themselves. */
 import { copyFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { publish, rollOut, rolloutUntil } from '../../../downlink/fleet.js';
-import type { Story } from '../story.js';
+import { publish, rollOut, rolloutUntil } from '../../../downlink/fleet.ts';
+import type { Story } from '../story.ts';
 
 const project = process.cwd();
 

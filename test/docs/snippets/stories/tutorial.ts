@@ -1,4 +1,4 @@
-import type { Story } from '../story.js';
+import type { Story } from '../story.ts';
 
 export const tutorial: Story = {
   tell: async ({ t, next, service, email, password, shell }) => {
