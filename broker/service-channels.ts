@@ -1,5 +1,6 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
 import { errorBody } from '../src/errors.ts';
+import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { formatTopic, parseTopic } from '../src/topics.ts';
 import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
@@ -86,10 +87,12 @@ function explanation({ topic, payload }: Incoming, rejection: Rejection): Buffer
   return Buffer.from(state === undefined ? said : `${said.slice(0, -1)},"state":${state}}`);
 }
 
-/** The state that a refused `_set/fields` message wanted, as JSON; deep nesting can be read but not written. */
+/** The state that a refused `_set/fields` message wanted, as JSON; undefined for none, and for one that is long or nested deeply. */
 function stateIn(payload: Buffer): string | undefined {
   try {
-    const wanted = JSON.parse(payload.toString()) as { state?: unknown } | null;
+    const text = payload.toString();
+    if (isNestedDeeply(text)) return undefined;
+    const wanted = JSON.parse(text) as { state?: unknown } | null;
     const state = JSON.stringify(wanted?.state) as string | undefined;
     return state !== undefined && Buffer.byteLength(state) <= maxRepeatedStateLength ? state : undefined;
   } catch {

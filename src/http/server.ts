@@ -1,5 +1,6 @@
 /** The HTTP server: what every request and every answer goes through. */
 import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import cookie from '@fastify/cookie';
@@ -31,8 +32,13 @@ import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
 import { mountRoutes } from './routes.ts';
 
-/** Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often. */
-const timing = { headersTimeout: 10_000, connectionsCheckingInterval: 1000 };
+const serverOptions = {
+  // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
+  headersTimeout: 10_000,
+  connectionsCheckingInterval: 1000,
+  // Requests for other protocols are served as any other. Before Node 24.9, broker/connections/declined-upgrade.ts does it.
+  shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
+};
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
 
@@ -68,8 +74,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,
     ...(config.tls
-      ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing, handshakeTimeout } }
-      : { http: timing }),
+      ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...serverOptions, handshakeTimeout } }
+      : { http: serverOptions }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
   if (app.server instanceof TlsServer) endHandshakesWith(app.server);
