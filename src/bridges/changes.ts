@@ -11,6 +11,8 @@ import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/ver
 import { invalid } from '../errors.ts';
 import { makeSecret } from '../identity/secrets/secrets.ts';
 import { type createBody, showBridge, type updateBody, urlOf } from './bridge.ts';
+import { kindOf } from './kinds.ts';
+import { missingLibraries } from './libraries.ts';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
 import type { Form } from './target.ts';
 import { type Asked, checkAsked, readSettings } from './wanted.ts';
@@ -18,7 +20,7 @@ import { type Asked, checkAsked, readSettings } from './wanted.ts';
 /** Each gets every message: more of them multiply what is stored. */
 export const maxPerAccount = 5;
 
-/** @throws PlatformError 400/106 for what the target cannot be opened with, and for one bridge too many. */
+/** @throws PlatformError 400/106 for what the target cannot be opened with or a missing library, and for one bridge too many. */
 export async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, kind, form = 'json', settings = {} } = body;
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
@@ -26,6 +28,8 @@ export async function createBridge(ctx: Context, caller: Caller, body: Static<ty
   demandOwnSecret(kind, given === null ? others : body);
   const credentials = secret === undefined ? (body.credentials ?? {}) : { secret };
   checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
+  const missing = missingLibraries(kindOf(kind));
+  if (missing) throw invalid('kind', missing);
   const stamped = stamp(ctx.clock, caller);
   const { row, bridge } = await writeAs(ctx, caller, undefined, async (tx) => {
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);

@@ -1,4 +1,5 @@
 /** Opens the targets of bridges, and lets them send in turns. */
+import type { Logger } from 'pino';
 import type { Row } from '../../db/registry/records.ts';
 import { Slices } from '../../db/sqlite/slices.ts';
 import type { Clock } from '../clock.ts';
@@ -6,6 +7,7 @@ import type { Config } from '../config.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
 import { FairQueue } from '../limits/fair-queue.ts';
 import { kindOf } from './kinds.ts';
+import { missingLibraries } from './libraries.ts';
 import type { BridgedMessage, Form, Target } from './target.ts';
 
 export type BridgeRow = Row<'bridges'>;
@@ -21,6 +23,7 @@ const ordinaryBatch = 100;
 interface Surroundings {
   config: Pick<Config, 'bridges' | 'headerPrefix'>;
   clock: Clock;
+  log: Logger;
   sealing: Sealing;
 }
 
@@ -41,9 +44,15 @@ export class Opening {
 
   /** @throws Error if the row cannot be unsealed, or its kind is unknown. */
   open(row: BridgeRow, sealedSecret: string): Target {
-    const { sealing, clock, config } = this.#around;
+    const { sealing, clock, log, config } = this.#around;
     const { timeout, allowPrivate } = config.bridges;
-    const target = kindOf(row.kind).open(
+    const kind = kindOf(row.kind);
+    const missing = missingLibraries(kind);
+    if (missing) {
+      log.error({ bridgeId: row.id, kind: row.kind }, `a bridge of this kind ${missing}, then restart it`);
+      return waitingFor(missing);
+    }
+    const target = kind.open(
       {
         bridgeId: row.id,
         url: new URL(sealing.open(urlOwner(row.id), row.sealedUrl)),
@@ -63,6 +72,11 @@ export class Opening {
       });
     return { send, close: () => target.close() };
   }
+}
+
+/** Delivers nothing, so that guaranteed messages stay pending. */
+function waitingFor(reason: string): Target {
+  return { send: async () => ({ result: 'retry', about: 'target', reason }), close: () => {} };
 }
 
 /** The owners under which texts of a bridge are sealed. */

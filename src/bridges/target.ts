@@ -77,6 +77,8 @@ export interface TargetSpec {
 
 /** A kind of target: what a bridge of this kind may say, and how its target is opened. */
 export interface TargetKind {
+  /** Packages that must be installed next to Slipway; each is loaded with the first bridge of its kind. */
+  libraries: readonly string[];
   forms: readonly Form[];
   /** Schemes of URLs with TLS, and without it, which only SLIPWAY_ALLOW_PRIVATE_TARGETS permits. */
   secure: readonly string[];

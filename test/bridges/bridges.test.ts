@@ -1,5 +1,6 @@
 /** The resource: who may lead messages where, and what of it can be seen. */
 import { readFileSync } from 'node:fs';
+import { registerHooks } from 'node:module';
 import { type AddressInfo, createServer } from 'node:net';
 import os from 'node:os';
 import { join } from 'node:path';
@@ -119,6 +120,26 @@ t.test('an address is public and https, and holds no password', async (t) => {
   );
   const plain = await put(made.id, made.version, { url: 'http://8.8.8.8/' });
   t.match(plain.body.error.details, [{ path: 'url', message: /SLIPWAY_ALLOW_PRIVATE_TARGETS/ }]);
+  await remove(made);
+});
+
+t.test('a bridge without its client library is refused with what to install; one that is there waits', async (t) => {
+  const kafka = body({ kind: 'kafka', url: 'kafkas://kafka.example.com' });
+  const made = (await service.ok('POST', path, { body: kafka })).bridge;
+  const hooks = registerHooks({
+    resolve: (name, context, next) => {
+      if (name.startsWith('@platformatic/')) throw Object.assign(new Error(name), { code: 'ERR_MODULE_NOT_FOUND' });
+      return next(name, context);
+    },
+  });
+  t.teardown(() => hooks.deregister());
+  const message = /not installed: run `npm install @platformatic\/kafka`/;
+  t.match(await service.http('POST', path, { body: { ...kafka, name: 'Another' } }), {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'kind', message }] } },
+  });
+  t.match(await put(made.id, made.version, { name: 'Renamed' }), { status: 200 });
+  t.match(await service.ok('POST', `${path}/${made.id}/test`), { test: { delivered: false, reason: message } });
   await remove(made);
 });
 

@@ -23,6 +23,7 @@ const maxCauses = 50;
 const defaultTopic = 'slipway.{account}.{channel}';
 
 export const kafka: TargetKind = {
+  libraries: ['@platformatic/kafka'],
   forms,
   secure: ['kafkas:'],
   plain: ['kafka:'],
@@ -73,7 +74,7 @@ function openKafka(spec: TargetSpec, around: Surroundings): Target {
 }
 
 async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {
-  const { Producer: Client } = await import('../libraries/kafka.ts');
+  const { Producer: Client } = await import('@platformatic/kafka');
   watchConnections();
   const { url, settings, credentials, bridgeId } = spec;
   const { username, password } = credentials;

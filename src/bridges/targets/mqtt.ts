@@ -14,6 +14,7 @@ import {
 } from '../target.ts';
 
 export const mqtt: TargetKind = {
+  libraries: [],
   forms,
   secure: ['mqtts:'],
   plain: ['mqtt:'],
@@ -55,7 +56,7 @@ function openMqtt(spec: TargetSpec, around: Surroundings): Target {
 }
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
-  const { MqttClient: Client } = await import('../libraries/mqtt.ts');
+  const { MqttClient: Client } = await import('mqtt');
   const { url, credentials, settings, bridgeId } = spec;
   const { username, password } = credentials;
   const secure = url.protocol === 'mqtts:';

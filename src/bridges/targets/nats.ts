@@ -22,6 +22,7 @@ const maxInFlight = 256;
 const tooLargeForStream = 10_054;
 
 export const nats: TargetKind = {
+  libraries: ['@nats-io/jetstream', '@nats-io/nats-core'],
   forms,
   secure: ['tls:'],
   plain: ['nats:'],
@@ -69,7 +70,11 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
   const { url, credentials, bridgeId } = spec;
-  const { NatsConnectionImpl, headers, jetstream, setTransportFactory } = await import('../libraries/nats.ts');
+  const [{ jetstream }, { headers }, { NatsConnectionImpl, setTransportFactory }] = await Promise.all([
+    import('@nats-io/jetstream'),
+    import('@nats-io/nats-core'),
+    import('@nats-io/nats-core/internal'),
+  ]);
   const { username, password, token } = credentials;
   const port = Number(url.port || 4222);
   const options: SocketOptions = {

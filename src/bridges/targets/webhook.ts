@@ -27,6 +27,7 @@ const maxSockets = 5;
 const socketsKept = 4;
 
 export const webhook: TargetKind = {
+  libraries: [],
   forms: ['json'],
   secure: ['https:'],
   plain: ['http:'],
