@@ -1,17 +1,13 @@
-# Only what runs: Node, one program with its threads, and two packages with compiled code; not as root (docs/operations.md).
-ARG NODE=24-bookworm-slim
+# Node, the packages that run, and the compiled program; not as root (docs/operations.md).
+ARG NODE=26-bookworm-slim
 
 FROM node:${NODE} AS build
-WORKDIR /build
+WORKDIR /app
 # Only packages from the lock file are fetched. Their compiled code is inside them, so no script has to run.
 COPY .npmrc package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
-COPY LICENSE build.mjs ./
-COPY src ./src
-COPY broker ./broker
-COPY db ./db
-COPY console ./console
-RUN node build.mjs --image /image
+COPY . .
+RUN npm run build && npm prune --omit=dev --ignore-scripts --no-audit --no-fund
 
 FROM node:${NODE}
 LABEL org.opencontainers.image.title="Slipway" \
@@ -21,9 +17,12 @@ LABEL org.opencontainers.image.title="Slipway" \
 ENV MALLOC_ARENA_MAX=1
 ENV NODE_ENV=production SLIPWAY_HOST=0.0.0.0 SLIPWAY_DATA_DIR=/data
 WORKDIR /app
-COPY --from=build /image ./
+COPY --from=build /app/LICENSE /app/package.json ./
+COPY --from=build /app/bin ./bin
+COPY --from=build /app/dist ./dist
+COPY --from=build /app/node_modules ./node_modules
 # `docker compose exec slipway slipway account list`. Nothing but /data, and /backups by `slipway backup`, is ever written.
-RUN ln -s /app/dist/src/cli.js /usr/local/bin/slipway && install -d -m 700 -o node -g node /data /backups
+RUN ln -s /app/bin/slipway.cjs /usr/local/bin/slipway && install -d -m 700 -o 1000 -g 1000 /data /backups
 # By number, so that an orchestrator sees that it is not root.
 USER 1000:1000
 VOLUME /data
