@@ -13,8 +13,8 @@ import { natsVersion, startNats } from './nats.ts';
 
 /** The clock of /proc, on every Linux that Node runs on. */
 const ticksPerSecond = 100;
-/** Of the package, seen from where this is compiled to. */
-const root = new URL('../../', import.meta.url);
+/** Of the package. */
+const root = new URL('../', import.meta.url);
 
 export interface Serving {
   mqttPort: number;

@@ -1,7 +1,5 @@
 /** What the service was busy with, by area, from profiles that Node wrote with --cpu-prof. */
-import { existsSync, readFileSync } from 'node:fs';
-import { SourceMap } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import { readFileSync } from 'node:fs';
 import { aligned } from './figures.ts';
 
 export interface Profile {
@@ -14,8 +12,6 @@ export interface Profile {
 interface Frame {
   functionName: string;
   url: string;
-  lineNumber: number;
-  columnNumber: number;
 }
 
 /** The first that fits counts. Compiled code of packages counts where it was called. */
@@ -92,19 +88,5 @@ function areaOfFrame(frame: Frame): string | undefined {
     return (
       natives[functionName] ?? (socketNatives.test(functionName) ? 'sockets and HTTP of Node' : natives['(program)'])
     );
-  const source = sourceOf(frame);
-  return areas.find(([, pattern]) => pattern.test(source))?.[0];
-}
-
-const maps = new Map<string, SourceMap | undefined>();
-
-/** The file that a function was written in: bundles have source maps. */
-function sourceOf({ url, lineNumber, columnNumber }: Frame): string {
-  if (!url.startsWith('file:')) return url;
-  if (!maps.has(url)) {
-    const map = `${fileURLToPath(url)}.map`;
-    maps.set(url, existsSync(map) ? new SourceMap(JSON.parse(readFileSync(map, 'utf8'))) : undefined);
-  }
-  const entry = maps.get(url)?.findEntry(lineNumber, columnNumber);
-  return entry && 'originalSource' in entry ? `/${entry.originalSource}` : url;
+  return areas.find(([, pattern]) => pattern.test(url))?.[0];
 }

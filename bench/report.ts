@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { cells, type Row, shown } from './figures.ts';
 import { isBusy, type Results, readResults } from './results.ts';
 
-const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
+const page = fileURLToPath(new URL('../docs/performance.md', import.meta.url));
 const [begin, end] = ['<!-- written by: npm run bench -- report -->', '<!-- end -->'];
 /** Of all versions, those that a figure may change with. */
 const telling = [

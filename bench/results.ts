@@ -129,7 +129,7 @@ export function readResults(file: string): Results {
 }
 
 function versions(): Record<string, string> {
-  const root = new URL('../../', import.meta.url);
+  const root = new URL('../', import.meta.url);
   const read = (path: string) => JSON.parse(readFileSync(fileURLToPath(new URL(path, root)), 'utf8'));
   const { version, dependencies } = read('package.json') as { version: string; dependencies: Record<string, string> };
   const memory = new Database(':memory:');
@@ -143,11 +143,7 @@ function versions(): Record<string, string> {
     v8: process.versions.v8,
     sqlite,
     ...Object.fromEntries(
-      // Aedes brings the last one.
-      [...Object.keys(dependencies), 'mqtt-packet'].map((name) => [
-        name,
-        read(`node_modules/${name}/package.json`).version as string,
-      ]),
+      Object.keys(dependencies).map((name) => [name, read(`node_modules/${name}/package.json`).version as string]),
     ),
     mosquitto: mosquittoVersion() ?? 'not installed',
     'nats-server': natsVersion() ?? 'not installed',

@@ -10,7 +10,7 @@ var path = require('path');
 var root = path.join(__dirname, '..');
 var needed = /(\d+)\.(\d+)/.exec(require('../package.json').engines.node);
 var running = /^v(\d+)\.(\d+)/.exec(process.version);
-var isCheckout = fs.existsSync(path.join(root, 'build.mjs'));
+var isCheckout = fs.existsSync(path.join(root, 'tsconfig.build.json'));
 
 function has(file) {
   return fs.existsSync(path.join(root, file));
@@ -29,10 +29,10 @@ function problem(step) {
       process.execPath +
       ').\n' +
       (isCheckout
-        ? 'Run `npm ci` without --omit=dev and --ignore-scripts: it brings Node 24 into the checkout. Or install a newer Node.'
+        ? 'Run `npm ci` without --omit=dev and --ignore-scripts: it brings Node 26 into the checkout. Or install a newer Node.'
         : 'Install a newer Node.')
     );
-  if (step === 'build' && !has('node_modules/esbuild'))
+  if (step === 'build' && !has('node_modules/typescript'))
     return (
       'Slipway cannot be built: its development dependencies are not installed.\n' +
       'Run `npm ci` without --omit=dev. To run Slipway without them, install the package that `npm pack` creates.'

@@ -15,7 +15,7 @@ import { type Running, startServer, whileRunning } from './server.ts';
 
 const deviceCount = 20;
 const firmware = '2.4.1';
-const readings = parse(readFileSync(new URL('../../demo/readings.csv', import.meta.url)), {
+const readings = parse(readFileSync(new URL('demo/readings.csv', import.meta.resolve('#package'))), {
   columns: true,
 }) as Reading[];
 

@@ -1,8 +1,12 @@
 /** The server as a process of its own, as a demo starts it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { extname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+
+/** Of the sources, or compiled: as this file is. */
+const main = fileURLToPath(new URL(`../src/main${extname(import.meta.url)}`, import.meta.url));
 
 export interface Running {
   url: string;
@@ -24,7 +28,7 @@ export interface ServerOptions {
 
 /** Resolves when the server listens; its addresses are read from what it prints. */
 export async function startServer({ directory, password, env, signal }: ServerOptions): Promise<Running> {
-  const server = spawn(process.execPath, [fileURLToPath(new URL('../src/main.ts', import.meta.url))], {
+  const server = spawn(process.execPath, [main], {
     cwd: directory,
     env: {
       ...process.env,

@@ -1,5 +1,4 @@
 /** The first lines of the process: what must hold before any other module is loaded. The rest is in process/run.ts. */
-import { setFlagsFromString } from 'node:v8';
 
 // Databases, keys and the outbox are for the owner of the process alone.
 process.umask(0o077);
@@ -10,9 +9,6 @@ if (major < 22 || (major === 22 && minor < 12)) {
   process.stderr.write(`slipway cannot start: it needs Node 22.12 or newer; this is Node ${process.versions.node}.\n`);
   process.exitCode = 1;
 } else {
-  // Loading creates many objects once: the space of new objects keeps its size until traffic makes it grow (boundHeap).
-  setFlagsFromString('--semi-space-growth-factor=1');
-  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.ts'), import('./threads/heap.ts')]);
+  const { run } = await import('./process/run.ts');
   await run();
-  boundHeap();
 }

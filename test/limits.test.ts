@@ -6,7 +6,7 @@ import type { Limit } from '../src/limits/row.ts';
 import { limits } from '../src/limits/table.ts';
 import { type Entity, type List, type Made, present, startService } from './support/service.ts';
 
-const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../docs/limits.md', import.meta.url), 'utf8');
 
 /** A row of docs/limits.md. */
 const line = ({ name, variable, default: fallback, unit, per, about }: Limit) =>

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** Of this Slipway, as package.json has it, two folders up from dist/db. */
+/** Of this Slipway, as package.json has it. */
 export const version = (
-  JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as { version: string }
+  JSON.parse(readFileSync(new URL(import.meta.resolve('#package')), 'utf8')) as { version: string }
 ).version;

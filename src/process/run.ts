@@ -1,6 +1,4 @@
 /** The process: configuration, context, listen; signals close it in order. */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { Fenced } from '../../db/files/lock.ts';
 import { ConfigError, loadConfig } from '../config.ts';
 import type { CreatedAccount } from '../registry/accounts.ts';
@@ -14,32 +12,6 @@ const closeTime = 4500;
 const fenceInterval = 500;
 /** The exit code of a process whose data directory another one has taken over: it must not be started again there. */
 const fencedCode = 3;
-
-/** Milliseconds without work, until memory has been given back once; and how much of them is no work, as timers have some. */
-const rest = { time: 3000, utilization: 0.02 };
-
-/** Loading and starting leave garbage. One call collects until nothing more is found, which takes 0.1 s. */
-function giveBackMemory(): void {
-  setFlagsFromString('--expose-gc');
-  // Compiled code that only the start needs goes too: usually it has to outlive six collections unused.
-  setFlagsFromString('--bytecode-old-age=1');
-  const collect = runInNewContext('gc') as (options: object) => void;
-  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-  setFlagsFromString('--bytecode-old-age=6');
-}
-
-/** Does so at the first rest after a start: neither the start nor those who come back at once wait for it. */
-function giveBackAtRest(): void {
-  let before = performance.eventLoopUtilization();
-  const watch = setInterval(() => {
-    const { utilization } = performance.eventLoopUtilization(before);
-    before = performance.eventLoopUtilization();
-    if (utilization > rest.utilization) return;
-    clearInterval(watch);
-    giveBackMemory();
-  }, rest.time);
-  watch.unref();
-}
 
 /** Starts the service. @returns when it listens, or when the start has failed and said why. */
 export async function run(): Promise<void> {
@@ -111,7 +83,6 @@ export async function run(): Promise<void> {
     process.exitCode = 1;
     void stop('uncaughtException');
   });
-  giveBackAtRest();
   // Last: anyone who reads that it listens may send a signal at once.
   words.say(greeting(server));
 }

@@ -1,14 +1,14 @@
-/** The browser that all test files of a process share. It stands apart: programs that are no tests must not load tap. */
+/** The browser of a test file. It is a file of its own: programs that are no tests must not load tap. */
 import type { Browser } from 'playwright-core';
-import { root } from '../support/tap.ts';
+import t from 'tap';
 import { launchBrowser } from './browser.ts';
 
 let shared: Promise<Browser> | undefined;
 
-/** Headless Chromium: one for all test files of the process. Each test has windows of its own. */
+/** Headless Chromium: one for all tests of the file. Each has windows of its own. */
 export function openBrowser(): Promise<Browser> {
   if (shared) return shared;
   shared = launchBrowser();
-  root.teardown(async () => (await shared)?.close());
+  t.teardown(async () => (await shared)?.close());
   return shared;
 }

@@ -1,6 +1,6 @@
 /**
  * Holds docs/configuration.md against the table in src/settings.ts, and docs/limits.md against the limits.
- * `UPDATE_CONFIGURATION=1 node dist/test/docs/configuration.test.js` writes the tables of docs/configuration.md.
+ * `UPDATE_CONFIGURATION=1 npx tap test/docs/configuration.test.ts` writes the tables of docs/configuration.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';

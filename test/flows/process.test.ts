@@ -13,7 +13,7 @@ import { type Anything, adminEmail, adminPassword } from '../support/service.ts'
 import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
-const project = fileURLToPath(new URL('../../../', import.meta.url));
+const project = fileURLToPath(new URL('../../', import.meta.url));
 
 /** An admin of a running process: requests, and a device on a template with a stored channel. */
 async function admin(url: string, accountId: string) {

@@ -1,6 +1,6 @@
 /**
  * Holds the tables of docs/api.md against the OpenAPI document and the callers that it names against the service.
- * `UPDATE_API_TABLE=1 npx tap dist/test/http/api-table.test.js` in the root of the project writes the tables.
+ * `UPDATE_API_TABLE=1 npx tap test/http/api-table.test.ts` in the root of the project writes the tables.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';

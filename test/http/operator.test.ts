@@ -168,7 +168,7 @@ function labelsOf([line = '']: readonly string[]): string[] {
 }
 
 function page(name: string): string {
-  return readFileSync(fileURLToPath(new URL(`../../../docs/${name}`, import.meta.url)), 'utf8');
+  return readFileSync(fileURLToPath(new URL(`../../docs/${name}`, import.meta.url)), 'utf8');
 }
 
 /** The answer of /health/ready once it has this status. The service looks at its disk and queues at intervals, so a time is waited for. */

@@ -5,18 +5,18 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
-const project = fileURLToPath(new URL('../../../', import.meta.url));
+const project = fileURLToPath(new URL('../../', import.meta.url));
 const { npm_execpath: npm = '', NODE_OPTIONS: _, ...environment } = process.env;
 /** Milliseconds that one command may take. */
 const timeout = 120_000;
-const versions = process.argv.length > 2 ? process.argv.slice(2) : ['22', '24', '26'];
+const versions = process.argv.length > 2 ? process.argv.slice(2) : ['22.12', '24', '26'];
 
 /** The executable of the newest Node of a version. */
 async function nodeOf(version: string): Promise<string> {
@@ -44,7 +44,12 @@ async function step(title: string, work: () => Promise<unknown>): Promise<void> 
 }
 
 /** As the README says: `npx slipway start`, and the printed password logs in. */
-async function start(command: string[], cwd: string, env: Record<string, string>): Promise<void> {
+async function start(
+  command: string[],
+  cwd: string,
+  env: Record<string, string>,
+  check: (url: string, accountId: string | undefined, token: string) => Promise<void>,
+): Promise<void> {
   const [node = '', ...args] = command;
   const settings = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_DATA_DIR: join(cwd, 'data') };
   // A group of its own: npx, the shell and the server end together, whatever happens here.
@@ -70,6 +75,7 @@ async function start(command: string[], cwd: string, env: Record<string, string>
       body: JSON.stringify({ accountId, emailAddress, password }),
     });
     if (login.status !== 200) throw new Error(`login answered ${login.status}: ${output}`);
+    await check(url, accountId, ((await login.json()) as { jwt: string }).jwt);
     const pages = await fetch(`${url}/docs/static/swagger-ui-bundle.js`);
     if (pages.status !== 200) throw new Error(`/docs answered ${pages.status}`);
     process.kill(-(child.pid as number), 'SIGTERM');
@@ -78,6 +84,17 @@ async function start(command: string[], cwd: string, env: Record<string, string>
     clearTimeout(watchdog);
     if (child.exitCode === null && child.signalCode === null) process.kill(-(child.pid as number), 'SIGKILL');
   }
+}
+
+async function demandLibrary(url: string, accountId: string | undefined, token: string): Promise<void> {
+  const answer = await fetch(`${url}/api/v1/bridges`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+    body: JSON.stringify({ accountId, name: 'Kafka', kind: 'kafka', url: 'kafkas://kafka.example.com' }),
+  });
+  const text = await answer.text();
+  if (answer.status !== 400 || !text.includes('npm install @platformatic/kafka'))
+    throw new Error(`the bridge answered ${answer.status}: ${text}`);
 }
 
 async function tryPackage(node: string, packed: string, directory: string): Promise<void> {
@@ -92,7 +109,15 @@ async function tryPackage(node: string, packed: string, directory: string): Prom
   await step('the package, installed without a compiler', () =>
     run(node, [npm, 'install', '--no-audit', '--no-fund', packed], { cwd: folder, env, timeout }),
   );
-  await step('npx slipway start, and a login', () => start([node, npx, 'slipway', 'start'], folder, env));
+  await step('npx slipway start, a login, and a bridge that says which library is missing', () =>
+    start([node, npx, 'slipway', 'start'], folder, env, demandLibrary),
+  );
+  await step('the list of packages', async () => {
+    const list = JSON.parse(readFileSync(join(folder, 'node_modules/slipway/sbom.cdx.json'), 'utf8'));
+    const names: string[] = list.components.map(({ name }: { name: string }) => name);
+    if (list.bomFormat !== 'CycloneDX' || !names.includes('fastify') || names.includes('tap'))
+      throw new Error(`it lists ${names}`);
+  });
   await step("the package's demo", () =>
     run(node, ['node_modules/slipway/dist/demo/demo.js'], { cwd: folder, env, timeout }),
   );
@@ -101,11 +126,10 @@ async function tryPackage(node: string, packed: string, directory: string): Prom
 if (npm === '') throw new Error('Start it as `npm run test:nodes`: npm fetches the Nodes and packs the package.');
 const directory = mkdtempSync(join(tmpdir(), 'slipway-nodes-'));
 try {
-  // Without scripts: `prepare` would build again, and remove this program.
-  const pack = [npm, 'pack', '--ignore-scripts', '--json', '--pack-destination', directory];
-  const { stdout } = await run(process.execPath, pack, { cwd: project, env: environment, timeout });
-  const [{ filename, size }] = JSON.parse(stdout) as [{ filename: string; size: number }];
-  console.log(`${filename}, ${(size / 1e6).toFixed(1)} MB`);
+  const pack = [npm, 'pack', '--pack-destination', directory];
+  await run(process.execPath, pack, { cwd: project, env: environment, timeout });
+  const [filename = ''] = readdirSync(directory);
+  console.log(`${filename}, ${(statSync(join(directory, filename)).size / 1e6).toFixed(1)} MB`);
   for (const version of versions) {
     const node = await nodeOf(version);
     console.log(`Node ${(await run(node, ['--version'])).stdout.trim().slice(1)}`);

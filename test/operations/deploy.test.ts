@@ -12,7 +12,7 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { startProcess } from '../support/process.ts';
 import type { List } from '../support/service.ts';
 
-const project = fileURLToPath(new URL('../../../', import.meta.url));
+const project = fileURLToPath(new URL('../../', import.meta.url));
 const page = (...path: string[]) => readFileSync(join(project, ...path), 'utf8');
 const dockerfile = page('Dockerfile');
 const known = new Set([...Object.values(settings), ...limits, ...commandSettings].map(({ variable }) => variable));

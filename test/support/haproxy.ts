@@ -9,7 +9,7 @@ import { endingWithUs } from './ending.ts';
 
 /** The package, and the libraries of it that a small system does not have. */
 const packages = ['haproxy', 'liblua5.3-0', 'libopentracing-c-wrapper0', 'libopentracing1', 'libpcre2-8-0'];
-const cache = fileURLToPath(new URL('../../../node_modules/.cache/haproxy', import.meta.url));
+const cache = fileURLToPath(new URL('../../node_modules/.cache/haproxy', import.meta.url));
 /** Milliseconds that the download may take. */
 const patience = 60_000;
 

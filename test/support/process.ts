@@ -1,6 +1,7 @@
 /** The server as a process of its own, for what only a process can show: signals, kill -9, what it prints. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { endingWithUs } from './ending.ts';
@@ -18,7 +19,7 @@ const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env;
 export const inherited = {
   PATH,
   ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
-  ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+  ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE: resolve(NODE_COMPILE_CACHE) }),
 };
 
 export interface Running {

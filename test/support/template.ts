@@ -1,5 +1,5 @@
 /**
- * What the first service of a run makes and the others take, kept next to the build: a data directory with its first
+ * What the first service of a run makes and the others take, kept in node_modules/.cache: a data directory with its first
  * account (the signing key, the schema and the hash of a password take longer than all the rest of a start), and the
  * OpenAPI document, which takes as long again.
  */
@@ -21,12 +21,31 @@ import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import { bringUpToDate } from '../../db/files/schema.ts';
 
-const build = fileURLToPath(new URL('../..', import.meta.url));
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const cache = join(root, 'node_modules/.cache/slipway-tests');
 const files = ['registry.db', 'messages.db'] as const;
 
-/** Where it is, or will be; each build has its own, because it may have another schema. */
+/** How many sources there are and when one was changed last: another schema needs another template. */
+const version = sourceVersion();
+
+function sourceVersion(): string {
+  const times = ['src', 'broker', 'db'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map(
+      (file) => statSync(join(root, folder, file)).mtimeMs,
+    ),
+  );
+  return `${times.length}-${Math.max(...times)}`;
+}
+
+/** Where it is, or will be. Those of other sources go. */
 function place(): string {
-  return join(build, `template-${statSync(join(build, 'src/main.js')).mtimeMs}`);
+  const own = join(cache, version);
+  if (!existsSync(own)) {
+    mkdirSync(own, { recursive: true });
+    for (const other of readdirSync(cache))
+      if (other !== version) rmSync(join(cache, other), { recursive: true, force: true });
+  }
+  return join(own, 'account');
 }
 
 /** Copies the signing keys into `directory`, unless it has its own or there are none yet. */
@@ -46,7 +65,7 @@ export async function copySchema(directory: string): Promise<void> {
   if (files.some((name) => existsSync(join(directory, name)))) return;
   const kept = `${place()}-schema`;
   if (!existsSync(kept)) {
-    const partial = mkdtempSync(join(build, 'partial-'));
+    const partial = mkdtempSync(join(place(), '../partial-'));
     for (const name of files) await bringUpToDate(partial, name);
     keep(partial, kept);
   }
@@ -59,7 +78,7 @@ export async function copySchema(directory: string): Promise<void> {
 /** Keeps what the service on `directory` has made so far. */
 export function keepTemplate(directory: string): void {
   if (existsSync(place())) return;
-  const partial = mkdtempSync(join(build, 'partial-'));
+  const partial = mkdtempSync(join(place(), '../partial-'));
   copyAll(join(directory, 'keys'), join(partial, 'keys'));
   for (const name of files) {
     const file = new Sqlite(join(directory, name), { readonly: true });
@@ -88,7 +107,7 @@ export function keptDocument(headerPrefix: string, make: () => object): object {
   const kept = `${place()}-${headerPrefix}.json`;
   if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8'));
   const document = make();
-  const partial = mkdtempSync(join(build, 'partial-'));
+  const partial = mkdtempSync(join(place(), '../partial-'));
   writeFileSync(join(partial, 'document'), JSON.stringify(document));
   renameSync(join(partial, 'document'), kept);
   rmSync(partial, { recursive: true });

@@ -21,7 +21,7 @@ export function lookAtClock(dataDir: string, now: number, system = timesync): Fi
         `The clock is ${Math.round(ahead / 1000)} seconds behind the data that was written last: it has been set back.`,
       ),
     ];
-  const built = statSync(fileURLToPath(new URL('../../cli.ts', import.meta.url))).mtimeMs;
+  const built = statSync(fileURLToPath(import.meta.url)).mtimeMs;
   if (built - now > tolerance) return [error('The clock shows a time before this version was installed.')];
   if (!existsSync(system)) return [ok('not behind what was written; whether the network sets it is not known here')];
   return existsSync(join(system, 'synchronized'))

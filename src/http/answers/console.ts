@@ -18,8 +18,8 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** The build puts the console next to the programs; sources that are not bundled have none. */
-const root = fileURLToPath(new URL('../../../console/', import.meta.url));
+/** The build puts the console there. */
+const root = fileURLToPath(new URL('dist/console/', import.meta.resolve('#package')));
 
 /** `/console` and everything below it, and `/`, which leads there. */
 export async function consoleRoutes(app: App): Promise<void> {

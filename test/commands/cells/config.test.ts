@@ -109,10 +109,10 @@ t.test('a slot is given to another cell, and comments and everything else stay',
 });
 
 t.test('the example of deploy/haproxy is what slipway cells write makes of its cells.yaml', async (t) => {
-  const example = fileURLToPath(new URL('../../../../deploy/haproxy', import.meta.url));
+  const example = fileURLToPath(new URL('../../../deploy/haproxy', import.meta.url));
   const files = cellsFiles(readCellsFile(join(example, 'cells.yaml')), '/etc/haproxy/slipway');
   for (const [name, content] of Object.entries(files)) {
-    // To make it again: UPDATE_EXAMPLES=1 node dist/test/commands/cells/config.test.js
+    // To make it again: UPDATE_EXAMPLES=1 npx tap test/commands/cells/config.test.ts
     if (process.env.UPDATE_EXAMPLES) writeFileSync(join(example, name), content);
     t.equal(readFileSync(join(example, name), 'utf8'), content, name);
   }
