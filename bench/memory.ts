@@ -8,7 +8,7 @@ import { connectAll, subscribe } from './storm.ts';
 /** Megabytes. */
 const idleFigure = 100;
 /** How often each start is measured. */
-const starts = 3;
+const starts = 1;
 const fleetFigure = 350;
 
 export async function measureMemory({ size, directory, serve }: Bench): Promise<Row[]> {

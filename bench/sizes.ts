@@ -33,7 +33,7 @@ export const full: Size = {
   roundTime: 3000,
   asks: 60,
   rounds: 3,
-  rest: 10_000,
+  rest: 120_000,
 };
 
 /** Shows that everything works; its figures say little. */

@@ -85,7 +85,6 @@ t.test('an old Node can read the check', async (t) => {
 t.test('each command checks before it runs', async (t) => {
   const { scripts, bin } = json('package.json');
   t.equal(bin.slipway, 'bin/slipway.cjs');
-  for (const name of ['prestart', 'build', 'demo'])
-    t.match(scripts[name], /^node bin\/check\.cjs/, name);
+  for (const name of ['prestart', 'build', 'demo']) t.match(scripts[name], /^node bin\/check\.cjs/, name);
   t.match(scripts.pretest, 'build');
 });

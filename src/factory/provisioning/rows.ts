@@ -1,10 +1,10 @@
 /** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { parse } from 'csv-parse';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import { findUnstorable, unstorable } from '../../entity/values.ts';
 import { invalid, PlatformError } from '../../errors.ts';
+import { isNestedDeeply } from '../../formats/json-size.ts';
 
 export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */
@@ -71,19 +71,13 @@ export class RowsIn {
 
 function textOf(stored: StoredRow, row: number): string {
   let infinite = false;
-  let text: string;
-  try {
-    text = JSON.stringify(stored);
-    // A number that is too large would be stored as null.
-    if (text.includes('null'))
-      JSON.stringify(stored, (_, value: unknown) => {
-        if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) infinite = true;
-        return value;
-      });
-  } catch {
-    // A parsed value can be written, unless its nesting exceeds the stack.
-    throw invalid('rows', `row ${row} is nested too deeply`);
-  }
+  const text = JSON.stringify(stored);
+  // A number that is too large would be stored as null.
+  if (text.includes('null'))
+    JSON.stringify(stored, (_, value: unknown) => {
+      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) infinite = true;
+      return value;
+    });
   if (infinite) throw invalid('rows', `row ${row} has a number that is too large`);
   return text;
 }
@@ -141,6 +135,7 @@ function decoded(decode: () => string): string {
 /** The first line names the columns; an empty cell gives nothing. */
 async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
   let names: string[] | undefined;
+  const { parse } = await import('csv-parse');
   const parser = parse({ bom: true, skip_empty_lines: true, max_record_size: maxRowLength });
   try {
     await pipeline(pieces, parser, async (records: AsyncIterable<string[]>) => {
@@ -200,6 +195,7 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
 }
 
 function readObject(text: string, { rows }: RowsIn): RowValues {
+  if (isNestedDeeply(text)) throw invalid('rows', `row ${rows.length + 1} is nested too deeply`);
   const value = parsed(text);
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw invalid('body', `row ${rows.length + 1} must be a JSON object`);

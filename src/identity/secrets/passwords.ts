@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.ts';
 import { areStrangers, FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { commonPasswords } from './common-passwords.ts';
 import { makeSecret } from './secrets.ts';
 
 /** What one hash takes: KiB of memory, and passes over it. */
@@ -18,8 +19,7 @@ const minCharacters = 8;
 const maxCharacters = 256;
 /** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
 export const maxPasswordLength = 4096;
-/** How many of the most common passwords are refused. */
-const commonPasswordCount = 10_000;
+const common = new Set(commonPasswords.trim().split(/\s+/));
 
 const base64 = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '');
 
@@ -36,7 +36,6 @@ interface Chosen {
 
 export class Passwords {
   readonly #queue = new FairQueue(hashesAtOnce, { perAccount: Math.max(1, hashesAtOnce - 1), isLast: areStrangers });
-  #common: Promise<ReadonlySet<string>> | undefined;
   readonly #cost: HashCost;
   /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
   readonly #nobody: string;
@@ -59,7 +58,7 @@ export class Passwords {
    */
   async hashNew(path: string, password: string, email: string, lane: Lane = ownLane): Promise<string> {
     checkForm(path, password, email);
-    if ((await this.#commonOnes()).has(password.normalize('NFKC').toLowerCase()))
+    if (common.has(password.normalize('NFKC').toLowerCase()))
       throw invalid(path, 'must not be one of the most common passwords');
     return this.#hash(password, lane);
   }
@@ -96,16 +95,6 @@ export class Passwords {
     return this.#queue.run(lane, 1, () =>
       hash(password.normalize('NFKC'), { type: argon2id, ...this.#cost, parallelism: 1 }),
     );
-  }
-
-  /** Read when the first password is set. The build keeps only these of the list (build.mjs). */
-  #commonOnes(): Promise<ReadonlySet<string>> {
-    this.#common ??= import('@zxcvbn-ts/language-common').then(({ default: { dictionary } }) => {
-      // The most common come first, in small letters; those that are too short anyway need not be kept.
-      const common = dictionary['passwords-common'].slice(0, commonPasswordCount);
-      return new Set(common.filter((password) => password.length >= minCharacters));
-    });
-    return this.#common;
   }
 }
 
