@@ -6,9 +6,9 @@ import type { Bench } from './sizes.ts';
 import { connectAll, subscribe } from './storm.ts';
 
 /** Megabytes. */
-const idleFigure = 100;
+const idleFigure = 170;
 /** How often each start is measured. */
-const starts = 1;
+const starts = 2;
 const fleetFigure = 350;
 
 export async function measureMemory({ size, directory, serve }: Bench): Promise<Row[]> {

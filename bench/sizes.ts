@@ -18,7 +18,7 @@ export interface Size {
   /** How often the same is asked or done where its time is measured, and how often a whole comparison is made. */
   asks: number;
   rounds: number;
-  /** Milliseconds until an idle process has come to rest. */
+  /** Milliseconds until an idle process has come to rest, and V8 has returned garbage. */
   rest: number;
 }
 

@@ -3,7 +3,7 @@ import { median, type Row } from './figures.ts';
 import type { Bench } from './sizes.ts';
 
 /** Seconds. */
-const figure = 1;
+const figure = 1.2;
 /** The first start makes what a registry from elsewhere has not. */
 const starts = 6;
 

@@ -9,6 +9,7 @@ if (major < 22 || (major === 22 && minor < 12)) {
   process.stderr.write(`slipway cannot start: it needs Node 22.12 or newer; this is Node ${process.versions.node}.\n`);
   process.exitCode = 1;
 } else {
-  const { run } = await import('./process/run.ts');
+  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.ts'), import('./threads/heap.ts')]);
   await run();
+  boundHeap();
 }

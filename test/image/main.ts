@@ -24,6 +24,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { blocksOf } from '../docs/snippets/pages.ts';
 import { makeCertificate } from '../support/certificates.ts';
 
 const run = promisify(execFile);
@@ -75,11 +76,8 @@ async function storeBase(base: string): Promise<void> {
   await buildah('commit', '--quiet', '--rm', container, 'docker.io/library/node:here');
 }
 
-const build = () =>
-  buildah(
-    ...['bud', '--format', 'docker', '--isolation', 'chroot', '--network', 'host', '--pull-never'],
-    ...['--build-arg', 'NODE=here', '--tag', 'slipway', '.'],
-  );
+const build = (...args: string[]) =>
+  buildah('bud', '--format', 'docker', '--isolation', 'chroot', '--network', 'host', '--pull-never', ...args);
 
 /** A command in the container, as the user of the image, with the network of this machine. */
 function start(container: string, command: string[], env: Record<string, string>, tls: string) {
@@ -137,7 +135,7 @@ if (npm === '') throw new Error('Start it as `npm run test:image`: the base gets
 try {
   const base = await step('the base', makeBase);
   await step('the base is stored', () => storeBase(base));
-  await step('the image is built', build);
+  await step('the image is built', () => build('--build-arg', 'NODE=here', '--tag', 'slipway', '.'));
   const container = await buildah('from', '--pull-never', 'localhost/slipway');
   const { config } = JSON.parse(await buildah('inspect', container)).Docker;
   assert.equal(config.User, '1000:1000');
@@ -191,6 +189,16 @@ try {
     assert.match((await call(['slipway', 'account', 'list'], plain)).output, /\S{36}/);
     assert.equal(await server.stop('SIGINT'), 0, server.output());
     assert.match((await health(plain)).output, /The server does not answer/);
+  });
+  await step('an image of your own with the library of a bridge, as docs/operations.md has it', async () => {
+    const own = blocksOf('docs/operations.md').find(({ text }) => text.startsWith('FROM slipway'))?.text ?? '';
+    await writeFile(join(directory, 'Dockerfile'), own);
+    await build('--tag', 'own', '--file', join(directory, 'Dockerfile'), tls);
+    const other = await buildah('from', '--pull-never', 'localhost/own');
+    const found = "console.log(import.meta.resolve('@platformatic/kafka'))";
+    const { ended, output } = start(other, ['node', '--input-type=module', '-e', found], {}, tls);
+    assert.equal(await ended, 0, output());
+    assert.match(output(), /node_modules\/@platformatic\/kafka/);
   });
 } finally {
   rmSync(directory, { recursive: true, force: true });

@@ -55,6 +55,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/operations.md', 'docker compose logs', container, shell),
   row('docs/operations.md', 'fullchain.pem', container, shell),
   row('docs/operations.md', '--profile monitoring', container, shell),
+  row('docs/operations.md', 'FROM slipway', `${container}; npm run test:image builds it`, () => {}),
   row('docs/operations.md', 'before-upgrade', root, shell),
   row('docs/operations.md', 'scrape_configs', 'needs Prometheus', (text) => parseYaml(text)),
   row('docs/operations.md', 'slipway account move', `${root}; test/flows/account-move.test.ts runs it`, shell),
