@@ -16,7 +16,7 @@ const project = fileURLToPath(new URL('../../', import.meta.url));
 const { npm_execpath: npm = '', NODE_OPTIONS: _, ...environment } = process.env;
 /** Milliseconds that one command may take. */
 const timeout = 120_000;
-const versions = process.argv.length > 2 ? process.argv.slice(2) : ['22.12', '24', '26'];
+const versions = process.argv.length > 2 ? process.argv.slice(2) : ['22.14', '24', '26'];
 
 /** The executable of the newest Node of a version. */
 async function nodeOf(version: string): Promise<string> {

@@ -11,7 +11,7 @@ const project = fileURLToPath(new URL('../../', import.meta.url));
 const json = (file: string) => JSON.parse(readFileSync(join(project, file), 'utf8'));
 
 /** The checks in a folder with these files, where Slipway needs this Node. */
-function folder(t: Test, files: string[], needs = '>=22.12') {
+function folder(t: Test, files: string[], needs = '>=22.14') {
   const directory = temporaryDirectory(t);
   cpSync(join(project, 'bin'), join(directory, 'bin'), { recursive: true });
   writeFileSync(join(directory, 'package.json'), JSON.stringify({ engines: { node: needs } }));
@@ -54,14 +54,14 @@ t.test('the next minor version counts too, and the Node of the checkout is new e
 });
 
 t.test('without npm the server says it too', async (t) => {
-  for (const version of ['20.20.2', '22.11.0']) {
+  for (const version of ['20.20.2', '22.13.1']) {
     const pretend = `data:text/javascript,Object.defineProperty(process.versions,'node',{value:'${version}'})`;
     t.same(await folder(t, [])('--import', pretend, mainFile), {
       code: 1,
-      said: `slipway cannot start: it needs Node 22.12 or newer; this is Node ${version}.\n`,
+      said: `slipway cannot start: it needs Node 22.14 or newer; this is Node ${version}.\n`,
     });
   }
-  t.equal(json('package.json').engines.node, '>=22.12', 'src/main.ts names the same version');
+  t.equal(json('package.json').engines.node, '>=22.14', 'src/main.ts names the same version');
 });
 
 t.test('an install without development dependencies or scripts says what is missing', async (t) => {
