@@ -8,6 +8,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
+  chownSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -171,7 +172,10 @@ try {
   const { cert, key } = await makeCertificate({ subject: 'CN=things.example.com' });
   await writeFile(join(tls, 'cert.pem'), cert);
   await writeFile(join(tls, 'key.pem'), key);
-  for (const file of [directory, tls, join(tls, 'cert.pem'), join(tls, 'key.pem')]) chmodSync(file, 0o755);
+  for (const file of [directory, tls, join(tls, 'cert.pem')]) chmodSync(file, 0o755);
+  // A key that others may read is refused.
+  chmodSync(join(tls, 'key.pem'), 0o400);
+  chownSync(join(tls, 'key.pem'), 1000, 1000);
   await step('it runs with TLS, says whether it is healthy, and ends when it is told to', async () => {
     const server = await serve(container, config.Cmd, secured, tls);
     assert.match(server.output(), /API https:/);
