@@ -50,6 +50,7 @@ export function batchRoutes(app: App): void {
           200: Type.Unsafe<Readable>({
             type: 'array',
             items: {},
+            maxItems: maxRequests,
             description:
               'The bodies of the answers, in order. They are sent as they are made: a request runs when the answers before it have been taken, and those after a broken connection do not run.',
           }),

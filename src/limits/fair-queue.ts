@@ -63,6 +63,11 @@ export class FairQueue {
     return this.#lanes.size;
   }
 
+  /** Pieces of work of an account that wait. */
+  waitingOf(accountId: string): number {
+    return this.#lanes.sizeOf(accountId);
+  }
+
   get running(): number {
     return this.#running;
   }

@@ -429,6 +429,30 @@ t.test('HEAD has the headers of a whole range and reads none of it', async (t) =
   t.equal(counter.pages, 6, 'and GET all of it');
 });
 
+t.test('rollups that nobody reads end when others of the account wait, and HEAD takes no place', async (t) => {
+  const { append, path } = await newSeries();
+  const count = 45_000;
+  for (let from = 0; from < count; from += 5000)
+    await append(
+      Array.from({ length: 5000 }, (_, n) => ({
+        time: time + Math.floor((from + n) / 3) * 60_000,
+        category: `${(from + n) % 3}`.repeat(250),
+        numericValue: n,
+        stringValue: null,
+      })),
+    );
+  const url = `${path()}?rollup=1m&aggregate=sum&startDateTime=2026-03-01&endDateTime=2026-03-14`;
+  const headers = { authorization: `Bearer ${service.admin}` };
+  for (let n = 0; n < 9; n += 1)
+    t.equal((await fetch(service.server.url + url, { method: 'HEAD', headers })).status, 200);
+  const deaf = await Promise.all(Array.from({ length: 8 }, () => download(t, url, service.admin)));
+  const ended = deaf.map((answer) => once(answer, 'aborted'));
+  const { result } = await service.ok('GET', url);
+  t.equal(result.length, count, 'who reads gets everything');
+  for (const answer of deaf) answer.on('error', () => {}).resume();
+  t.match(await Promise.race(ended), [], 'a reader that did not read has been cut off');
+});
+
 t.test('reading goes no faster than the receiver, ends with it, and with its right', async (t) => {
   const organization = await service.organization();
   const { token } = await service.endUser(organization.id);

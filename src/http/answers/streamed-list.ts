@@ -11,6 +11,9 @@ import { type FairQueue, type Lane, laneOf } from '../../limits/fair-queue.ts';
 const shortAnswer = 64 * 1024;
 const piece = 32 * 1024;
 
+/** Milliseconds in which a reader takes nothing; after them a long answer ends when others of its account wait. */
+const patience = 10_000;
+
 /** JSON that is sent as it is, such as stored text: reading and writing 64 KiB of it again would take milliseconds. */
 export class JsonText {
   readonly text: string;
@@ -20,17 +23,31 @@ export class JsonText {
   }
 }
 
+/** A place in `queue` that an answer has until it ends. */
+export interface HeldPlace {
+  queue: FairQueue;
+  leave(): void;
+}
+
 /** An answer that may become long. Long ones share the places of their account. */
 export class Answer {
   readonly #places: FairQueue;
   readonly #lane: Lane;
+  readonly #held: HeldPlace | undefined;
   #place: Promise<void> | undefined;
   #leave: (() => void) | undefined;
   #hasEnded = false;
 
-  constructor(places: FairQueue, lane: Lane) {
+  constructor(places: FairQueue, lane: Lane, held?: HeldPlace) {
     this.#places = places;
     this.#lane = lane;
+    this.#held = held;
+  }
+
+  /** Whether others of the account wait for what this answer has. */
+  get othersWait(): boolean {
+    const { accountId } = this.#lane;
+    return this.#places.waitingOf(accountId) + (this.#held?.queue.waitingOf(accountId) ?? 0) > 0;
   }
 
   /**
@@ -50,6 +67,7 @@ export class Answer {
     this.#hasEnded = true;
     this.#leave?.();
     this.#leave = undefined;
+    this.#held?.leave();
   }
 }
 
@@ -57,10 +75,18 @@ export class Answer {
 export type Items<W = unknown> = (answer: Answer) => AsyncIterable<W | JsonText>;
 
 declare const sent: unique symbol;
+const streamedSchemas = new WeakSet<object>();
 
 /** The schema of an answer that only `sendList` or `sendItems` makes: a handler that returns the array itself does not compile. */
 export function streamed(schema: TSchema) {
-  return Type.Unsafe<{ readonly [sent]: never }>(schema);
+  const marked = Type.Unsafe<{ readonly [sent]: never }>(schema);
+  streamedSchemas.add(marked);
+  return marked;
+}
+
+/** Whether `streamed` made this schema. */
+export function isStreamed(schema: object): boolean {
+  return streamedSchemas.has(schema);
 }
 
 /** A page as the wire shows it. */
@@ -86,14 +112,21 @@ export function sendItems(reply: FastifyReply, before: string, items: Items, aft
   return sendText(reply, (answer) => textOf(before, items(answer), after));
 }
 
-/** As sendList, for an answer that is no JSON, or lines of it. The route has set its type. */
+/**
+ * As sendList, for an answer that is no JSON, or lines of it. The route has set its type. The answer gives `held` back when it
+ * ends, also when nothing of it is sent.
+ */
 export async function sendText(
   reply: FastifyReply,
   make: (answer: Answer) => AsyncGenerator<string>,
+  held?: HeldPlace,
 ): Promise<FastifyReply> {
+  const answer = new Answer(reply.server.longAnswers, laneOf(reply.request.caller), held);
   // Nobody reads it, so nothing is made.
-  if (reply.request.method === 'HEAD') return reply.send(Readable.from([]));
-  const answer = new Answer(reply.server.longAnswers, laneOf(reply.request.caller));
+  if (reply.request.method === 'HEAD') {
+    answer.end();
+    return reply.send(Readable.from([]));
+  }
   const pieces = make(answer);
   let begin = '';
   try {
@@ -111,18 +144,32 @@ export async function sendText(
     await pieces.return(undefined);
     throw error;
   }
-  const body = Readable.from(following(begin, pieces), { objectMode: false, highWaterMark: 1 });
+  return reply.send(bodyOf(answer, begin, pieces));
+}
+
+/** The rest of a long answer, which its reader asks for. One that does not read makes room for others of its account. */
+function bodyOf(answer: Answer, begin: string, pieces: AsyncGenerator<string>): Readable {
+  let untakenSince = performance.now();
+  async function* following(): AsyncGenerator<string> {
+    yield begin;
+    untakenSince = Number.POSITIVE_INFINITY;
+    for await (const text of pieces) {
+      untakenSince = performance.now();
+      yield text;
+      untakenSince = Number.POSITIVE_INFINITY;
+    }
+  }
+  const body = Readable.from(following(), { objectMode: false, highWaterMark: 1 });
+  const look = setInterval(() => {
+    if (answer.othersWait && performance.now() - untakenSince >= patience) body.destroy();
+  }, patience / 10).unref();
   // A stream that is closed before it is read never comes to the end of its generator.
   body.once('close', () => {
+    clearInterval(look);
     answer.end();
     void pieces.return(undefined).catch(() => {});
   });
-  return reply.send(body);
-}
-
-async function* following(begin: string, pieces: AsyncGenerator<string>): AsyncGenerator<string> {
-  yield begin;
-  yield* pieces;
+  return body;
 }
 
 /** The output of JSON.stringify, in pieces. */

@@ -20,7 +20,7 @@ const validation = Type.Object(
 );
 const done = Type.Object({ success: Type.Boolean(), message: Type.String() }, { description: 'The session is over.' });
 const keySet = Type.Object(
-  { keys: Type.Array(Type.Record(Type.String(), Type.Unknown())) },
+  { keys: Type.Array(Type.Record(Type.String(), Type.Unknown()), { maxItems: 1000 }) },
   { description: 'A JSON Web Key Set.' },
 );
 

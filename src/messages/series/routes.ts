@@ -5,7 +5,7 @@ import type { Caller } from '../../access.ts';
 import type { Context } from '../../context.ts';
 import { metaWith, nameIgnored } from '../../entity/routes.ts';
 import { invalid } from '../../errors.ts';
-import { sendText, streamed } from '../../http/answers/streamed-list.ts';
+import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
@@ -68,29 +68,28 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
       }
       if (format === 'json') {
         const ignored = nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
-        const send = (answer: SeriesAnswer, leave?: () => void) =>
-          sendSeries(reply, explained(ctx, caller, topic, answer.meta, ignored), answer, leave);
+        const send = (answer: SeriesAnswer, place?: HeldPlace) =>
+          sendSeries(reply, explained(ctx, caller, topic, answer.meta, ignored), answer, place);
         if (rollup === undefined) return send(await readPage(ctx, caller, topic, query));
         return sumUp(caller, () => readRollup(ctx, caller, topic, rollup, query), send);
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
       nameIgnored(request, reply, rollup === undefined ? heeds[format] : rollupHeeds[format]);
-      const send = ({ headers, make }: Export, leave?: () => void) =>
-        sendText(reply.headers(headers), (answer) => ending(make(answer), leave));
+      const send = ({ headers, make }: Export, place?: HeldPlace) => sendText(reply.headers(headers), make, place);
       if (rollup === undefined) return send(exportSeries(ctx, caller, topic, format, query));
       return sumUp(caller, () => exportRollup(ctx, caller, topic, format, rollup, query), send);
     },
   );
 
-  /** Sums up when it is the caller's turn; `send` calls `leave` when the reader has what was summed up. */
+  /** Sums up when it is the caller's turn; `send` gives the place back when the reader has what was summed up. */
   async function sumUp<R>(
     caller: Caller,
     read: () => Promise<R>,
-    send: (summed: R, leave: () => void) => Promise<FastifyReply>,
+    send: (summed: R, place: HeldPlace) => Promise<FastifyReply>,
   ): Promise<FastifyReply> {
     const leave = await held.enter(laneOf(caller), 1);
     try {
-      return await send(await sums.run(laneOf(caller), 1, read), leave);
+      return await send(await sums.run(laneOf(caller), 1, read), { queue: held, leave });
     } catch (error) {
       leave();
       throw error;
@@ -103,7 +102,7 @@ function sendSeries(
   reply: FastifyReply,
   meta: SeriesAnswer['meta'],
   { result }: SeriesAnswer,
-  leave?: () => void,
+  place?: HeldPlace,
 ): Promise<FastifyReply> {
   reply.type('application/json; charset=utf-8');
   const pieces = async function* () {
@@ -111,15 +110,7 @@ function sendSeries(
     yield* result;
     yield ']}';
   };
-  return sendText(reply, () => ending(pieces(), leave));
-}
-
-async function* ending(pieces: AsyncGenerator<string>, leave = () => {}): AsyncGenerator<string> {
-  try {
-    yield* pieces;
-  } finally {
-    leave();
-  }
+  return sendText(reply, pieces, place);
 }
 
 /** With what explains an answer that is not as expected: a channel that keeps nothing, parameters without effect. */
