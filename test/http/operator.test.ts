@@ -12,7 +12,7 @@ import { openSqlite } from '../../db/sqlite/open.ts';
 import { type Fixture, fixture } from '../broker/fixture.ts';
 import { hits, metric } from '../broker/metrics.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
-import { type Answer, closed, nextMessage, startService } from '../support/service.ts';
+import { type Answer, closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 let f: Fixture;
@@ -172,9 +172,9 @@ function page(name: string): string {
 }
 
 /** The answer of /health/ready once it has this status. The service looks at its disk and queues at intervals, so a time is waited for. */
-async function readyWith(status: number): Promise<Answer> {
+async function readyWith(status: number, of?: Service): Promise<Answer> {
   for (;;) {
-    const answer = await asked('/health/ready');
+    const answer = await asked('/health/ready', of);
     if (answer.status === status) return answer;
     // Readiness is polled, as a load balancer does.
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -309,18 +309,20 @@ async function tryToHold(file: Sqlite.Database): Promise<void> {
 }
 
 t.test('while another program holds the registry it is not ready, and nobody waits for that', async (t) => {
-  const { writer } = f.service.server.ctx.registry;
-  const other = new Sqlite(join(f.service.directory, 'registry.db'), { timeout: 0 });
+  // Of its own: in a service that has just worked, what is still to be written would wait for the lock first.
+  const service = await startService(t);
+  const { writer } = service.server.ctx.registry;
+  const other = new Sqlite(join(service.directory, 'registry.db'), { timeout: 0 });
   // A transaction of the service ends only when this thread goes on.
   while (!other.inTransaction) await tryToHold(other);
   writer.commits.succeededAt = Number.NEGATIVE_INFINITY;
   const begun = performance.now();
-  const { body } = await readyWith(503);
+  const { body } = await readyWith(503, service);
   t.match(body, { problems: [{ part: 'registry', reason: 'Another program holds the file.' }] });
   t.ok(performance.now() - begun < 4000, 'less than the five seconds that a write waits');
   other.exec('ROLLBACK');
   other.close();
-  await readyWith(200);
+  await readyWith(200, service);
   t.ok(performance.now() - writer.commits.succeededAt < 10_000, 'it has proven that it can be written');
 });
 
