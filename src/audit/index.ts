@@ -242,7 +242,9 @@ export function auditRoutes(app: App, ctx: AuditReads): void {
       },
       schema: {
         tags: ['Audit'],
+        operationId: 'listAuditRecords',
         summary: 'List security events',
+        description: 'Returns one page. Filters are combined: a record must match all of them.',
         querystring: query,
         response: { 200: streamed(answer) },
       },

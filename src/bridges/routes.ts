@@ -83,6 +83,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     },
     read: {
       summary: 'Read a bridge and its state',
+      description: 'The status shows what waits, what failed and why.',
       answer: 'As it is now.',
       shape: withStatus,
       show: (row) => ({ ...showBridge(ctx, row), status: bridges.status(row.id) }),
@@ -113,7 +114,9 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'listDeadLetters',
         summary: 'Read what a bridge could not deliver, newest first',
+        description: 'Messages that the target refused, or did not accept in time. replayBridge sends them again.',
         params: idParams,
         querystring: deadLetterQuery,
         response: listResponse('deadLetters', deadLetterShape),
@@ -133,6 +136,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'testBridge',
         summary: 'Send one marked message to the target of a bridge',
         description:
           'The message belongs to no device, and has `test: true` in JSON and the header `slipway-test` in raw form.',
@@ -154,6 +158,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'replayBridge',
         summary: 'Deliver the guaranteed messages of a period again',
         description: 'Dead letters, and what has been delivered and is still kept (`SLIPWAY_BRIDGE_KEEP_HOURS`).',
         params: idParams,

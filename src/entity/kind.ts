@@ -12,6 +12,7 @@ import { type FailureKind, PlatformError } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
+import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
 import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.ts';
 import {
   chosenListResponse,
@@ -79,7 +80,7 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   create: Said & { bodyLimit?: number; body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
   read?: Said & { show?: Show<T> };
   /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
-  list?: Pick<Said, 'summary'> & {
+  list?: Pick<Said, 'summary' | 'description'> & {
     query?: TObject;
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
   };
@@ -100,21 +101,6 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
 }
 
 type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
-
-const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
-
-/** Rights and errors of the URLs of every kind; the trash is for callers that may delete. */
-const verbs = {
-  create: { action: 'create', errors: ['notFound', 'forbidden'] },
-  read: { action: 'read', errors: ['notFound', 'deleted', 'forbidden'] },
-  update: { action: 'update', errors: ['notFound', ...versioned, 'forbidden'] },
-  remove: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
-  list: { action: 'read', errors: ['notFound', 'pageOutside', 'forbidden'] },
-  readTrash: { action: 'delete', errors: ['notFound', 'forbidden'] },
-  listTrash: { action: 'delete', errors: ['notFound', 'pageOutside', 'forbidden'] },
-  recover: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
-} as const satisfies Record<string, { action: Action; errors: readonly FailureKind[] }>;
-type Verb = keyof typeof verbs;
 
 type Services = ListServices & { registry: Registry };
 
@@ -138,21 +124,17 @@ type Parts<T extends EntityTable> = ReturnType<typeof partsOf<T>>;
 
 /** Shared by the routes of a kind. */
 function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
-  const { path, tag, entity, wrapper, plural, listing } = kind;
-  const [what, whatPlural] = [inWords(wrapper), inWords(plural)];
+  const { path, entity, wrapper, listing } = kind;
   return {
     one: `${path}/:id`,
-    what,
-    whatPlural,
     /** The right of a verb, its errors, the headers that it sends. */
     config(verb: Verb, { errors = [], revokes }: Said = {}) {
       const hasCustomFields = kind.customFields !== undefined;
       const { action, errors: usual } = verbs[verb];
-      const version = verb === 'list' || verb === 'listTrash' ? [] : (['etag'] as const);
-      const ignored = verb === 'list' || verb === 'listTrash' ? (['ignored'] as const) : [];
+      const own = lists.has(verb) ? (['ignored'] as const) : (['etag'] as const);
       const right: readonly [Action, EntityKind] = [action, entity];
       const ends = revokes ? (['revocation'] as const) : [];
-      return { right, errors: [...usual, ...errors], sends: [...version, ...ignored, ...ends], hasCustomFields };
+      return { right, errors: [...usual, ...errors], sends: [...own, ...ends], hasCustomFields };
     },
     /** @throws PlatformError 400/106 naming unknown properties of a body, with `SLIPWAY_STRICT_BODIES`. */
     async demandNames(request: FastifyRequest, schema: TObject, before?: Row<T>): Promise<void> {
@@ -162,15 +144,10 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
       const names = [...Object.keys(kind.shape.properties), ...Object.keys(kind.expand?.adds ?? {}), ...fields];
       refuseUnknownProperties(body, schema, names);
     },
-    schema(said: Said, summary: string) {
-      const { description, shape = kind.shape } = said;
-      return {
-        tags: [tag],
-        summary: said.summary ?? summary,
-        ...(description !== undefined && { description }),
-        response: entityResponse(wrapper, shape, said.answer ?? `The ${what}.`),
-      };
-    },
+    schema: (verb: Verb, { shape = kind.shape, answer = `The ${inWords(wrapper)}.`, ...said }: Said = {}) => ({
+      ...textsOf(kind, verb, said),
+      response: entityResponse(wrapper, shape, answer),
+    }),
     /** @throws PlatformError 404/100 for what does not exist, is out of reach or is of another kind. */
     reached(caller: Caller, id: string): Row<T> {
       const row = findReached(services, caller, listing.table, id);
@@ -196,13 +173,13 @@ function createRoute<T extends EntityTable>(
   app: App,
   { access }: Services,
   { path, create, shape, customFields }: AnyKind<T>,
-  { config, schema, what, send, demandNames }: Parts<T>,
+  { config, schema, send, demandNames }: Parts<T>,
 ): void {
   app.post(
     path,
     {
       config: { ...config('create', create), creates: true },
-      schema: { ...schema(create, `Create ${withArticle(what)}`), body: create.body },
+      schema: { ...schema('create', create), body: create.body },
       ...(create.bodyLimit !== undefined && { bodyLimit: create.bodyLimit }),
     },
     async (request, reply) => {
@@ -219,14 +196,14 @@ function createRoute<T extends EntityTable>(
 function readRoute<T extends EntityTable>(
   app: App,
   { expand, read = {} }: AnyKind<T>,
-  { one, config, schema, what, reached, show, send }: Parts<T>,
+  { one, config, schema, reached, show, send }: Parts<T>,
 ): void {
   app.get(
     one,
     {
       config: config('read', read),
       schema: {
-        ...schema(read, `Read ${withArticle(what)}`),
+        ...schema('read', read),
         params: idParams,
         ...(expand && { querystring: Type.Object(expand.query) }),
       },
@@ -243,7 +220,7 @@ function updateRoute<T extends EntityTable>(
   app: App,
   { shape, customFields }: AnyKind<T>,
   update: NonNullable<AnyKind<T>['update']>,
-  { one, config, schema, what, reached, send, preHandler, demandNames }: Parts<T>,
+  { one, config, schema, reached, send, preHandler, demandNames }: Parts<T>,
 ): void {
   app.put(
     one,
@@ -251,7 +228,7 @@ function updateRoute<T extends EntityTable>(
       config: config('update', update),
       preHandler,
       schema: {
-        ...schema(update, `Update ${withArticle(what)}`),
+        ...schema('update', update),
         params: idParams,
         headers: etagHeaders,
         body: update.body,
@@ -276,7 +253,7 @@ const aboutVersions: ReadonlySet<FailureKind> = new Set(['etagMissing', 'etagInv
 function removeRoute<T extends EntityTable>(
   app: App,
   remove: NonNullable<AnyKind<T>['remove']>,
-  { one, config, schema, what, reached, send, preHandler }: Parts<T>,
+  { one, config, schema, reached, send, preHandler }: Parts<T>,
 ): void {
   const anyVersion = 'runAnyVersion' in remove;
   const { errors, ...others } = config('remove', remove);
@@ -286,7 +263,7 @@ function removeRoute<T extends EntityTable>(
       config: { ...others, errors: anyVersion ? errors.filter((error) => !aboutVersions.has(error)) : errors },
       preHandler,
       schema: {
-        ...schema(remove, `Move ${withArticle(what)} to the trash`),
+        ...schema('remove', remove),
         params: idParams,
         ...(!anyVersion && { headers: etagHeaders }),
       },
@@ -307,22 +284,20 @@ function listRoute<T extends EntityTable>(
   services: Services,
   kind: AnyKind<T>,
   verb: 'list' | 'listTrash',
-  { config, whatPlural }: Parts<T>,
+  { config }: Parts<T>,
 ): void {
-  const { path, tag, plural, shape, expand, prepare } = kind;
+  const { path, plural, shape, expand, prepare } = kind;
   const isLive = verb === 'list';
   const listing = (!isLive && kind.trash?.listing) || kind.listing;
   const querystring = isLive
     ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery }))
     : trashListSchema;
-  const summary = isLive ? (kind.list?.summary ?? `List ${whatPlural}`) : `List deleted ${whatPlural}`;
   app.get(
     isLive ? path : `/trash${path}`,
     {
       config: config(verb),
       schema: {
-        tags: [tag],
-        summary,
+        ...textsOf(kind, verb, (isLive && kind.list) || {}),
         querystring,
         response: isLive && !kind.list?.query ? chosenListResponse(plural, shape) : listResponse(plural, shape),
       },
@@ -356,13 +331,13 @@ function trashRoutes<T extends EntityTable>(
   trash: NonNullable<AnyKind<T>['trash']>,
   parts: Parts<T>,
 ): void {
-  const { config, schema, what, reached, show, send, preHandler } = parts;
+  const { config, schema, reached, show, send, preHandler } = parts;
   const path = `/trash${parts.one}`;
   app.get(
     path,
     {
       config: config('readTrash'),
-      schema: { ...schema({}, `Read a deleted ${what}`), params: idParams },
+      schema: { ...schema('readTrash'), params: idParams },
     },
     async ({ caller, params }, reply) => send(reply, await show(caller, demandTrashed(reached(caller, params.id)))),
   );
@@ -373,7 +348,7 @@ function trashRoutes<T extends EntityTable>(
       config: config('recover', trash),
       preHandler,
       schema: {
-        ...schema({}, `Recover a deleted ${what}`),
+        ...schema('recover'),
         params: idParams,
         headers: etagHeaders,
       },
@@ -401,14 +376,4 @@ function omit(schema: TObject, names: readonly string[]): TObject {
 function customNames(shape: TSchema, entity: Wire): string[] {
   const { properties = {} } = shape as Partial<TObject>;
   return Object.keys(entity).filter((name) => !Object.hasOwn(properties, name));
-}
-
-/** `endUserTemplate` is end-user template, `deviceField` device custom field. */
-function inWords(name: string): string {
-  const words = name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`);
-  return words.replace('end user', 'end-user').replace(' field', ' custom field');
-}
-
-function withArticle(words: string): string {
-  return `${/^[aeiou]/.test(words) ? 'an' : 'a'} ${words}`;
 }

@@ -69,6 +69,7 @@ export function verificationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Provisioning'],
+        operationId: 'verifyDevice',
         summary: 'Wait until a device is connected and has published since it was provisioned',
         description: 'Answers as soon as both are true, or when the time is over. In a batch it does not wait.',
         body,
@@ -110,7 +111,9 @@ export function verificationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Provisioning'],
+        operationId: 'listVerifications',
         summary: 'List verifications, by default newest first',
+        description: 'Returns one page. Filters are combined: a verification must match all of them.',
         querystring: query,
         response: listResponse('verifications', shape),
       },

@@ -43,7 +43,10 @@ export function batchRoutes(app: App): void {
     {
       schema: {
         tags: ['Batch'],
+        operationId: 'runBatch',
         summary: `Send up to ${maxRequests} requests in one`,
+        description:
+          'Each request is authorized on its own and runs after the one before. Nothing is rolled back if one fails.',
         body,
         querystring: query,
         response: {

@@ -56,6 +56,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
     prepare: () => show,
     create: {
       summary: 'Create an application',
+      description: 'The response is the only one with the appToken, which is stored as a hash.',
       errors: ['unknownReference'],
       answer: 'The only answer with its appToken.',
       shape: createdShape,
@@ -66,6 +67,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
     list: { summary: 'List applications' },
     remove: {
       summary: 'Delete an application; its appToken and its sessions end',
+      description: 'Cannot be undone. Other applications are not affected.',
       answer: 'An application no longer.',
       revokes: true,
       runAnyVersion: (caller, { id }) => deleteApplication(ctx, caller, id),

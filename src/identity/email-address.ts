@@ -42,7 +42,9 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'updateEmailAddress',
         summary: 'Change an email address: an admin changes it at once, others confirm by email',
+        description: 'The new address must be confirmed with the link that is sent to it, unless an admin changes it.',
         body: changeBody,
         response: {
           200: Type.Object(
@@ -74,7 +76,9 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badToken', 'notUnique', 'userExists', 'storeFull'] },
       schema: {
         tags: [tag],
+        operationId: 'confirmEmail',
         summary: 'Confirm a new email address with the token that was sent to it',
+        description: 'The email with the token was sent by updateEmailAddress. The token can be used once.',
         security: [],
         body: confirmBody,
         response: done('The person logs in with the new address from now on.'),

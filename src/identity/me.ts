@@ -35,7 +35,13 @@ export function meRoutes(app: App, { access, registry }: Context): void {
     '/profile/me',
     {
       config: { family: 'identity' },
-      schema: { tags: ['Identity'], summary: 'Read who you are and what you may do', response: { 200: meShape } },
+      schema: {
+        tags: ['Identity'],
+        operationId: 'getOwnProfile',
+        summary: 'Read who you are and what you may do',
+        description: 'Its version is needed to change or delete it.',
+        response: { 200: meShape },
+      },
     },
     async ({ caller, authenticated }) => {
       const { id, kind, accountId } = caller;

@@ -82,7 +82,9 @@ export function profileRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'profile'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'getProfile',
         summary: 'Read a profile',
+        description: 'Callers read their own profile; admins and back ends also those of end-users in reach.',
         params: Type.Object({ userId: Type.String() }),
         response: { 200: profileShape },
       },
@@ -97,7 +99,9 @@ export function profileRoutes(app: App, ctx: Context): void {
       config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'updateProfile',
         summary: 'Change a profile',
+        description: 'Changes what the body names of the caller, or of an end-user in reach.',
         body: updateBody,
         response: {
           200: Type.Object({ ...profileShape.properties, ...done }, { description: 'The person as it is known now.' }),
@@ -121,7 +125,9 @@ export function profileRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'changePassword',
         summary: 'Change a password with the old one',
+        description: 'Needs the present password. All other sessions of the person end.',
         body: passwordBody,
         response: { 200: changed },
       },

@@ -50,7 +50,9 @@ export function securityRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'profile'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'getUserSecurity',
         summary: 'Read the second factors and the sessions of a person',
+        description: 'Its version is needed to change or delete it.',
         params,
         response: { 200: securityShape },
       },
@@ -65,6 +67,7 @@ export function securityRoutes(app: App, ctx: Context): void {
       config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['revocation'] },
       schema: {
         tags,
+        operationId: 'endUserSessions',
         summary: 'End all sessions of a person except the one of this request',
         description: 'Tokens of the ended sessions stop working at once. The session of this request goes on.',
         params,

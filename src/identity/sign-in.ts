@@ -44,7 +44,9 @@ export function signInRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['notFound'] },
       schema: {
         tags,
+        operationId: 'getDefaultAccount',
         summary: 'Read the id of the account, while there is only one',
+        description: 'Its version is needed to change or delete it.',
         security: [],
         response: { 200: accountShape },
       },
@@ -61,7 +63,9 @@ export function signInRoutes(app: App, ctx: Context): void {
       config: { family },
       schema: {
         tags,
+        operationId: 'listLoginProviders',
         summary: 'List the identity providers that people of an account can log in at',
+        description: 'Returns one page. Filters are combined: an entity must match all of them.',
         security: [],
         querystring: providersQuery,
         response: { 200: providersShape },
@@ -89,7 +93,9 @@ export function signInRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['tooMany'], sends: ['limits'] },
       schema: {
         tags,
+        operationId: 'forgotPassword',
         summary: 'Send an email with a token that sets a new password',
+        description: 'The response is the same whether the address is known or not.',
         security: [],
         body: forgotBody,
         response: { 200: forgotShape },

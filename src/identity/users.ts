@@ -62,7 +62,10 @@ export function registrationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'createUser',
         summary: 'Register a person who signs up',
+        description:
+          'An application calls it. The person confirms the email address, logs in and creates an organization.',
         security: [{ appToken: [] }],
         body: createBody,
         response: { 200: created },
@@ -86,7 +89,9 @@ export function userRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'profile'], errors: ['forbidden'] },
       schema: {
         tags: [tag],
+        operationId: 'getUsers',
         summary: `Read up to ${maxUsers} profiles`,
+        description: 'People out of reach are left out of the response.',
         body: batchBody,
         response: { 200: batch },
       },
@@ -106,7 +111,9 @@ export function userRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'deleteUser',
         summary: 'Delete the identity of a person who is no longer an end-user, with its end-users in the trash',
+        description: 'Its email address can be used again afterwards. This cannot be undone.',
         params: Type.Object({ userId: Type.String() }),
         response: { 200: deleted },
       },

@@ -70,6 +70,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       schema: {
         hide,
         tags: ['Messages'],
+        operationId: 'publishMessage',
         summary: 'Publish a message, with a token or with a username and secret (Basic)',
         description:
           'The path goes on with a topic, raw or percent-encoded, and the body is the payload as it is, of any media type. Rights, refusals and what is stored are those of a PUBLISH. Devices publish with Basic; the path without `/api/v1` does the same. In a batch the payload is the JSON of `payload`.',

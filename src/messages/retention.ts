@@ -133,7 +133,13 @@ export function retentionRoutes(app: App, ctx: Needed): void {
     '/retention',
     {
       config: { right: ['read', 'account'], errors: ['forbidden'] },
-      schema: { tags, summary: 'Read how long messages are kept', response: { 200: answer } },
+      schema: {
+        tags,
+        operationId: 'getRetention',
+        summary: 'Read how long messages are kept',
+        description: 'Older points and log entries are removed every hour.',
+        response: { 200: answer },
+      },
     },
     ({ caller }) => read(caller),
   );
@@ -141,7 +147,15 @@ export function retentionRoutes(app: App, ctx: Needed): void {
     '/retention',
     {
       config: { whenFull: true, right: ['update', 'account'], errors: ['forbidden'] },
-      schema: { tags, summary: 'Change how long messages are kept', body, response: { 200: answer } },
+      schema: {
+        tags,
+        operationId: 'updateRetention',
+        summary: 'Change how long messages are kept',
+        description:
+          'Messages that are too old by the new times are removed within the next hours. This cannot be undone.',
+        body,
+        response: { 200: answer },
+      },
     },
     (request) => update(request.caller, request.body),
   );

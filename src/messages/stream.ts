@@ -27,6 +27,7 @@ export function streamRoutes(app: App, ctx: Context): void {
       config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden', 'tooMany'], sends: ['ignored'] },
       schema: {
         tags: ['Messages'],
+        operationId: 'streamMessages',
         summary: 'Listen to messages as server-sent events',
         description:
           'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, with `"replayed":true`, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch. docs/messages.md has the details.',

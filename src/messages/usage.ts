@@ -74,7 +74,9 @@ export function usageRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'account'], errors: ['forbidden'] },
       schema: {
         tags: ['Messages'],
+        operationId: 'getUsage',
         summary: 'Read what the account stores, and its limits',
+        description: 'Shows for each limit how much of it is used.',
         response: { 200: answer },
       },
     },

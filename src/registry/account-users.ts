@@ -115,6 +115,8 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     prepare,
     create: {
       summary: 'Create an admin',
+      description:
+        'Admins can do everything in the account. Without a password, the person gets an invitation by email.',
       answer: 'The new admin.',
       // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
       errors: ['unknownReference', 'notUnique', 'userExists', 'deleted'],
@@ -125,6 +127,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     list: { summary: 'List admins' },
     remove: {
       summary: 'Delete an admin',
+      description: 'Sessions of the admin end. An account keeps at least one admin.',
       answer: 'An admin no longer.',
       errors: ['constraint'],
       revokes: true,

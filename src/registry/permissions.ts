@@ -99,6 +99,7 @@ export function permissionRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'permission'], errors: ['notFound', 'forbidden'] },
       schema: {
         tags: ['Permissions'],
+        operationId: 'explainPermission',
         summary: 'Explain whether a caller may do something',
         description: 'Publish and subscribe are asked of a topic, everything else of an entity.',
         body,

@@ -48,6 +48,7 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { creates: true, right: ['create', 'command'], errors: [...errors, 'tooMany'] },
       schema: {
         tags,
+        operationId: 'createCommand',
         summary: 'Send a command to a device; it waits until the device is connected',
         description:
           'It is on disk when the answer leaves, and is sent on `_commands`; the device answers on `_commands/replies`.',
@@ -75,7 +76,9 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'command'], errors: [...errors, 'pageOutside'], sends: ['ignored'] },
       schema: {
         tags,
+        operationId: 'listCommands',
         summary: 'List the commands of a device, newest first',
+        description: 'Returns one page. Filter by state to find the commands that wait.',
         params: idParams,
         querystring: listQuery,
         response: listResponse('commands', commandShape),
@@ -94,7 +97,14 @@ export function commandRoutes(app: App, ctx: Context): void {
     `${path}/:commandId`,
     {
       config: { right: ['read', 'command'], errors },
-      schema: { tags, summary: 'Read a command', params: commandParams, response: one('As it is now.') },
+      schema: {
+        tags,
+        operationId: 'getCommand',
+        summary: 'Read a command',
+        description: 'Shows the state and the reply of the device.',
+        params: commandParams,
+        response: one('As it is now.'),
+      },
     },
     async ({ caller, params }, reply) => send(reply, await commandOf(ctx, caller, params)),
   );
@@ -104,7 +114,9 @@ export function commandRoutes(app: App, ctx: Context): void {
       config: { right: ['delete', 'command'], errors },
       schema: {
         tags,
+        operationId: 'cancelCommand',
         summary: 'Cancel a command; a command that has ended does not change',
+        description: 'A device that is offline never gets it.',
         params: commandParams,
         response: one('As it is now. A device that has it already may still carry it out.'),
       },

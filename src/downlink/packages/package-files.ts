@@ -77,6 +77,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'updateFirmwarePackageFiles',
         summary: 'Upload a file of a draft, whole or in parts (`Content-Range`), as raw bytes',
         description:
           'A request that breaks off is gone on with: `GET` says how much is on disk, and the next part begins there. What is not whole after a day is removed. A request may take any time while at least 1 KiB a second comes.',
@@ -107,7 +108,9 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwarePackage'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'getFirmwarePackageFiles',
         summary: 'Read how much of a file has been uploaded',
+        description: 'Shows how many bytes are stored, so that an upload can continue.',
         params: fileParams,
         response: { 200: Type.Object({ file: statusShape }, { description: 'Whole, or so much of it.' }) },
       },
@@ -123,7 +126,9 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       config: { ...writing, sends: ['etag'] },
       schema: {
         tags,
+        operationId: 'deleteFirmwarePackageFiles',
         summary: 'Remove a file of a draft, also one that is uploaded in part',
+        description: 'Files of a published package cannot be removed.',
         params: fileParams,
         response: entityResponse('firmwarePackage', packageShape, 'The package with its new version.'),
       },

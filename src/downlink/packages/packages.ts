@@ -119,9 +119,21 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     trash: { errors: ['unknownReference'], recover: recoverOne },
   });
 
-  for (const [verb, state, summary, answer] of [
-    ['publish', 'published', 'Publish a package: from now on its files never change', 'It can be rolled out.'],
-    ['retire', 'retired', 'Retire a package: no new rollout takes it', 'Rollouts that have begun go on.'],
+  for (const [verb, state, summary, description, answer] of [
+    [
+      'publish',
+      'published',
+      'Publish a package: from now on its files never change',
+      'The etag header must be its version. A draft needs at least one complete file.',
+      'It can be rolled out.',
+    ],
+    [
+      'retire',
+      'retired',
+      'Retire a package: no new rollout takes it',
+      'The etag header must be its version.',
+      'Rollouts that have begun go on.',
+    ],
   ] as const)
     app.post(
       `/firmware/packages/:id/${verb}`,
@@ -133,7 +145,9 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
         },
         schema: {
           tags: ['Firmware'],
+          operationId: `${verb}FirmwarePackage`,
           summary,
+          description,
           params: idParams,
           headers: etagHeaders,
           response: entityResponse('firmwarePackage', packageShape, answer),

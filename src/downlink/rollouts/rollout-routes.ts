@@ -85,8 +85,14 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       body: rolloutBody,
       run: create,
     },
-    read: { summary: 'Read a rollout, with how many devices are in each state' },
-    list: { summary: 'List rollouts' },
+    read: {
+      summary: 'Read a rollout, with how many devices are in each state',
+      description: 'Its counts show how many devices are in each state.',
+    },
+    list: {
+      summary: 'List rollouts',
+      description: 'Returns one page. Filters are combined: a rollout must match all of them.',
+    },
   });
   app.get(
     `${path}/:id/devices`,
@@ -98,7 +104,9 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'getFirmwareRolloutDevices',
         summary: 'List the devices of the stages that have begun, and how far each has come',
+        description: 'Returns one page. Filter by state to find the devices that failed.',
         params: idParams,
         querystring: devicesQuery,
         response: listResponse('devices', deliveryShape),
@@ -158,17 +166,44 @@ function sumOf(counts: Counts): number {
 }
 
 function changes(app: App, ctx: Context): void {
-  for (const [verb, change, summary] of [
-    ['pause', pauseRollout, 'Pause a rollout: nothing new is offered, and what has begun goes on'],
-    ['resume', resumeRollout, 'Go on with a rollout; a further failure pauses it again while too many have failed'],
-    ['cancel', cancelRollout, 'Cancel a rollout: devices that have not ended lose their offers'],
-    ['retry', retryRollout, 'Give the failed and timed-out devices of a rollout another try, with a new deadline'],
+  for (const [verb, change, summary, description] of [
+    [
+      'pause',
+      pauseRollout,
+      'Pause a rollout: nothing new is offered, and what has begun goes on',
+      'Continue it with resumeFirmwareRollout.',
+    ],
+    [
+      'resume',
+      resumeRollout,
+      'Go on with a rollout; a further failure pauses it again while too many have failed',
+      'Works for a rollout that was paused, or that paused itself after failures.',
+    ],
+    [
+      'cancel',
+      cancelRollout,
+      'Cancel a rollout: devices that have not ended lose their offers',
+      'Cannot be undone. Devices that already install the firmware may finish it.',
+    ],
+    [
+      'retry',
+      retryRollout,
+      'Give the failed and timed-out devices of a rollout another try, with a new deadline',
+      'Devices that succeeded are not affected.',
+    ],
   ] as const)
     app.post(
       `${path}/:id/${verb}`,
       {
         config: { right: ['update', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
-        schema: { tags, summary, params: idParams, response: one('As it is now.') },
+        schema: {
+          tags,
+          operationId: `${verb}FirmwareRollout`,
+          summary,
+          description,
+          params: idParams,
+          response: one('As it is now.'),
+        },
       },
       async ({ caller, params }, reply) => {
         demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
@@ -191,6 +226,7 @@ function events(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden', 'tooMany'] },
       schema: {
         tags,
+        operationId: 'getFirmwareRolloutEvents',
         summary: 'Follow a rollout as server-sent events',
         description:
           'Each event is `event: firmwareRollout` with the rollout as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
@@ -239,7 +275,9 @@ function deviceRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwareState'], errors },
       schema: {
         tags,
+        operationId: 'getDeviceFirmware',
         summary: 'Read the firmware state of a device',
+        description: 'Shows the state of the update and the error of the device, if it reported one.',
         params: idParams,
         response: { 200: stateAnswer },
       },
@@ -255,7 +293,9 @@ function deviceRoutes(app: App, ctx: Context): void {
       config: { creates: true, right: ['update', 'firmwareState'], errors },
       schema: {
         tags,
+        operationId: 'installFirmware',
         summary: 'Start the update that is offered to a device, where its rollout has `consent: "user"`',
+        description: 'An end-user calls it to agree to the update.',
         params: idParams,
         response: { 200: stateAnswer },
       },

@@ -54,7 +54,9 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwareOffer'], errors: ['forbidden', 'badCredentials', 'tooMany'] },
       schema: {
         tags,
+        operationId: 'getFirmwareOffer',
         summary: 'Ask for the update of a device, as the device (Basic: its id and secret, or its client certificate)',
+        description: 'With `wait`, the response is sent when there is an offer, or when the time is over.',
         security,
         response: { 200: offerShape },
       },
@@ -75,6 +77,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'reportFirmwareStatus',
         summary: 'Report the progress of the update, as the device',
         description: 'Saying again how it has ended changes nothing. 410 when the offer has ended otherwise.',
         security,
@@ -111,6 +114,7 @@ export function firmwareContentRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'downloadFirmware',
         summary: 'Download a firmware file: with the URL of an offer, or as a device to which it is offered',
         description: `At most SLIPWAY_FIRMWARE_DOWNLOADS at a time; further ones are told when to try again. \`Range\`, \`If-Range\` and \`If-None-Match\` are obeyed. Not in a batch.`,
         security: [],

@@ -77,6 +77,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Jobs'],
+        operationId: 'createBulkJob',
         summary: `Delete or move up to ${maxRows} devices, give them new secrets, or send them a command: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
           'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
@@ -94,7 +95,10 @@ export function bulkRoutes(app: App, ctx: Context): void {
     },
   );
   // It is next to what is undone, and with all jobs.
-  for (const path of ['/devices/jobs', jobsPath])
+  for (const [path, operationId] of [
+    ['/devices/jobs', 'undoBulkJob'],
+    [jobsPath, 'undoProvisioningJob'],
+  ])
     app.post(
       `${path}/:id/undo`,
       {
@@ -106,6 +110,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
         },
         schema: {
           tags: ['Jobs'],
+          operationId,
           summary: 'Undo a job that has deleted or moved devices',
           description:
             'Within 30 days, once. Devices come back from the trash, or to where each stood; one that is not any more as the job has left it is a failed row.',

@@ -76,7 +76,9 @@ export function jobRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'job'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags,
+        operationId: 'listProvisioningJobs',
         summary: 'List jobs, newest first; a station sees its own',
+        description: 'Returns one page. Bulk jobs of devices are listed too.',
         querystring: listQuery,
         response: listResponse('jobs', jobShape),
       },
@@ -91,7 +93,14 @@ export function jobRoutes(app: App, ctx: Context): void {
   );
   const readJob = {
     config: { right: ['read', 'job'], errors: ['notFound', 'forbidden'] },
-    schema: { tags, summary: 'Read a job', params: idParams, response: { 200: jobResponse('As it is now.') } },
+    schema: {
+      tags,
+      operationId: 'getProvisioningJob',
+      summary: 'Read a job',
+      description: 'Shows how many rows are done, failed and skipped. Bulk jobs of devices are read here too.',
+      params: idParams,
+      response: { 200: jobResponse('As it is now.') },
+    },
   } as const;
   app.get(`${jobsPath}/:id`, readJob, async ({ caller, params }) => ({
     job: await shown(ctx, caller, params.id),
@@ -102,6 +111,7 @@ export function jobRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'job'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags,
+        operationId: 'getProvisioningJobRows',
         summary: 'List the rows of a job with their states',
         description: 'Rows are kept for 30 days after the end of the job.',
         params: idParams,
@@ -124,6 +134,7 @@ export function jobRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'job'], errors: ['notFound', 'forbidden', 'tooMany'] },
       schema: {
         tags,
+        operationId: 'getProvisioningJobEvents',
         summary: 'Follow a job as server-sent events',
         description:
           'Each event is `event: job` with the job as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
@@ -169,7 +180,14 @@ function changingRoutes(app: App, ctx: Context): void {
       `${jobsPath}/:id/${verb}`,
       {
         config: { right: ['update', 'job'], errors },
-        schema: { tags, summary, description, params: idParams, response: { 200: jobResponse('As it is now.') } },
+        schema: {
+          tags,
+          operationId: `${verb}ProvisioningJob`,
+          summary,
+          description,
+          params: idParams,
+          response: { 200: jobResponse('As it is now.') },
+        },
       },
       async ({ caller, params }) => {
         return { job: showJob(await change(ctx, caller, await currentJob(ctx, caller, params.id))) };
@@ -189,6 +207,7 @@ function fetchingRoutes(app: App, ctx: Context): void {
       config,
       schema: {
         tags,
+        operationId: 'getProvisioningJobResults',
         summary: 'Fetch the results of a job: ids, secrets, association codes, topics',
         description:
           'Only who made the job, when it has ended, as often as needed until they are confirmed, for 24 hours. csv, ndjson and json are one file; the others are a ZIP with a file for each unit, `<row>-<serial>`. Not in a batch.',
@@ -209,6 +228,7 @@ function fetchingRoutes(app: App, ctx: Context): void {
       config,
       schema: {
         tags,
+        operationId: 'getProvisioningJobLabels',
         summary: 'Fetch the labels of the units of a job',
         description:
           'As the results, with which they end; they never hold a secret. svg and png are a ZIP, html is one sheet to print. Not in a batch.',
@@ -230,6 +250,7 @@ function fetchingRoutes(app: App, ctx: Context): void {
       config: { right: ['update', 'job'], errors: ['notFound', 'resultsGone', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'resultsConfirmProvisioningJob',
         summary: 'Confirm that the results of a job are saved, which destroys them',
         description: 'The secrets cannot be downloaded after that. Confirming again has no effect.',
         params: idParams,

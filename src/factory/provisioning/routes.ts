@@ -62,6 +62,7 @@ function mount(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Jobs'],
+        operationId: 'createProvisioningJob',
         summary: `Create up to ${maxRows} devices, each with a credential and an association code`,
         description: `${columns} The same rows with the same parameters from the same caller are the same job, however often they are sent and whatever has become of it. A row whose serial number a device of its template has is skipped; the results are at \`${jobsPath}/{id}/results\`.`,
         querystring: query,
@@ -147,7 +148,9 @@ export function addressRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Association'],
+        operationId: 'getProvisioningAddresses',
         summary: 'Read where units connect and are claimed, and the ids of a named template and organization',
+        description: 'The results of provisioning jobs and labels have the same addresses.',
         querystring: placeQuery,
         response: { 200: addresses },
       },

@@ -6,7 +6,6 @@
 import { chosenTitle } from '../../entity/routes.ts';
 import { failureOf, identityErrorCode } from '../../errors.ts';
 import { withExamples } from './examples.ts';
-import { singular } from './operation-ids.ts';
 import { commonHeaders } from './response-headers.ts';
 import { asList, asTree, type Json, type Tree } from './tree.ts';
 
@@ -323,6 +322,10 @@ function mediaOf(holder: Json): Tree[] {
 }
 
 const upper = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** `Authorities` is Authority, `Devices` Device. */
+const singular = (plural: string) => plural.replace(/ies$/, 'y').replace(/s$/, '');
+
 const pascal = (text: string) =>
   text
     .split(/[^A-Za-z0-9]+/)

@@ -18,8 +18,6 @@ import {
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';
-import { describeOperation } from './operation-descriptions.ts';
-import { operationId } from './operation-ids.ts';
 import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.ts';
 
 declare module 'fastify' {
@@ -210,7 +208,6 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   };
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
-  const id = operationId(place.method, url);
   const failures = failuresOf(place, config.errors ?? []);
   const about = { creates: place.creates, hasSession: place.knows === 'session' };
   const sent = responseHeaders(prefix, about, config.sends ?? []);
@@ -219,8 +216,6 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
     url,
     schema: {
       ...schema,
-      operationId: id,
-      description: schema.description ?? describeOperation(id),
       ...securityOf(place),
       ...parametersOf(place),
       ...bodyOf(schema.body, config.bodies),

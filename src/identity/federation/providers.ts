@@ -59,6 +59,7 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
     prepare: () => show,
     create: {
       summary: 'Create an identity provider',
+      description: 'Reads the configuration of the provider at its issuer, which must answer.',
       answer: 'What was made.',
       errors: ['notUnique'],
       body: createBody,

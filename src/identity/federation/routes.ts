@@ -79,7 +79,9 @@ export function federationRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['notFound', 'tooMany', 'providerFailed', 'storeFull'], sends: ['limits'] },
       schema: {
         tags: [tag],
+        operationId: 'authorizeAtProvider',
         summary: 'Send a browser to an identity provider, to log in there',
+        description: 'Answers with a redirect to the provider, which redirects to finishAtProvider.',
         security: [],
         querystring: authorizeQuery,
         response: { 302: Type.Null({ description: 'To the provider, with a cookie for the way back.' }) },
@@ -123,7 +125,9 @@ export function federationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'finishAtProvider',
         summary: 'Finish the login at an identity provider',
+        description: 'The provider redirects the browser to it. It returns the session, or redirects to redirectUri.',
         security: [],
         querystring: callbackQuery,
         response: {

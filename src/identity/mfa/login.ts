@@ -64,7 +64,9 @@ export function mfaLoginRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['tokenMissing', 'badCredentials', 'tooMany', 'storeFull'], sends: ['limits'] },
       schema: {
         tags: [tag],
+        operationId: 'sendMfaCode',
         summary: 'Send a text message code for the second step of a login',
+        description: 'Takes the mfaToken of the login in a header. The code is valid for a few minutes.',
         security: [],
         headers,
         body: triggerBody,
@@ -86,7 +88,10 @@ export function mfaLoginRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'loginWithMfa',
         summary: 'Log in with a second factor, after login-user',
+        description:
+          'Takes the mfaToken of the login in a header, and a code of the app, of a text message, or a recovery code.',
         security: [],
         headers,
         body: loginBody,

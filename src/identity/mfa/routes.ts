@@ -10,6 +10,8 @@ import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemoval
 import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.ts';
 
 const tags = ['Identity'];
+/** In the names of operations. */
+const names: Record<MfaMethod, string> = { totp: 'Totp', sms: 'Sms' };
 const family = 'identity';
 
 const params = Type.Object({ userId: Type.String({ description: 'The caller’s own identity.' }) });
@@ -56,7 +58,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
       config: { family, creates: true, right: ['create', 'mfaMethod'], errors: ['notFound', 'notUnique', 'forbidden'] },
       schema: {
         tags,
+        operationId: 'enrolTotp',
         summary: 'Start to set up an authenticator app; it replaces an app that is not confirmed',
+        description: 'It counts once confirmTotp has a code of the app.',
         params,
         response: { 200: totpShape },
       },
@@ -78,7 +82,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'enrolSms',
         summary: 'Start to set up a phone for text message codes; it replaces a phone that is not confirmed',
+        description: 'It counts once confirmSms has the code of the text message.',
         params,
         body: phoneBody,
         response: success('The code is on its way.'),
@@ -104,7 +110,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'sendSmsRemovalCode',
         summary: 'Send a text message code to the confirmed phone, which is needed to remove it',
+        description: 'Send the code with removeSms.',
         params,
         response: success('The code is on its way.'),
       },
@@ -130,7 +138,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
         },
         schema: {
           tags,
+          operationId: `confirm${names[method]}`,
           summary: `Confirm the ${titles[method]} with a code of it`,
+          description: 'With the first method, the response has recovery codes, which are shown once.',
           params,
           body: confirmBody,
           response: { 200: confirmedShape },
@@ -158,7 +168,9 @@ export function mfaRoutes(app: App, ctx: Context): void {
         },
         schema: {
           tags,
+          operationId: `remove${names[method]}`,
           summary: `Remove the ${titles[method]}; the recovery codes end with the last method`,
+          description: 'Needs a code, so that a stolen session cannot remove it.',
           params: Type.Object({ userId: Type.String({ description: 'The caller’s own, or that of an end-user.' }) }),
           body: removeBody,
           response: success('It is asked for no longer.'),

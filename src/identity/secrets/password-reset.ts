@@ -64,7 +64,9 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
+        operationId: 'requestPasswordReset',
         summary: 'Send a person a token that sets a password',
+        description: 'An application calls it for a person who has forgotten the password.',
         security: appToken,
         params: userParams,
         response: { 200: reset },
@@ -83,7 +85,9 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'identity'], errors: ['notFound', 'forbidden'], sends: ['limits'] },
       schema: {
         tags: [tag],
+        operationId: 'findUserByEmail',
         summary: 'Find the userId of an email address; addresses of admins are not found',
+        description: 'An application calls it before requestPasswordReset.',
         security: appToken,
         params: emailParams,
         querystring: lookupQuery,
@@ -110,7 +114,9 @@ export function passwordChangeRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badToken', 'tooMany', 'storeFull'] },
       schema: {
         tags: [tag],
+        operationId: 'changePasswordWithToken',
         summary: 'Set a password with a token that was sent by email',
+        description: 'The token comes from requestPasswordReset or an invitation and can be used once.',
         security: [],
         params: userParams,
         body: changeBody,

@@ -51,7 +51,9 @@ export function loginRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badCredentials', 'tooMany', 'storeFull'], sends: ['token', 'limits'] },
       schema: {
         tags: [tag],
+        operationId: 'loginUser',
         summary: 'Log in with email and password',
+        description: 'Sets the token as a cookie too. With a second factor, continue with mfaLoginUser.',
         security: [],
         body: userBody,
         response: { 200: loginShape },
@@ -65,7 +67,9 @@ export function loginRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badCredentials', 'tooMany', 'storeFull'], sends: ['token', 'limits'] },
       schema: {
         tags: [tag],
+        operationId: 'loginApplication',
         summary: 'Log an application in',
+        description: 'Takes the appToken that createApplication has returned.',
         security: [],
         body: applicationBody,
         response: { 200: Type.Object({ jwt: Type.String() }, { description: 'A session has begun.' }) },

@@ -29,7 +29,17 @@ export function keyRoutes(app: App, ctx: Context): void {
   let made: { text: string; constant: Constant } | undefined;
   app.get(
     '/.well-known/jwks.json',
-    { schema: { tags: [tag], summary: 'Read the public signing keys', security: [], response: { 200: keySet } } },
+    {
+      schema: {
+        tags: [tag],
+        operationId: 'getSigningKeys',
+        summary: 'Read the public signing keys',
+        description:
+          'Back ends verify tokens with them. Keep them and read them again when a token names an unknown key.',
+        security: [],
+        response: { 200: keySet },
+      },
+    },
     (_, reply) => {
       const text = JSON.stringify(ctx.tokens.jwks());
       // Keys are rotated; until then it is the same answer.
@@ -48,7 +58,9 @@ export function validationRoutes(app: App, ctx: Context): void {
       config: { family },
       schema: {
         tags: [tag],
+        operationId: 'validateJwt',
         summary: 'Check whether a token is valid',
+        description: 'A back end asks this about the token of a caller. Needs no token of its own.',
         security: [],
         body: Type.Object({ jwt: Type.String({ maxLength: 65_536 }) }),
         response: { 200: validation },
@@ -62,7 +74,9 @@ export function validationRoutes(app: App, ctx: Context): void {
       config: { family },
       schema: {
         tags: [tag],
+        operationId: 'validateJwtInQuery',
         summary: 'Check whether a token is valid',
+        description: 'As validateJwt, with the token in the query. Prefer POST: queries appear in logs.',
         security: [],
         querystring: Type.Object({ jwt: Type.String() }),
         response: { 200: validation },
@@ -80,7 +94,9 @@ export function sessionRoutes(app: App, ctx: Context): void {
       config: { family, sends: ['revocation'] },
       schema: {
         tags: [tag],
+        operationId: 'logout',
         summary: 'End the session',
+        description: 'The token, its cookie and all connections that use it end.',
         response: { 200: done },
       },
     },
@@ -102,6 +118,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
       config: { family, sends: ['token'], renewsSession: true },
       schema: {
         tags: [tag],
+        operationId: 'renewSession',
         summary: 'Get a new token and a new CSRF token; the old CSRF token is void',
         description: 'It takes an expired token too, as long as the session lives.',
         response: { 200: sessionShape },

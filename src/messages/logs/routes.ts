@@ -86,7 +86,9 @@ export function logRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
+        operationId: 'listDeviceLogs',
         summary: 'Read the log of a device, newest first',
+        description: 'Returns one page. Filters by severity, time and text are combined.',
         params: idParams,
         querystring: query,
         response: { 200: streamed(answer) },
@@ -111,6 +113,7 @@ export function logRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
+        operationId: 'writeDeviceLogs',
         summary: 'Write entries to the log of a device; subscribers of its _log receive them',
         description:
           'They are read as on `_log`. Unlike there, an invalid severity or sourceTimestamp, NUL, unpaired surrogates, `__proto__` and `constructor.prototype` are refused. They are on disk before the answer is sent.',

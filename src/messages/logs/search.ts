@@ -92,7 +92,9 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
       config: { right: ['subscribe', 'device'], errors: ['forbidden', 'tooMany'] },
       schema: {
         tags: ['Messages'],
+        operationId: 'searchLogs',
         summary: 'Search the logs of all devices in reach',
+        description: 'Takes a part of the query language of Elasticsearch and returns hits in its form.',
         body,
         response: { 200: streamed(answer) },
       },

@@ -48,6 +48,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
       config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags: ['Messages'],
+        operationId: 'listPoints',
         summary: 'Read the time-series of a channel',
         description:
           'The path goes on with a topic, raw or percent-encoded, and with `/latest` for the latest points, newest first.',

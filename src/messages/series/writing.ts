@@ -42,6 +42,7 @@ export function seriesWriting(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
+        operationId: 'writePoints',
         summary: 'Write points of a channel',
         description:
           'The body is a payload as a device publishes it, and it is delivered as one with QoS 1. What holds no points is refused here and delivered to nobody; so is everything for a channel that stores nothing.',

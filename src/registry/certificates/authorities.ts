@@ -99,7 +99,9 @@ function proofRoute(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Credentials'],
+        operationId: 'proveCertificateAuthority',
         summary: 'Prove that the account holds the key of a CA; from then on its certificates count',
+        description: 'Send a certificate that the authority has signed, whose CN is the challenge.',
         params: idParams,
         body: proofBody,
         response: { 200: Type.Object({ certificateAuthority: shape }, { description: 'The CA, active.' }) },

@@ -52,7 +52,9 @@ export function associationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'createAssociationCode',
         summary: 'Create the association code of a device; the previous one ends',
+        description: 'Anyone who holds the device claims it with the code. The code works once.',
         body: createBody,
         response: { 200: codeShape },
       },
@@ -75,7 +77,9 @@ export function associationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
+        operationId: 'claimDevice',
         summary: 'Move the device of a code into an organization',
+        description: 'An end-user claims a device with its code. The device moves with its history.',
         body: startBody,
         response: { 200: Type.Object({ deviceId: Id, entityVersion }, { description: 'The device that was moved.' }) },
       },

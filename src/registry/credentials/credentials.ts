@@ -74,7 +74,9 @@ export function credentialRoutes(app: App, ctx: Needed): void {
       },
       schema: {
         tags: ['Credentials'],
+        operationId: 'createMqttCredential',
         summary: 'Create a new secret; the previous one ends, at once or after `graceSeconds`',
+        description: 'The response is the only one with the secret, which is stored as a hash.',
         body: createBody,
         response: {
           200: Type.Object({ mqttCredential: credentialShape }, { description: 'The only answer with it.' }),

@@ -30,6 +30,7 @@ export function replacementRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Provisioning'],
+        operationId: 'replaceDevice',
         summary: 'Replace the hardware of a device: new serial number, new secret, same id and history',
         description:
           'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which is on the label of the former hardware, end at once. A certificate that a CA has issued counts from now on only when its validity begins after the replacement.',

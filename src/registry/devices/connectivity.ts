@@ -73,7 +73,9 @@ export function connectivityRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'device'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags: ['Devices'],
+        operationId: 'getDeviceConnectivity',
         summary: 'Read where and how a device connects, with commands that you can run',
+        description: 'Its version is needed to change or delete it.',
         params: idParams,
         response: { 200: connectivityAnswer },
       },
@@ -129,7 +131,9 @@ export function connectivityRoutes(app: App, ctx: Context): void {
       config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags: ['Devices'],
+        operationId: 'countDevices',
         summary: 'Count devices by state',
+        description: 'Counts only devices that the caller may read.',
         querystring: countsQuery,
         response: { 200: countsAnswer },
       },

@@ -53,7 +53,9 @@ export function refusalRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
+        operationId: 'listDeviceRefusals',
         summary: 'Read the last 50 refusals of a device, newest first, with their reasons',
+        description: 'Look here first if a device does not do what you expect: each entry says what was wrong.',
         params: idParams,
         querystring: query,
         response: listResponse('refusals', refusalShape),
