@@ -115,6 +115,8 @@ export class Writer {
   async lend(): Promise<() => void> {
     await this.#turn();
     this.#commitGroup();
+    // The commit of others takes nothing of this turn.
+    this.#since = performance.now();
     return () => this.#next();
   }
 
@@ -159,9 +161,10 @@ export class Writer {
   }
 
   #next(): void {
+    // Before the commit, which is for all of the group.
+    this.#lanes.charge(this.#holder, Math.max(0, performance.now() - this.#since - ordinary));
     const group = this.#group;
     if (group && (group.size >= groupSize || Date.now() - group.begun >= groupAge)) this.#commitGroup();
-    this.#lanes.charge(this.#holder, Math.max(0, performance.now() - this.#since - ordinary));
     if (this.#lanes.size > 0) {
       this.#passOn();
       return;

@@ -162,3 +162,49 @@ t.test('accounts take turns to write, and the event loop goes round meanwhile', 
   t.ok(order.indexOf('modest 2') < 12, `third of another account: ${order.indexOf('modest 2')}`);
   t.ok(turns >= 8, `${turns} turns of the event loop in 33 ms of transactions`);
 });
+
+t.test('a commit is charged to nobody: it is for all that were written before it', async (t) => {
+  /** A writer whose commits take 100 ms, and the order in which the transactions that waited have had their turn. */
+  const start = async () => {
+    const file = openSqlite(join(temporaryDirectory(t), 'test.db'));
+    t.teardown(() => file.close());
+    const fence = { check: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50) };
+    let accountId = '';
+    const writer = new Writer(new StatementCache(file), fence, () => ({ accountId, callerId: accountId }));
+    const as = (account: string) => {
+      accountId = account;
+      return writer;
+    };
+    const order: string[] = [];
+    const write = async (account: string) => {
+      await as(account).begin();
+      order.push(account);
+      await writer.commit();
+    };
+    const queue = () => Array.from({ length: 100 }, () => write('other')).concat(write('tested'));
+    return { as, order, queue };
+  };
+  // Ages of groups are as the test says.
+  let now = Date.now();
+  t.intercept(Date, 'now', { value: () => now });
+
+  const ending = await start();
+  await ending.as('opener').begin();
+  const opened = ending.as('opener').commit();
+  const begun = ending.as('tested').begin();
+  await begun;
+  const queued = ending.queue();
+  now += 1000;
+  const ended = ending.as('tested').commit();
+  await Promise.all([opened, ended, ...queued]);
+  t.ok(ending.order.indexOf('tested') < 50, `who ends a group: ${ending.order.indexOf('tested')} others went first`);
+
+  const lending = await start();
+  await lending.as('opener').begin();
+  const before = lending.as('opener').commit();
+  const giveBack = await lending.as('tested').lend();
+  const waiting = lending.queue();
+  giveBack();
+  await Promise.all([before, ...waiting]);
+  t.ok(lending.order.indexOf('tested') < 50, `who gets the file: ${lending.order.indexOf('tested')} others went first`);
+});
