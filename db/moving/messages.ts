@@ -33,7 +33,8 @@ export function copyMessages(
       return copied;
     });
     onPoints();
-    copyAll(messageRules.filter((rule) => !isSeries(rule)));
+    // Parents first: triggers find the account of a subscription by its session.
+    copyAll(messageRules.filter((rule) => !isSeries(rule)).toReversed());
     return compare(file, [...pointRules, ...messageRules], offsets);
   } finally {
     file.close();

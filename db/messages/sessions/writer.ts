@@ -70,6 +70,8 @@ export class MqttWriter {
   }
 }
 
+const lastSessions = 'SELECT max("id") FROM "mqttSessions" GROUP BY "clientId"';
+
 function prepare(file: Sqlite.Database) {
   return {
     session: file.prepare<[number, string, number | null]>(
@@ -109,9 +111,9 @@ function prepare(file: Sqlite.Database) {
     ),
     unwill: file.prepare<[string]>('DELETE FROM "mqttWills" WHERE "clientId" = ?'),
     tidy: [
-      // The last session of a client id is the one that counts.
-      'DELETE FROM "mqttSessions" WHERE "id" NOT IN (SELECT max("id") FROM "mqttSessions" GROUP BY "clientId")',
-      'DELETE FROM "mqttSubscriptions" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
+      // The last session of a client id is the one that counts. Subscriptions go first, as with endSession.
+      `DELETE FROM "mqttSubscriptions" WHERE "session" NOT IN (${lastSessions})`,
+      `DELETE FROM "mqttSessions" WHERE "id" NOT IN (${lastSessions})`,
       'DELETE FROM "mqttIncoming" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
       'DELETE FROM "mqttQueue" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
       `DELETE FROM "mqttQueue" WHERE NOT EXISTS (SELECT 1 FROM "mqttMessages" WHERE "id" = "message")`,
