@@ -11,6 +11,9 @@ const numbered = (bytes: string) =>
 const texts = (row: string, ...columns: string[]) =>
   columns.map((column) => `octet_length(${row}"${column}")`).join(' + ');
 
+/** Of a message that is kept for a bridge. */
+export const outboxSize = (row: string) => `250 + ${numbered(`(250 + ${texts(row, 'payload')})`)}`;
+
 /** The tables, and what a row of each takes; `row` is `NEW.`, `OLD.` or nothing. */
 const tables: Record<string, { account: (row: string) => string; size: (row: string) => string; changed?: string }> = {
   mqttSessions: {
@@ -38,7 +41,7 @@ const tables: Record<string, { account: (row: string) => string; size: (row: str
   },
   outbox: {
     account: (row) => `${row}"accountId"`,
-    size: (row) => `250 + ${numbered(`(250 + ${texts(row, 'payload')})`)}`,
+    size: outboxSize,
   },
   series: { account: (row) => `${row}"accountId"`, size: () => '400' },
   categories: {

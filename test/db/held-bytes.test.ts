@@ -1,6 +1,9 @@
 /** What an account is charged for in messages.db is what it has there, whatever has happened in between. */
 import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
 import t, { type Test } from 'tap';
+import { bringUpToDate } from '../../db/files/schema.ts';
+import { OutboxWriter } from '../../db/messages/outbox/writer.ts';
 import { MessageStore } from '../../db/messages/store.ts';
 import { copyMessages } from '../../db/moving/messages.ts';
 import { temporaryDirectory } from '../support/directory.ts';
@@ -47,4 +50,31 @@ t.test('an account costs the same after it has moved', async (t) => {
   });
   const { store } = await open(t, to.directory);
   t.same(await store.heldByAccount(), held);
+});
+
+t.test('what waits for bridges is counted once, by the amounts that refuse it and for its account', async (t) => {
+  const directory = temporaryDirectory(t);
+  await bringUpToDate(directory, 'messages.db');
+  const file = new Sqlite(join(directory, 'messages.db'));
+  t.teardown(() => file.close());
+  const outbox = new OutboxWriter(file);
+  const message = {
+    id: 'm',
+    deviceId: 'd',
+    organizationId: null,
+    deviceTemplateId: 't',
+    channel: 'c',
+    qos: 1,
+    time: 1,
+  };
+  for (const [sequence, size] of [0, 100, 3000, 5000, 100_000].entries())
+    outbox.write(
+      { kind: 'add', accountId: 'a', bridgeIds: ['b'], message: { ...message, payload: Buffer.alloc(size) } },
+      () => sequence,
+    );
+  const counted = file.prepare<[], number>('SELECT "bytes" FROM "heldBytes"').pluck();
+  t.equal(outbox.pendingBytes, counted.get());
+  t.equal(new OutboxWriter(file).pendingBytes, counted.get(), 'and after the next start');
+  outbox.write({ kind: 'forget', bridgeIds: ['b'] }, () => 0);
+  t.equal(outbox.pendingBytes, 0);
 });

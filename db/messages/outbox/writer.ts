@@ -1,13 +1,13 @@
 /** Writes changes of the outbox; part of the worker of messages.db, inside its transactions. */
 import type Sqlite from 'better-sqlite3';
+import { outboxSize } from '../../migrations/messages-0015.ts';
 import { type AccountBytes, type AmountRow, OutboxAmounts } from './amounts.ts';
 import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.ts';
 
 /** Rows that are removed at once to make room; each may hold a payload of the largest size. */
 const rowsAtOnce = 64;
-/** What a row takes besides its payload, with its places in indexes. */
-const rowBytes = 500;
-const size = `(${rowBytes} + length("payload"))`;
+/** What a row takes, as triggers count it for its account. */
+const size = `(${outboxSize('')})`;
 
 /** A row that has changed: whose it was, and how large. */
 interface Changed {
@@ -49,15 +49,14 @@ export class OutboxWriter {
     if (change.kind === 'add') {
       const { accountId, message, bridgeIds } = change;
       for (const bridgeId of bridgeIds) {
-        add.run({ ...message, accountId, bridgeId, sequence: next() });
-        this.#amounts.add(bridgeId, { pending: rowBytes + message.payload.length }, accountId);
+        const pending = add.get({ ...message, accountId, bridgeId, sequence: next() }) ?? 0;
+        this.#amounts.add(bridgeId, { pending }, accountId);
       }
       return;
     }
     if (change.kind === 'take') {
       const { row } = change;
-      this.#statements.take.run({ ...row, sequence: next() });
-      const bytes = rowBytes + row.payload.length;
+      const bytes = this.#statements.take.get({ ...row, sequence: next() }) ?? 0;
       this.#amounts.add(row.bridgeId, row.state === 0 ? { pending: bytes } : { kept: bytes }, row.accountId);
       return;
     }
@@ -88,16 +87,16 @@ export class OutboxWriter {
     return this.#amounts.largestOf(accountId) !== undefined;
   }
 
-  /** Removes some of that: what was delivered first, then dead letters, each the oldest. How many. */
+  /** Removes some of that: what was delivered first, then dead letters, each the oldest. How many bytes. */
   evictSome(accountId: string): number {
     const { evict } = this.#statements;
     const next = () => this.#amounts.largestOf(accountId);
     for (let bridgeId = next(); bridgeId !== undefined; bridgeId = next()) {
       for (const state of [outboxStates.delivered, outboxStates.dead]) {
-        const bytes = evict.all(bridgeId, state, rowsAtOnce);
-        if (bytes.length === 0) continue;
-        this.#amounts.add(bridgeId, { kept: -bytes.reduce((sum, one) => sum + one, 0) });
-        return bytes.length;
+        const bytes = evict.all(bridgeId, state, rowsAtOnce).reduce((sum, one) => sum + one, 0);
+        if (bytes === 0) continue;
+        this.#amounts.add(bridgeId, { kept: -bytes });
+        return bytes;
       }
       this.#amounts.keepsNothing(bridgeId);
     }
@@ -108,14 +107,18 @@ export class OutboxWriter {
 function prepare(file: Sqlite.Database) {
   const changed = `"bridgeId", ${size} AS "bytes"`;
   return {
-    add: file.prepare<[OutboxMessage & { accountId: string; bridgeId: string; sequence: number }]>(
-      `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
-       @channel, @qos, @time, NULL, @payload, @accountId)`,
-    ),
-    take: file.prepare<[Extract<OutboxChange, { kind: 'take' }>['row'] & { sequence: number }]>(
-      `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, @state, @since, @id, @deviceId, @organizationId, @deviceTemplateId,
-       @channel, @qos, @time, @reason, @payload, @accountId)`,
-    ),
+    add: file
+      .prepare<[OutboxMessage & { accountId: string; bridgeId: string; sequence: number }], number>(
+        `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
+         @channel, @qos, @time, NULL, @payload, @accountId) RETURNING ${size}`,
+      )
+      .pluck(),
+    take: file
+      .prepare<[Extract<OutboxChange, { kind: 'take' }>['row'] & { sequence: number }], number>(
+        `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, @state, @since, @id, @deviceId, @organizationId, @deviceTemplateId,
+         @channel, @qos, @time, @reason, @payload, @accountId) RETURNING ${size}`,
+      )
+      .pluck(),
     forget: file
       .prepare<[string, number], number>(`DELETE FROM "outbox" WHERE "bridgeId" = ? AND "state" = ? RETURNING ${size}`)
       .pluck(),
