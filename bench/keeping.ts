@@ -5,6 +5,7 @@ import { MessageStore, type Point } from '../db/messages/store.ts';
 import { Registry } from '../db/registry/index.ts';
 import { readConfig } from '../src/config.ts';
 import { Keeping } from '../src/messages/keeping.ts';
+import { LongReads } from '../src/threads/long-reads.ts';
 import { at, type Row } from './figures.ts';
 import type { Bench } from './sizes.ts';
 
@@ -66,7 +67,8 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
   const messages = await MessageStore.open(directory, { log });
   const registry = await Registry.open(directory);
-  const keeping = await Keeping.start({ config, messages, registry, log });
+  const longReads = new LongReads(join(directory, 'registry.db'));
+  const keeping = await Keeping.start({ config, messages, registry, longReads, log });
   const waits: number[] = [];
   const begun = performance.now();
   const end = begun + duration;
@@ -92,6 +94,7 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const taken = (performance.now() - begun) / 1000;
   const bytes = messages.size;
   await keeping.stop();
+  await longReads.close();
   await messages.close();
   await registry.close();
   return { pointsPerSecond: stored / taken, p99: at(waits, 0.99), bytes };

@@ -152,7 +152,14 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => longReads.close());
     const messages = await MessageStore.open(config.dataDir, { log, mark: fence.mark });
     closers.push(() => messages.close());
-    const keeping = await Keeping.start({ config, messages, registry, log, freeOnDisk: overrides.freeOnDisk });
+    const keeping = await Keeping.start({
+      config,
+      messages,
+      registry,
+      longReads,
+      log,
+      freeOnDisk: overrides.freeOnDisk,
+    });
     closers.push(() => keeping.stop());
     const retention = await Retention.open({ config, registry, clock });
     const payloads = new PayloadReader({

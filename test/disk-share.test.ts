@@ -190,3 +190,34 @@ t.test('what an account is said to take is what the databases grow by', async (t
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.ok(usage.diskBytes > inUse() / 2 && usage.diskBytes < inUse() * 1.5);
 });
+
+t.test('the accounts are summed by other threads when there are many, and /metrics still answers', async (t) => {
+  const service = await startService(t);
+  const many = 150_000;
+  const fill = (file: string, sql: string) => {
+    const database = new Sqlite(join(service.directory, file));
+    database.exec(
+      `WITH RECURSIVE "many"("n") AS (SELECT 1 UNION ALL SELECT "n" + 1 FROM "many" WHERE "n" < ${many}) ${sql}`,
+    );
+    database.close();
+  };
+  fill('registry.db', `INSERT INTO "kept" SELECT 'account ' || "n", 'jobRowBytes', "n" FROM "many"`);
+  fill('messages.db', `INSERT INTO "heldBytes" SELECT 'account ' || "n", 1000 FROM "many"`);
+  const { keeping, longReads, messages } = service.server.ctx;
+  await keeping.share.look(null);
+  const threads = new Set<string>();
+  const read = longReads.read.bind(longReads);
+  t.intercept(longReads, 'read', {
+    value: (...asked: Parameters<typeof read>) => {
+      threads.add('registry');
+      return read(...asked);
+    },
+  });
+  const looking = keeping.share.look(null);
+  if (messages.reading > 0) threads.add('messages');
+  await looking;
+  t.same([...threads].sort(), ['messages', 'registry']);
+  t.equal(keeping.share.takenBy(`account ${many}`), 1.5 * many + 1000);
+  const { text: metrics } = await service.http('GET', '/metrics', { token: null });
+  t.match(metrics, new RegExp(`^slipway_disk_share_highest_use_bytes ${1.5 * many + 1000}$`, 'm'));
+});

@@ -10,7 +10,7 @@ import { type OutboxChange, OutboxRows } from './outbox/rows.ts';
 import { CategoryPages } from './series/category-pages.ts';
 import { MissedRows } from './series/missed.ts';
 import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.ts';
-import { type AccountBytes, prepareHeld } from './series/shares.ts';
+import { type AccountBytes, prepareShares } from './series/shares.ts';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.ts';
 import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
@@ -27,6 +27,8 @@ export * from './types.ts';
 const batchSize = 20_000;
 /** Points of a message that what came before it does not wait for: they begin a transaction of their own. */
 const longMessage = 1000;
+/** Rows that are summed on the event loop, some two milliseconds; more are on the reading thread. */
+const rowsOnLoop = 2000;
 
 /**
  * Time-series, logs, MQTT sessions and the outbox. Writes are collected for one turn of the event loop and go to a worker
@@ -48,7 +50,7 @@ export class MessageStore {
   readonly #thread: MessageReader;
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
-  readonly #held: () => AccountBytes[];
+  readonly #shares: ReturnType<typeof prepareShares>;
   readonly #categoryPages: CategoryPages;
   readonly #sums: SeriesSums;
   readonly #writer: SeriesWriter;
@@ -70,7 +72,7 @@ export class MessageStore {
     this.#thread = new MessageReader(directory);
     this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
-    this.#held = prepareHeld(this.#reader);
+    this.#shares = prepareShares(this.#reader);
     this.#categoryPages = new CategoryPages(this.#reader);
     this.#sums = new SeriesSums(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
@@ -146,8 +148,15 @@ export class MessageStore {
   }
 
   /** Bytes of all that an account keeps here, about, by account. */
-  heldByAccount(): AccountBytes[] {
-    return this.#held();
+  heldByAccount(): Promise<AccountBytes[]> {
+    return this.accountsAbove(0);
+  }
+
+  /** Accounts that have more than their share of so many bytes, furthest above first, with how far they are above. */
+  async accountsAbove(bytes: number): Promise<AccountBytes[]> {
+    const shortage = { size: this.size, room: bytes };
+    if (this.#shares.rows() > rowsOnLoop) return this.#thread.ask('accountsAbove', shortage);
+    return this.#shares.accountsAbove(shortage);
   }
 
   /** Accounts with more than so many bytes of points and log entries. */

@@ -40,14 +40,20 @@ const bytesOnDisk: Record<Kept, number> = {
   firmwareBytes: 1,
 };
 
-/** What each account takes in the registry and as firmware, in bytes on disk, about. */
-export async function registryBytes(db: Db): Promise<Map<string, number>> {
-  const bytes = new Map<string, number>();
-  for (const { accountId, what, amount } of await db.selectFrom('kept').selectAll().execute()) {
-    const each = bytesOnDisk[what as Kept] ?? 0;
-    if (accountId !== '' && each > 0) bytes.set(accountId, (bytes.get(accountId) ?? 0) + amount * each);
-  }
-  return bytes;
+/** Rows that an account has there at most. */
+export const amountsOfAccount = Object.keys(bytesOnDisk).length;
+
+/** Finds what each account takes in the registry and as firmware, in bytes on disk, about. */
+export function registryBytes(db: Db) {
+  const each = sql.join(
+    Object.entries(bytesOnDisk).map(([what, bytes]) => sql`when ${what} then ${bytes}`),
+    sql` `,
+  );
+  return db
+    .selectFrom('kept')
+    .select(['accountId', sql<number>`sum("amount" * case "what" ${each} else 0 end)`.as('bytes')])
+    .where('accountId', '<>', '')
+    .groupBy('accountId');
 }
 
 export async function keptOf(db: Db, accountId: string, what: Kept): Promise<number> {

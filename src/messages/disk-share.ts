@@ -2,7 +2,8 @@
 import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import { registryBytes } from './kept.ts';
+import { amountsOfAccount, registryBytes } from '../limits/kept.ts';
+import type { LongReads } from '../threads/long-reads.ts';
 
 /** Of what is free above the reserve and of what all accounts take. */
 const part = 1 / 2;
@@ -14,7 +15,15 @@ const admittedAgain = 31 / 32;
 const reason =
   'The account has taken its share of the disk: half of what is free above SLIPWAY_DISK_RESERVE_BYTES and of what all accounts take.';
 
-type Services = { registry: Pick<Registry, 'query'>; messages: Pick<MessageStore, 'heldByAccount'>; log: Logger };
+type Services = {
+  registry: Pick<Registry, 'query'>;
+  longReads: LongReads;
+  messages: Pick<MessageStore, 'heldByAccount'>;
+  log: Logger;
+};
+
+/** What is read on nobody's behalf. */
+const ofService = { accountId: '', callerId: '' };
 
 export class DiskShare {
   readonly #services: Services;
@@ -40,7 +49,7 @@ export class DiskShare {
 
   /** The most that any account takes. */
   get highest(): number {
-    return Math.max(0, ...this.#taken.values());
+    return [...this.#taken.values()].reduce((most, bytes) => Math.max(most, bytes), 0);
   }
 
   /** Accounts of which nothing is taken that grows. */
@@ -57,11 +66,14 @@ export class DiskShare {
 
   /** Looks at what all accounts take. `free` is what the disk has above the reserve; null when nobody knows. */
   async look(free: number | null): Promise<void> {
-    const { registry, messages } = this.#services;
-    const accounts = await registry.query.selectFrom('accounts').select('id').execute();
-    const taken = await registryBytes(registry.query);
-    for (const { accountId, bytes } of messages.heldByAccount())
-      taken.set(accountId, (taken.get(accountId) ?? 0) + bytes);
+    const { registry, longReads, messages } = this.#services;
+    const [accounts, inRegistry, inMessages] = await Promise.all([
+      registry.query.selectFrom('accounts').select('id').limit(2).execute(),
+      longReads.find(ofService, registryBytes(registry.query), this.#taken.size * amountsOfAccount),
+      messages.heldByAccount(),
+    ]);
+    const taken = new Map(inRegistry.map(({ accountId, bytes }) => [accountId, bytes]));
+    for (const { accountId, bytes } of inMessages) taken.set(accountId, (taken.get(accountId) ?? 0) + bytes);
     const all = [...taken.values()].reduce((sum, bytes) => sum + bytes, 0);
     this.#taken = taken;
     this.#bytes = accounts.length > 1 && free !== null ? Math.floor((Math.max(0, free) + all) * part) : null;

@@ -7,12 +7,13 @@ import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Config } from '../config.ts';
 import { PlatformError } from '../errors.ts';
-import { DiskShare } from '../limits/disk-share.ts';
+import type { LongReads } from '../threads/long-reads.ts';
+import { DiskShare } from './disk-share.ts';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;
 /** A look at what the accounts take rests for so many times as long as it has taken. */
-const restAfterLook = 100;
+const restAfterLook = 20;
 /** Milliseconds between two looks at which accounts are above their share. */
 const refusedInterval = 100;
 /** Milliseconds between two lines of the log about what has been removed. */
@@ -36,6 +37,7 @@ type Services = {
   config: Config;
   messages: MessageStore;
   registry: Pick<Registry, 'query'>;
+  longReads: LongReads;
   log: Logger;
   /** Bytes that are free on the disk of the data directory. */
   freeOnDisk?: (() => Promise<number>) | undefined;
@@ -61,6 +63,8 @@ export class Keeping {
   #sayRemoved = 0;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
+  #weighing: Promise<void> | undefined;
+  #refusing: Promise<void> | undefined;
   #evicting: Promise<void> | undefined;
   #stopped = false;
 
@@ -73,6 +77,7 @@ export class Keeping {
   static async start(services: Services): Promise<Keeping> {
     const keeping = new Keeping(services);
     await keeping.#lookAtDisk();
+    await keeping.#weighing;
     keeping.#lookAtSize();
     services.messages.watchSize(() => keeping.#lookAtSize());
     keeping.#timer = setInterval(() => {
@@ -89,7 +94,7 @@ export class Keeping {
     this.#stopped = true;
     clearInterval(this.#timer);
     await this.#looking;
-    await this.#evicting;
+    await Promise.all([this.#weighing, this.#refusing, this.#evicting]);
   }
 
   /** Why nothing that grows is taken; undefined while the disk has more free than the reserve. */
@@ -120,9 +125,14 @@ export class Keeping {
     }
     const free = this.diskFree ?? Number.POSITIVE_INFINITY;
     this.#diskIsFull = free < reserve + (this.#diskIsFull ? Math.min(roomAgain, reserve / 16) : 0);
-    const { unused } = this.#services.messages;
-    await this.#lookAtShares(this.diskFree === null ? null : this.diskFree + unused - reserve);
     this.#tell();
+    const { unused } = this.#services.messages;
+    // Not awaited: with many accounts it waits for a thread, and the disk fills meanwhile.
+    this.#weighing ??= this.#lookAtShares(this.diskFree === null ? null : this.diskFree + unused - reserve).finally(
+      () => {
+        this.#weighing = undefined;
+      },
+    );
   }
 
   async #lookAtShares(free: number | null): Promise<void> {
@@ -154,7 +164,11 @@ export class Keeping {
     const isOver = maxBytes > 0 && messages.size > maxBytes;
     const isAccountOver = accountBytes > 0 && messages.largestAccount > accountBytes;
     if (!isOver) this.#isStuck = false;
-    this.#refuseAccounts(maxBytes > 0 && (this.#isStuck || messages.size > maxBytes * refuseAt));
+    this.#refusing ??= this.#refuseAccounts()
+      .catch((error) => this.#services.log.error({ err: error }, 'who is above its share of the cap is not known'))
+      .finally(() => {
+        this.#refusing = undefined;
+      });
     if (this.#stopped || !(isOver || isAccountOver)) return;
     const room = maxBytes > 0 ? maxBytes * (isOver ? evictTo : 1) : Number.MAX_SAFE_INTEGER;
     this.#evicting ??= this.#evict(room, accountBytes * (isAccountOver ? evictTo : 1)).finally(() => {
@@ -162,18 +176,28 @@ export class Keeping {
     });
   }
 
+  /** Whether eviction does not make enough room below the cap. */
+  get #isOutgrown(): boolean {
+    const { config, messages } = this.#services;
+    const { maxBytes } = config.messages;
+    return maxBytes > 0 && (this.#isStuck || messages.size > maxBytes * refuseAt);
+  }
+
   /** While eviction does not make enough room, those above their share are refused, and nobody else. */
-  #refuseAccounts(isOutgrown: boolean): void {
+  async #refuseAccounts(): Promise<void> {
     const { config, messages, log } = this.#services;
     const accountBytes = config.limits.accountMessagesBytes;
     const isAccountOutgrown = accountBytes > 0 && messages.largestAccount > accountBytes * refuseAt;
     const wasRefusing = this.#refused.size > 0;
-    if (!isOutgrown && !isAccountOutgrown && !wasRefusing) return;
+    const isOutgrown = this.#isOutgrown;
+    if (this.#stopped || (!isOutgrown && !isAccountOutgrown && !wasRefusing)) return;
     if (performance.now() < this.#refuseAgain && (isOutgrown || isAccountOutgrown)) return;
     this.#refuseAgain = performance.now() + refusedInterval;
-    const ofCap = isOutgrown ? aboveShare(messages.heldByAccount(), messages.size, config.messages.maxBytes) : [];
+    const ofCap = isOutgrown ? await messages.accountsAbove(config.messages.maxBytes) : [];
     const ofAccount = isAccountOutgrown ? messages.storedAbove(accountBytes * refuseAt) : [];
-    this.#refused = new Set([...ofCap.map(({ accountId }) => accountId), ...ofAccount]);
+    // There may be room again by now.
+    const above = this.#isOutgrown ? ofCap.map(({ accountId }) => accountId) : [];
+    this.#refused = new Set([...above, ...ofAccount]);
     this.#tellAccounts();
     const refuses = this.#refused.size > 0;
     if (refuses && !wasRefusing)
@@ -216,10 +240,9 @@ export class Keeping {
     const wasRefusing = this.#outboxesRefused.size > 0;
     const isOutgrown = messages.outboxPending > most;
     if (!isOutgrown && !wasRefusing) return;
-    const pending = [...messages.outboxPendingByAccount];
-    const share = most / Math.max(1, pending.length);
-    const above = isOutgrown ? pending.filter(([, bytes]) => bytes > share) : [];
-    this.#outboxesRefused = new Set(above.map(([accountId]) => accountId));
+    const pending = Array.from(messages.outboxPendingByAccount, ([accountId, bytes]) => ({ accountId, bytes }));
+    const above = isOutgrown ? aboveShare(pending, { size: messages.outboxPending, room: most }) : [];
+    this.#outboxesRefused = new Set(above.map(({ accountId }) => accountId));
     messages.setOutboxesFull(this.#outboxesRefused, outboxOutgrown);
     const refuses = this.#outboxesRefused.size > 0;
     if (refuses && !wasRefusing)

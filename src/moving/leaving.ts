@@ -115,7 +115,7 @@ export class Leaving {
   /** About what the accounts take on the disk. */
   async #bytesOf(accounts: readonly string[], move: string): Promise<Bytes> {
     const { messages } = this.#ctx;
-    const held = new Map(messages.heldByAccount().map(({ accountId, bytes }) => [accountId, bytes]));
+    const held = new Map((await messages.heldByAccount()).map(({ accountId, bytes }) => [accountId, bytes]));
     const ofMessages = accounts.reduce((sum, id) => sum + (held.get(id) ?? 0), 0);
     const rows = Object.values(this.#demand(move).pages.counts()).reduce((sum, count) => sum + count, 0);
     const files = (await this.files(move)).reduce((sum, { bytes }) => sum + bytes, 0);

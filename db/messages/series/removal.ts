@@ -6,7 +6,7 @@ import { everything } from '../types.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { SeriesCounts } from './counts.ts';
 import { Eviction } from './eviction.ts';
-import { type AccountBytes, aboveShare, prepareHeld } from './shares.ts';
+import { type AccountBytes, prepareShares } from './shares.ts';
 import { logSizeSql, pointBytes, textSizeSql } from './sizes.ts';
 
 /** How long a step goes on, in milliseconds, and what it takes from one place at once. */
@@ -37,7 +37,9 @@ export class SeriesRemoval {
   readonly #eviction: Eviction;
   readonly #outbox: OutboxWriter;
   readonly #size: () => number;
-  readonly #held: () => AccountBytes[];
+  readonly #shares: ReturnType<typeof prepareShares>;
+  /** The account that makes room, and how far it is above its share. */
+  #heaviest: AccountBytes | undefined;
   /** Told of each series from which points have been removed, as it is now. */
   readonly #changed: (series: Series) => void;
 
@@ -55,7 +57,7 @@ export class SeriesRemoval {
     const { arrivals, counts, outbox, size, sequence, changed } = parts;
     this.#arrivals = arrivals;
     this.#statements = prepare(file);
-    this.#held = prepareHeld(file);
+    this.#shares = prepareShares(file);
     this.#counts = counts;
     this.#outbox = outbox;
     this.#size = size;
@@ -107,29 +109,38 @@ export class SeriesRemoval {
    */
   evictSome({ bytes, accountBytes }: Room): boolean {
     const over = performance.now() + stepTime;
-    let heaviest: AccountBytes | undefined;
     for (let isFirst = true; isFirst || performance.now() < over; isFirst = false) {
       const excess = this.#size() - bytes;
       const most = this.#arrivals.largest();
       const own = accountBytes > 0 && most ? most.bytes - accountBytes : 0;
+      if (excess <= 0) this.#heaviest = undefined;
       if (excess <= 0 && own <= 0) return !isFirst;
       if (own > 0 && most) {
         this.#evict(most.accountId, own);
         continue;
       }
-      if (!heaviest || this.#eviction.sweeping !== heaviest.accountId) heaviest = this.#heaviest(bytes);
-      if (!heaviest) return !isFirst;
-      const { accountId } = heaviest;
-      if (this.#outbox.evictSome(accountId) === 0) this.#evict(accountId, Math.min(excess, heaviest.bytes));
+      this.#heaviest ??= this.#findHeaviest(bytes);
+      if (!this.#heaviest) return !isFirst;
+      if (!this.#lighten(this.#heaviest, excess)) this.#heaviest = undefined;
     }
     return true;
   }
 
-  /** The account furthest above its share of which something can be removed, and how far it is above. */
-  #heaviest(room: number): AccountBytes | undefined {
-    return aboveShare(this.#held(), this.#size(), room).find(
-      ({ accountId }) => this.#arrivals.of(accountId) > 0 || this.#outbox.keeps(accountId),
-    );
+  /** The account furthest above its share of which something can be removed. All accounts are summed, so it is kept for a while. */
+  #findHeaviest(room: number): AccountBytes | undefined {
+    return this.#shares
+      .accountsAbove({ size: this.#size(), room })
+      .find(({ accountId }) => this.#arrivals.of(accountId) > 0 || this.#outbox.keeps(accountId));
+  }
+
+  /** Removes a little of an account; false when another one may be the heaviest now. */
+  #lighten(heaviest: AccountBytes, excess: number): boolean {
+    const { accountId } = heaviest;
+    const freed = this.#outbox.evictSome(accountId);
+    heaviest.bytes -= freed;
+    if (freed > 0) return heaviest.bytes > 0;
+    this.#evict(accountId, Math.min(excess, heaviest.bytes));
+    return this.#eviction.sweeping === accountId;
   }
 
   #evict(accountId: string, bytes: number): void {
@@ -139,6 +150,7 @@ export class SeriesRemoval {
   /** A transaction has failed. */
   clear(): void {
     this.#eviction.clear();
+    this.#heaviest = undefined;
   }
 
   /** The points of a series before a time, oldest first, as many as go at once; how many. */
