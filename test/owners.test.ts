@@ -1,56 +1,254 @@
-/** Each table of both databases has somebody who pays for it: src/limits/owners.ts against the schema. */
+/**
+ * Who pays for what: for each table of both databases the amounts that count it for its account, or why it needs none. The test writes
+ * and removes a row of each, and sees the amounts change as this says.
+ */
 import { join } from 'node:path';
-import Sqlite from 'better-sqlite3';
-import t from 'tap';
+import { Kysely } from 'kysely';
+import t, { type Test } from 'tap';
+import type { DatabaseName } from '../db/files/copies.ts';
 import { bringUpToDate } from '../db/files/schema.ts';
-import { messageOwners, type Owner, ownTables, registryOwners } from '../src/limits/owners.ts';
-import { limits } from '../src/limits/table.ts';
+import { MessageStore } from '../db/messages/store.ts';
+import { maxKept } from '../db/registry/list-counts.ts';
+import type { Tables } from '../db/registry/records.ts';
+import { SqliteDialect, transact } from '../db/sqlite/dialect.ts';
+import { openSqlite } from '../db/sqlite/open.ts';
+import { maxUnderWay as maxFederatedLogins } from '../src/identity/federation/routes.ts';
+import { mfaMethods, recoveryCodes } from '../src/identity/mfa/factors.ts';
+import { maxUnderWay as maxMfaLogins } from '../src/identity/mfa/login.ts';
+import { makeMailedToken } from '../src/identity/secrets/mailed-tokens.ts';
+import { type Kept, registryBytes } from '../src/limits/kept.ts';
+import type { LimitName } from '../src/limits/table.ts';
 import { temporaryDirectory } from './support/directory.ts';
 
-/** What the triggers of a table write into the tables that count by account. */
-const counted = {
-  'registry.db': /"kept"/,
-  'messages.db': /"heldBytes"|"mqttRetainedUse"/,
-};
-/** Their jobs count rows of jobs, the writer of messages.db counts points and log entries, and the broker the rest. */
-const withoutTriggers = ['jobRows', 'points', 'logs', 'mqttQueue', 'mqttIncoming'];
+/** The tables of the registry; a view holds nothing of its own. */
+type RegistryTable = Exclude<keyof Tables, 'wholeDevices'>;
+type Amount = Kept | 'heldBytes' | 'mqttRetainedUse';
 
-for (const [name, owners] of [
-  ['registry.db', registryOwners],
-  ['messages.db', messageOwners],
-] as const)
-  t.test(`every table of ${name} has a limit that counts it by account, or a reason why it needs none`, async (t) => {
-    const directory = temporaryDirectory(t);
-    await bringUpToDate(directory, name);
-    const file = new Sqlite(join(directory, name), { readonly: true });
-    t.teardown(() => file.close());
-    const schema = (type: string, table: string) =>
+type Owner =
+  /** What triggers count of a row, all of which the share of the disk sums; and smaller limits. */
+  | { counts: readonly Amount[]; and?: readonly LimitName[] }
+  /** Rows of another table, which is counted, bound these: one for each of its rows and each other value of the key. */
+  | { within: string; key: readonly string[] }
+  /** At most so many for each of its rows. */
+  | { within: string; most: number }
+  /** Its rows are counted with those of another table, which is told how many there are. */
+  | { within: string; limits: readonly LimitName[] }
+  /** A test of its own says that they are counted. */
+  | { shownBy: string; and: readonly LimitName[] }
+  | { because: string };
+
+const entity = { counts: ['entityBytes'] } as const;
+const mailed = 'a person has one token for each purpose';
+const derived = 'triggers keep it: a row for each state of what has rows';
+
+const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
+  accounts: { because: 'the operator makes accounts' },
+  identities: entity,
+  sessions: { ...entity, and: ['sessions'] },
+  applications: entity,
+  mailedTokens: { shownBy: mailed, and: [] },
+  mfaMethods: { within: 'identities', most: mfaMethods.length },
+  recoveryCodes: { within: 'identities', most: recoveryCodes },
+  mfaLogins: { within: 'identities', most: maxMfaLogins },
+  identityProviders: entity,
+  bridges: entity,
+  federatedIdentities: entity,
+  federatedLogins: { within: 'identityProviders', most: maxFederatedLogins },
+  auditRecords: { counts: ['auditRecords'], and: ['auditRecords'] },
+  accountUsers: entity,
+  deviceTemplates: entity,
+  endUserTemplates: entity,
+  organizationTemplates: entity,
+  channelTemplates: { ...entity, and: ['channelTemplates'] },
+  customFields: { ...entity, and: ['customFields'] },
+  organizations: entity,
+  endUsers: { ...entity, and: ['endUsersPerPerson'] },
+  devices: entity,
+  devicePresence: { within: 'devices', key: ['row'] },
+  credentials: entity,
+  certificates: entity,
+  certificateAuthorities: entity,
+  publications: { within: 'devices', key: ['deviceId'] },
+  verifications: { counts: ['verifications'], and: ['verifications'] },
+  jobs: { counts: ['jobs', 'jobRows', 'jobRowBytes'], and: ['jobs'] },
+  jobRows: { within: 'jobs', limits: ['jobRows', 'jobRowBytes'] },
+  associationCodes: entity,
+  refusals: { counts: ['refusals'], and: ['refusals'] },
+  deviceCounts: { because: derived },
+  placedDeviceCounts: { because: derived },
+  deviceListCounts: { within: 'accounts', most: maxKept },
+  idempotentAnswers: { counts: ['entityBytes', 'idempotentBytes'], and: ['idempotentBytes'] },
+  firmwarePackages: entity,
+  firmwareFiles: { counts: ['entityBytes', 'firmwareBytes'], and: ['firmwareBytes'] },
+  firmwareUploads: { counts: ['entityBytes', 'firmwareBytes'], and: ['firmwareBytes'] },
+  firmwareRollouts: { ...entity, and: ['firmwareRollouts'] },
+  firmwareTargets: entity,
+  firmwareDeliveries: entity,
+  firmwareCounts: { because: derived },
+  commands: { counts: ['commandBytes'], and: ['commandBytes', 'commands'] },
+  commandCounts: { because: derived },
+  kept: { because: 'a row for each account and amount' },
+};
+
+const held = { counts: ['heldBytes'] } as const;
+const stored = 'points and log entries are counted for their account';
+
+const messageOwners: Readonly<Record<string, Owner>> = {
+  series: held,
+  categories: held,
+  points: { shownBy: stored, and: ['accountMessagesBytes'] },
+  logs: { shownBy: stored, and: ['accountMessagesBytes'] },
+  categoryMarks: { within: 'points', key: ['series', 'category', 'from'] },
+  latePoints: { within: 'points', key: ['series', 'sequence'] },
+  arrivals: { within: 'points', key: ['accountId', 'first'] },
+  messageCounts: { within: 'accounts', key: ['accountId'] },
+  heldBytes: { within: 'accounts', key: ['accountId'] },
+  outbox: held,
+  mqttSessions: { ...held, and: ['mqttStoredSessions'] },
+  mqttSubscriptions: { ...held, and: ['mqttSubscriptions'] },
+  mqttMessages: { ...held, and: ['mqttQueueBytes'] },
+  mqttQueue: { within: 'mqttMessages', limits: ['mqttQueueBytes', 'mqttQueue'] },
+  mqttIncoming: { within: 'mqttSessions', limits: ['mqttUnreleased'] },
+  mqttRetained: { counts: ['heldBytes', 'mqttRetainedUse'], and: ['mqttRetainedBytes'] },
+  mqttRetainedUse: { within: 'accounts', key: ['accountId'] },
+  mqttWills: { ...held, and: ['mqttConnectionsPerDevice'] },
+  counters: { because: 'it has two rows' },
+};
+
+/** Tables of both files that no caller writes, and those in which SQLite keeps the indexes of texts: they have what their table has. */
+const ownTables = /^(migrations|sqlite_.*|logsText(_.*)?|devices_\w+_(text(_\w+)?|terms))$/;
+
+const accountId = '018f0000-0000-7000-8000-00000000000a';
+const owners = { 'registry.db': registryOwners, 'messages.db': messageOwners } as const;
+const amounts = {
+  'registry.db': `SELECT "what", "amount" FROM "kept" WHERE "accountId" = '${accountId}'`,
+  'messages.db': `SELECT 'heldBytes' AS "what", "bytes" AS "amount" FROM "heldBytes" WHERE "accountId" = '${accountId}'
+    UNION ALL SELECT 'mqttRetainedUse', "count" FROM "mqttRetainedUse" WHERE "accountId" = '${accountId}'`,
+} as const;
+
+interface Column {
+  name: string;
+  type: string;
+  pk: number;
+}
+
+async function open(t: Test, name: DatabaseName) {
+  const directory = temporaryDirectory(t);
+  await bringUpToDate(directory, name);
+  const path = join(directory, name);
+  const file = openSqlite(path);
+  const db = new Kysely<Tables>({
+    dialect: SqliteDialect.of({ writer: file, reader: openSqlite(path, { readonly: true }) }),
+  });
+  t.teardown(() => db.destroy());
+  // A row of any table can be written alone.
+  file.pragma('foreign_keys = OFF');
+  file.pragma('ignore_check_constraints = ON');
+  const columnsOf = (table: string) =>
+    file.prepare<[string], Column>('SELECT "name", "type", "pk" FROM pragma_table_info(?)').all(table);
+  const counted = () =>
+    Object.fromEntries(
       file
-        .prepare<[string, string], string>('SELECT "sql" FROM "sqlite_schema" WHERE "type" = ? AND "tbl_name" = ?')
-        .pluck()
-        .all(type, table);
+        .prepare<[], { what: string; amount: number }>(amounts[name])
+        .all()
+        .filter(({ amount }) => amount > 0)
+        .map(({ what, amount }) => [what, amount]),
+    );
+  /** Columns that no two rows have the same values of, joined. */
+  const uniqueKeys = (table: string) => [
+    columnsOf(table)
+      .filter(({ pk }) => pk > 0)
+      .sort((one, other) => one.pk - other.pk)
+      .map((column) => column.name)
+      .join(),
+    ...file
+      .prepare<[string], string>(
+        `SELECT (SELECT group_concat("name") FROM pragma_index_info(l."name")) FROM pragma_index_list(?) AS l WHERE "unique"`,
+      )
+      .pluck()
+      .all(table),
+  ];
+  const insert = (table: string) => {
+    const columns = columnsOf(table);
+    const values = columns.map(({ name, type }) => exampleOf(name, type));
+    file
+      .prepare(
+        `INSERT INTO "${table}" (${columns.map(({ name }) => `"${name}"`)}) VALUES (${columns.map(() => '?').join()})`,
+      )
+      .run(values);
+  };
+  return { file, db, counted, uniqueKeys, insert };
+}
+
+/** A value that makes a row one of the account, and of what has number 1. */
+function exampleOf(name: string, type: string): string | number | Buffer {
+  if (name === 'accountId') return accountId;
+  if (name === 'clientId') return `${accountId}/client`;
+  if (name === 'fields') return '{}';
+  if (type === 'BLOB') return Buffer.from('x');
+  return type === 'TEXT' ? 'x' : 1;
+}
+
+for (const name of ['registry.db', 'messages.db'] as const)
+  t.test(`every table of ${name} counts for its account, or has a reason why it need not`, async (t) => {
+    const { file, db, counted, uniqueKeys, insert } = await open(t, name);
     const tables = file
       .prepare<[], string>(`SELECT "name" FROM pragma_table_list WHERE "schema" = 'main' AND "type" <> 'view'`)
       .pluck()
       .all()
       .filter((table) => !ownTables.test(table));
-    t.same(Object.keys(owners).sort(), tables.sort());
-    const names = new Set<string>(limits.map((limit) => limit.name));
-    for (const [table, owner] of Object.entries<Owner>(owners)) {
+    const all: Record<string, Owner> = owners[name];
+    t.same(Object.keys(all).sort(), tables.sort());
+    if (name === 'registry.db') file.exec(`INSERT INTO "kept" VALUES ('', 'auditLimit', 0)`);
+    for (const [table, owner] of Object.entries(all)) {
       if ('within' in owner) {
-        t.ok(tables.includes(owner.within), `${table} is bounded by ${owner.within}`);
-        continue;
+        t.ok(owner.within === 'accounts' || tables.includes(owner.within), `${table} is bounded by ${owner.within}`);
+        if ('key' in owner)
+          t.ok(uniqueKeys(table).includes(owner.key.join()), `${table} has one for each ${owner.key}`);
+        if ('most' in owner) t.ok(owner.most > 0 && Number.isFinite(owner.most), `${table} has ${owner.most} at most`);
       }
-      if ('because' in owner) continue;
-      const { counted: limit, and } = owner;
-      t.ok(limit === 'diskShare' || names.has(limit), `${table} is counted by ${limit}`);
-      if (and !== undefined) t.ok(names.has(and), `and by ${and}`);
-      if (withoutTriggers.includes(table)) continue;
-      const triggers = schema('trigger', table).filter((sql) => counted[name].test(sql));
-      for (const event of ['INSERT', 'DELETE'])
+      if (!('counts' in owner)) continue;
+      // Subscriptions are counted for the account of their session.
+      if (table === 'mqttSubscriptions') insert('mqttSessions');
+      const before = counted();
+      insert(table);
+      const after = counted();
+      const changed = Object.keys(after).filter((what) => after[what] !== before[what]);
+      t.same(changed.sort(), [...owner.counts].sort(), `a row of ${table}`);
+      if (name === 'registry.db')
         t.ok(
-          triggers.some((sql) => sql.includes(`AFTER ${event} ON`)),
-          `${table} is counted on ${event}`,
+          (await registryBytes(db).execute()).some(({ bytes }) => bytes > 0),
+          `the share of the disk has ${table}`,
         );
+      file.exec(`DELETE FROM "${table}"`);
+      t.same(counted(), before, `a row of ${table} that goes`);
+      if (table === 'mqttSubscriptions') file.exec('DELETE FROM "mqttSessions"');
     }
   });
+
+t.test(stored, async (t) => {
+  const store = await MessageStore.open(temporaryDirectory(t), {
+    log: { error: (details) => t.fail('error', details) },
+  });
+  t.teardown(() => store.close());
+  const key = { accountId, deviceId: 'd', channelTemplateId: 'c' };
+  const point = { time: 1, category: 'c', numericValue: 1, stringValue: null };
+  const entry = { id: 'e', accountId, deviceId: 'd', time: 1, received: 1, severity: 'info', message: null } as const;
+  const rest = { code: null, details: null, tags: [], custom: null };
+  await new Promise((resolve) => store.append(key, [point], resolve));
+  const { bytes } = store.usage(accountId);
+  t.ok(bytes > 0);
+  await new Promise((resolve) => store.appendLog({ ...entry, ...rest }, resolve));
+  t.ok(store.usage(accountId).bytes > bytes);
+  const [account] = await store.heldByAccount();
+  t.ok(account && account.bytes > store.usage(accountId).bytes, 'with its series and category');
+  await store.deleteDevice('d');
+  t.equal(store.usage(accountId).bytes, 0);
+});
+
+t.test(mailed, async (t) => {
+  const { db } = await open(t, 'registry.db');
+  for (let n = 0; n < 3; n += 1)
+    await transact(db, (tx) => makeMailedToken(tx, { now: () => 0 }, { accountId, userId: 'user', kind: 'reset' }));
+  t.equal((await db.selectFrom('mailedTokens').selectAll().execute()).length, 1);
+});

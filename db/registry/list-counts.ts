@@ -8,7 +8,7 @@ import { accountKey } from './account-key.ts';
 import type { Tables } from './records.ts';
 
 /** Counts of an account that are kept; the next one takes the place of one of them. */
-const maxKept = 64;
+export const maxKept = 64;
 /** Devices that are counted in one transaction. */
 export const countedAtOnce = 5000;
 /** After every date. */

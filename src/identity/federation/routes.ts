@@ -31,7 +31,7 @@ const minute = 60_000;
 /** How long a person may take at the provider, in milliseconds. */
 const loginLifetime = 10 * minute;
 /** Logins of one provider that are under way: strangers begin them. */
-const maxUnderWay = 10_000;
+export const maxUnderWay = 10_000;
 /** How long logins under way may go on when the server closes, in milliseconds. */
 const farewell = 2000;
 

@@ -33,7 +33,7 @@ const family = 'identity';
 /** How long a login waits for its second step, in milliseconds; the codes tried and texts sent in that time. */
 const patience = 10 * 60_000;
 /** Logins of one person that wait for their second factor. */
-const maxUnderWay = 1000;
+export const maxUnderWay = 1000;
 const maxAttempts = 5;
 const maxTextMessages = 3;
 
