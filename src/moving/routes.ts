@@ -43,7 +43,7 @@ export function movingRoutes(app: App, ctx: Context): void {
     });
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
-    const route = { schema: { hide: true, querystring }, bodyLimit: maxBody };
+    const route = { config: { whilePaused: true }, schema: { hide: true, querystring }, bodyLimit: maxBody } as const;
     const get = (path: string, answer: (query: Query, request: FastifyRequest) => unknown) =>
       scope.get(`/cell/move${path}`, route, async (request) => answer(read(request.query), request));
     const post = (path: string, work: (query: Query, body: unknown) => unknown) =>

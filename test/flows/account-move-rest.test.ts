@@ -5,12 +5,14 @@ import t, { type Test } from 'tap';
 import { MessagesOut } from '../../db/moving/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.ts';
 import { moveLive } from '../../src/commands/cells/moving.ts';
+import type { Email } from '../../src/emails/texts.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
 import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 import { follow, postRows, provision } from '../support/jobs.ts';
-import { nextMessage, type Service } from '../support/service.ts';
+import { Mailbox } from '../support/mailbox.ts';
+import { nextMessage, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
@@ -229,4 +231,34 @@ t.test('When the first cell keeps the account, all goes on there', withHaproxy, 
     t.match(await undo(), { in: 'c01' });
     t.match((await follow(account, body.job.id)).at(-1), { state: 'succeeded', done: jobRows, failed: 0 });
   });
+});
+
+t.test('a GET that changes something ends before its account is paused', async (t) => {
+  const mailbox = new Mailbox();
+  let letGo = () => {};
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const send = async (email: Email) => {
+    await mailbox.send(email);
+    await held;
+  };
+  const service = await startService(t, { env, mail: { send } });
+  const ask = (step: string) =>
+    service.http('POST', `/cell/move/${step}?accountId=${service.accountId}&move=by-hand`, {
+      token: env.SLIPWAY_MOVE_TOKEN,
+      body: { from: 'c01', to: 'c02' },
+    });
+  const { endUser, email } = await service.endUser((await service.organization()).id);
+  const { appToken } = await service.create('/applications', 'application', { name: 'Phone', kind: 'endUserApp' });
+  t.equal((await ask('leave')).status, 200);
+  const reset = service.http('GET', `/api/v1/users/${endUser.userId}/password-reset-token`, {
+    token: null,
+    headers: { accesstoken: String(appToken) },
+  });
+  await mailbox.nextTokenTo(email);
+  t.match(await ask('pause'), { status: 503, text: /under way did not end in time/ });
+  letGo();
+  t.equal((await reset).status, 200);
+  t.equal((await ask('pause')).status, 200);
 });

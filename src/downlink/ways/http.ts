@@ -51,7 +51,11 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
   app.get(
     '/firmware/offer',
     {
-      config: { right: ['read', 'firmwareOffer'], errors: ['forbidden', 'badCredentials', 'tooMany'] },
+      config: {
+        changes: true,
+        right: ['read', 'firmwareOffer'],
+        errors: ['forbidden', 'badCredentials', 'tooMany'],
+      },
       schema: {
         tags,
         operationId: 'getFirmwareOffer',

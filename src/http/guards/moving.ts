@@ -13,12 +13,11 @@ const reading: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 export function holdMoving(app: App, { moves, prefix }: { moves: Moves; prefix: string }): void {
   const begun = new WeakMap<FastifyRequest, () => void>();
   app.addHook('preHandler', (request, _, next) => {
-    // What moves the account asks about it while it is on its way.
-    const slot = request.routeOptions.url?.startsWith('/cell') ? undefined : slotOfRequest(request, prefix);
+    const { changes, whilePaused } = request.routeOptions.config;
+    const slot = whilePaused ? undefined : slotOfRequest(request, prefix);
     if (slot === undefined) return next();
     if (moves.isSlotAway(slot)) return next(onItsWay());
-    // Logins at OpenID providers end in a GET.
-    if (!reading.has(request.method) || request.url.includes('/oauth2/')) begun.set(request, moves.begin(slot));
+    if (changes || !reading.has(request.method)) begun.set(request, moves.begin(slot));
     next();
   });
   // Also when the caller has gone away in the middle.

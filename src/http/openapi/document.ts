@@ -38,6 +38,10 @@ declare module 'fastify' {
     whenFull?: true | ((body: unknown) => boolean);
     /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
     made?: { at: string; status: number };
+    /** Whether it changes something, though it is a GET: an account is not paused for its move before it has ended. */
+    changes?: true;
+    /** Whether it is served while the account that it names is paused for its move. */
+    whilePaused?: true;
     /** Whether it takes an expired token of a session that nobody has used for long. */
     renewsSession?: true;
     /** Whether its body may have the custom fields of a template, which its own code knows. */

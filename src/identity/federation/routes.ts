@@ -76,7 +76,12 @@ export function federationRoutes(app: App, ctx: Context): void {
   app.get(
     '/oauth2/authorize',
     {
-      config: { family, errors: ['notFound', 'tooMany', 'providerFailed', 'storeFull'], sends: ['limits'] },
+      config: {
+        family,
+        changes: true,
+        errors: ['notFound', 'tooMany', 'providerFailed', 'storeFull'],
+        sends: ['limits'],
+      },
       schema: {
         tags: [tag],
         operationId: 'authorizeAtProvider',
@@ -120,6 +125,7 @@ export function federationRoutes(app: App, ctx: Context): void {
     {
       config: {
         family,
+        changes: true,
         errors: ['badToken', 'badCredentials', 'providerFailed', 'storeFull'],
         sends: ['token'],
       },

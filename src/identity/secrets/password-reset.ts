@@ -58,6 +58,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
     {
       config: {
         family,
+        changes: true,
         right: ['update', 'identity'],
         errors: ['notFound', 'forbidden', 'storeFull'],
         sends: ['limits'],
