@@ -16,7 +16,7 @@ const rows = 1000;
 /** Messages a second of all publishers together, and milliseconds between two handfuls of them. */
 const pace = 5000;
 const beat = 10;
-const command = fileURLToPath(new URL('../dist/src/cli.js', import.meta.url));
+const command = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
 
 export async function measureBackup({ size, directory: seeded, serve }: Bench): Promise<Row[]> {
   const directory = await seeded(size.registry);

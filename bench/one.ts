@@ -21,7 +21,7 @@ export async function measureOne({ size, directory: lend, serve }: Bench): Promi
   try {
     const api = await logIn(server, accountId);
     const station = await makeStation(server, accountId, api);
-    const cli = fileURLToPath(new URL('../dist/src/cli.js', import.meta.url));
+    const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
     const made = ['--format', 'esp-nvs-csv', '--broker', 'mqtts://things.example.com:8883'];
     const unit = (serial: string) => [cli, 'provision', 'one', '--serial', serial, ...made];
     const plain = ['--out', join(directory, 'plain')];

@@ -3,4 +3,4 @@
 'use strict';
 
 require('./check.cjs');
-import('../dist/src/cli.js');
+import('../dist/cli/main.js');

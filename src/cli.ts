@@ -1,24 +1,2 @@
-#!/usr/bin/env node
-/** The `slipway` command. */
-import { Ending, isKnown } from './commands/usage.ts';
-import type { ErrorDetail } from './errors.ts';
-
-/** What each call needs is loaded when it is called: a unit on the line has 200 ms, and a server wants its memory. */
-async function main(args: string[]): Promise<void> {
-  // Databases, keys, backups and the files of units are for the owner of the process alone.
-  process.umask(0o077);
-  const [first, ...more] = args;
-  if (first === 'start' && more.length === 0) await import('./main.ts');
-  else if (first === '--version' || first === '-V') console.log((await import('../db/files/version.ts')).version);
-  else await (await import('./commands/program.ts')).runCommand(args);
-}
-
-try {
-  await main(process.argv.slice(2));
-} catch (error) {
-  const isRefusal = error instanceof Error && error.name === 'PlatformError' && 'details' in error;
-  if (!isRefusal && !isKnown(error)) throw error;
-  const details = isRefusal ? (error.details as ErrorDetail[]).map(({ path, message }) => `${path} ${message}`) : [];
-  console.error([error.message, ...details].join(' '));
-  process.exitCode = error instanceof Ending ? error.exitCode : 2;
-}
+/** Where units and scripts of former versions find the command. */
+import '../cli/main.ts';

@@ -1,8 +1,8 @@
 /** The command line itself: help, mistyped words, completion. What each command does is tested with its part. */
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
-import { flagOf } from '../../src/commands/command.ts';
-import { commands } from '../../src/commands/table/index.ts';
+import { flagOf } from '../../cli/command.ts';
+import { commands } from '../../cli/table/index.ts';
 import { cliFile, runToEnd } from '../support/process.ts';
 
 const slipway = (...args: string[]) => runToEnd(cliFile, args, {});

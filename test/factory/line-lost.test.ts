@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { Journal } from '../../src/commands/line/journal.ts';
+import { Journal } from '../../cli/line/journal.ts';
 import { type Service, startService } from '../support/service.ts';
 import { devicesOf, Station, serials } from './command.ts';
 

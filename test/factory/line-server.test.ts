@@ -6,7 +6,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { Client } from '../../src/commands/line/client.ts';
+import { Client } from '../../cli/line/client.ts';
 import { certificate } from '../broker/certificate.ts';
 import { cliFile, plainNode } from '../support/process.ts';
 import { type Service, startService } from '../support/service.ts';

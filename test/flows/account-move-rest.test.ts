@@ -2,9 +2,9 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { moveLive } from '../../cli/cells/moving.ts';
 import { MessagesOut } from '../../db/moving/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../db/moving/pages.ts';
-import { moveLive } from '../../src/commands/cells/moving.ts';
 import type { Email } from '../../src/emails/texts.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
 import { placeOf, startCell, startProxy, through } from '../support/cells.ts';

@@ -240,8 +240,8 @@ t.test('the resource agent tells a stopped server from one that hangs, and waits
     // The wait between two looks: the server answers after it.
     sleep: `printf 'active healthy' > ${state}`,
   });
-  mkdirSync(join(directory, 'dist/src'), { recursive: true });
-  writeFileSync(join(directory, 'dist/src/cli.js'), '');
+  mkdirSync(join(directory, 'bin'));
+  writeFileSync(join(directory, 'bin/slipway.cjs'), '');
   const agent = join(directory, 'agent');
   cpSync(join(project, 'deploy/pacemaker/slipway'), agent);
   const run = (action: string) => runShell(['sh', agent, action], bin, { OCF_RESKEY_directory: directory });
@@ -266,7 +266,7 @@ t.test('the resource agent tells a stopped server from one that hangs, and waits
   t.match(stdout, /^<\?xml version="1\.0"\?>/);
   for (const action of ['start', 'stop', 'monitor', 'validate-all', 'meta-data'])
     t.match(stdout, `action name="${action}"`);
-  execFileSync('rm', [join(directory, 'dist/src/cli.js')]);
+  execFileSync('rm', [join(directory, 'bin/slipway.cjs')]);
   t.equal(await codeOf('validate-all'), 5);
 });
 

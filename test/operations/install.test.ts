@@ -27,7 +27,7 @@ function folder(t: Test, files: string[], needs = '>=22.14') {
     });
 }
 
-const checkout = ['tsconfig.build.json', 'dist/src/main.js', 'dist/src/cli.js', 'node_modules/typescript'];
+const checkout = ['tsconfig.build.json', 'dist/src/main.js', 'dist/cli/main.js', 'node_modules/typescript'];
 
 t.test('a Node that is too old is named in the first line, with what to do', async (t) => {
   const runIn = folder(t, checkout, '>=99.12');

@@ -9,7 +9,7 @@ import { adminEmail, adminPassword } from './service.ts';
 import { copyKeys, copySchema } from './template.ts';
 
 export const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-export const cliFile = fileURLToPath(new URL('../../src/cli.ts', import.meta.url));
+export const cliFile = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
 /** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
 export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];

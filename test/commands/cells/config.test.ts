@@ -3,10 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../src/commands/cells/config.ts';
-import { mapsOf } from '../../../src/commands/cells/maps.ts';
-import { cellsFiles } from '../../../src/commands/cells/write.ts';
-import { UsageError } from '../../../src/commands/usage.ts';
+import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../cli/cells/config.ts';
+import { mapsOf } from '../../../cli/cells/maps.ts';
+import { cellsFiles } from '../../../cli/cells/write.ts';
+import { UsageError } from '../../../cli/usage.ts';
 import { newAccountId, newId, readSlots, slotsText } from '../../../src/ids.ts';
 
 const example = `# Two machines

@@ -4,8 +4,8 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { transformSync } from 'esbuild';
 import { parse as parseYaml } from 'yaml';
-import { flagOf } from '../../../src/commands/command.ts';
-import { commands } from '../../../src/commands/table/index.ts';
+import { flagOf } from '../../../cli/command.ts';
+import { commands } from '../../../cli/table/index.ts';
 
 export interface Elsewhere {
   page: string;

@@ -1,0 +1,84 @@
+/** `slipway doctor`: looks at everything that keeps the service from working, now or soon, and changes nothing. */
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { databasesIn } from '../../db/files/copies.ts';
+import { isLocked } from '../../db/files/lock.ts';
+import { ConfigError, loadConfig } from '../../src/config.ts';
+import { lookAtClock } from './clock.ts';
+import { lookAtConfiguration } from './configuration.ts';
+import { lookAtDisk } from './disk.ts';
+import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.ts';
+import { type Finding, findings } from './finding.ts';
+import { lookAtPorts, lookAtServer } from './server.ts';
+import { lookAtTls } from './tls.ts';
+
+interface DoctorFlags {
+  dataDir: string | undefined;
+  json: boolean;
+  skipIntegrity: boolean;
+}
+
+/** Exit codes: 0 no problem, 1 warnings, 2 errors (or wrong usage). */
+const exitCodes = { ok: 0, warning: 1, error: 2 } as const;
+
+export async function doctor({ dataDir, json, skipIntegrity }: DoctorFlags): Promise<void> {
+  const found = await examine(dataDir, skipIntegrity ? [] : ['integrity']);
+  const levels = ['error', 'warning'] as const;
+  const result = levels.find((level) => found.some((one) => one.level === level)) ?? 'ok';
+  if (json) process.stdout.write(`${JSON.stringify({ result, findings: found })}\n`);
+  else
+    for (const { check, level, message } of found)
+      process.stdout.write(`${level.padEnd(8)} ${check.padEnd(14)} ${message}\n`);
+  process.exitCode = exitCodes[result];
+}
+
+async function examine(given: string | undefined, costly: readonly 'integrity'[]): Promise<Finding[]> {
+  const wrong = findings('configuration').error;
+  let config: ReturnType<typeof loadConfig>;
+  try {
+    config = loadConfig();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return [
+      wrong(`${error.message.replace(/\.?$/, '.')} The server does not start with this.`),
+      ...(given ? filesOf(given, costly) : []),
+    ];
+  }
+  const dataDir = given === undefined ? config.dataDir : resolve(given);
+  const own = { ...config, dataDir };
+  if (!existsSync(dataDir)) {
+    const missing = findings('files').warning(`${dataDir} does not exist. The first start creates it.`);
+    return [...lookAtConfiguration(own, { hasAccount: false }), missing, ...(await lookAtPorts(own, false))];
+  }
+  const now = Date.now();
+  const served = isLocked(dataDir);
+  const hasAccount = databasesIn(dataDir).includes('registry.db');
+  return [
+    ...lookAtConfiguration(own, { hasAccount }),
+    ...(await looked('tls', () => lookAtTls(own, now))),
+    ...(await looked('files', () => lookAtModes(dataDir, own.secretFiles))),
+    ...(await looked('ports', () => lookAtPorts(own, served))),
+    ...(await looked('server', () => lookAtServer(own, served))),
+    ...(await looked('clock', () => lookAtClock(dataDir, now))),
+    ...(await looked('disk', () => lookAtDisk(own, now))),
+    ...(await looked('firmware', () => (costly.includes('integrity') ? lookAtFirmware(dataDir) : []))),
+    ...filesOf(dataDir, costly),
+  ];
+}
+
+/** A check that fails is a finding too, so that one problem hides no other. */
+async function looked(check: Finding['check'], look: () => Finding[] | Promise<Finding[]>): Promise<Finding[]> {
+  try {
+    return await look();
+  } catch (fault) {
+    return [findings(check).error(`could not be looked at: ${(fault as Error).message}`)];
+  }
+}
+
+function filesOf(dataDir: string, costly: readonly 'integrity'[]): Finding[] {
+  if (databasesIn(dataDir).length === 0) return [];
+  const sound = costly.includes('integrity') ? lookAtIntegrity(dataDir) : [];
+  // The migrations that a damaged file names cannot be trusted.
+  if (sound.some(({ level }) => level === 'error')) return [...lookAtLogs(dataDir), ...sound];
+  return [...lookAtSchema(dataDir), ...lookAtLogs(dataDir), ...sound];
+}

@@ -1,0 +1,26 @@
+/** The client that the flags of a command for the line ask for. */
+import { loadClientConfig } from '../../src/config.ts';
+import { Client } from './client.ts';
+import { readPem } from './line.ts';
+
+/** Flags of every command that calls a server. */
+export interface Connection {
+  url: string | undefined;
+  token: string | undefined;
+  /** A PEM file. */
+  ca: string | undefined;
+  /** Seconds. */
+  retryFor: number;
+  json: boolean;
+}
+
+/** The client for the flags and the environment; `signal` ends whatever it waits for. @throws ConfigError, UsageError, Ending 3, 4. */
+export function connect(flags: Connection, say: (sentence: string) => void, signal?: AbortSignal): Promise<Client> {
+  const config = loadClientConfig(flags);
+  const ca = config.url.startsWith('https:') ? readPem(flags.ca) : undefined;
+  return Client.open({ ...config, ca, retryFor: 1000 * flags.retryFor, say, signal });
+}
+
+export function sayOnError(sentence: string): void {
+  process.stderr.write(`${sentence}\n`);
+}
