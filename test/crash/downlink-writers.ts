@@ -7,6 +7,10 @@ import { untilGone, type Writer } from './writers.ts';
 
 /** Milliseconds between two looks for an offer. */
 const lookEvery = 20;
+/** Commands that have not succeeded: fewer than a device may have. */
+const maxOpen = 50;
+/** Rounds after which a command that has not come to its device is lost. */
+const maxChecks = 10;
 
 /** A device of the proof: it speaks over MQTT, and over HTTP with its secret. */
 class Speaker {
@@ -92,6 +96,8 @@ interface Known {
   attempt: number;
   accepted: boolean;
   succeeded: boolean;
+  /** How often it has been looked at after a restart. */
+  checks: number;
 }
 
 /** Sends commands to a device, which accepts each and then says that it has succeeded. */
@@ -126,15 +132,19 @@ export class Commander implements Writer {
         for (const [id, { attempt, succeeded }] of this.#known)
           if (attempt > 0 && !succeeded) replying = replying.then(() => this.#reply(id)).catch(() => {});
       }
-      const body = { accountId: undefined, name: 'work', timeoutSeconds: 86_400 };
-      const { command } = await api.ok('POST', `/api/v1/devices/${device.id}/commands`, body);
-      this.#of(command.id);
+      // Below the limit of open ones, however slow the machine is.
+      const open = [...this.#known.values()].filter(({ succeeded }) => !succeeded);
+      if (open.length < maxOpen) {
+        const body = { accountId: undefined, name: 'work', timeoutSeconds: 86_400 };
+        const { command } = await api.ok('POST', `/api/v1/devices/${device.id}/commands`, body);
+        this.#of(command.id);
+      }
       await Promise.race([sleep(10), device.ended()]);
     });
   }
 
   #of(id: string): Known {
-    const known = this.#known.get(id) ?? { attempt: 0, accepted: false, succeeded: false };
+    const known = this.#known.get(id) ?? { attempt: 0, accepted: false, succeeded: false, checks: 0 };
     this.#known.set(id, known);
     return known;
   }
@@ -167,6 +177,9 @@ export class Commander implements Writer {
       if (known.accepted && accepted === null) losses.push(`a command that was accepted is ${state}`);
       if (known.succeeded && (state !== 'succeeded' || result !== id))
         losses.push(`a command that has succeeded is ${state}`);
+      known.checks += 1;
+      if (attempt === 0 && known.checks === maxChecks)
+        losses.push(`a command has not come to its device in ${maxChecks} rounds`);
       if (state === 'succeeded') this.#known.delete(id);
     }
     return losses;

@@ -240,7 +240,7 @@ t.test('the resource agent tells a stopped server from one that hangs, and waits
     // The wait between two looks: the server answers after it.
     sleep: `printf 'active healthy' > ${state}`,
   });
-  mkdirSync(join(directory, 'bin'));
+  mkdirSync(join(directory, 'bin'), { recursive: true });
   writeFileSync(join(directory, 'bin/slipway.cjs'), '');
   const agent = join(directory, 'agent');
   cpSync(join(project, 'deploy/pacemaker/slipway'), agent);
