@@ -10,26 +10,36 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access'>;
+  services: Pick<BrokerServices, 'access' | 'openWork'>;
   sessions: Sessions;
   authority: Authority;
   persistence: SessionStore;
   streams: Streams;
 }
 
-/** A right that people of an account may have lost. */
+/** A right that principals of an account may have lost, and where it shows. */
 interface Loss {
+  accountId: string;
+  /** Those to look at: they have lost something, and have anything that it may be about. */
+  principals?(): Iterable<string> | Promise<Iterable<string>>;
+  /** Whether messages of this device may have been lost; of all without it. */
+  device?(deviceId: string): boolean;
+  commands?(): Promise<void>;
+  offers?(): Promise<void>;
+  streams?(): Revoked;
+}
+
+/** A right that people of an account may have lost. */
+interface LossOfPeople {
   hasLost(person: Caller): boolean;
   /** Whether a filter may have named what was lost. */
   mayName(filter: string): boolean;
-  /** Whether messages of this device may have been lost. */
-  device(deviceId: string): boolean;
 }
 
 /**
- * Who has lost a right loses what it has made of it: connections, CONNECTs that are being checked, wills,
- * filters live and stored, queued messages. Deliveries are decided one by one whatever happens here; all of it is over
- * when a method has resolved. A filter that can match nothing any more ends, one that still can stays.
+ * Who has lost a right loses what it has made of it, in the order of `#end`. Deliveries are decided one by one whatever
+ * happens here; all of it is over when a method has resolved. A filter that can match nothing any more ends, one that still
+ * can stays.
  */
 export class Revocation {
   readonly #parts: RevocationParts;
@@ -38,9 +48,27 @@ export class Revocation {
     this.#parts = parts;
   }
 
+  /** The steps of a loss, in order. `ended` are the connections and streams that ended at once. */
+  async #end(loss: Loss, ended = new Ended()): Promise<Revoked> {
+    const principals = [...((await loss.principals?.()) ?? [])];
+    for (const principal of principals) await this.#endSubscriptions(principal, ended);
+    for (const principal of principals) await this.#endStoredSessions(principal, loss, ended);
+    await loss.commands?.();
+    await loss.offers?.();
+    if (loss.streams) ended.add(loss.streams());
+    await this.#parts.persistence.durable();
+    // Messages passed on before the right was lost are on their way out by now.
+    await nextTurn();
+    return ended.count;
+  }
+
   /** Another secret is in force. The stored sessions are those of the principal, which has got it. */
   secretReplaced(principal: string): Revoked {
-    return countOf(this.#parts.sessions.endPrincipal(principal));
+    const { services, sessions } = this.#parts;
+    const ended = countOf(sessions.endPrincipal(principal));
+    // The URLs of its downloads are void by the new generation of its secret.
+    services.openWork.endDownloads(principal);
+    return ended;
   }
 
   /** A secret is in force no more, while another one of the principal still is. */
@@ -51,7 +79,7 @@ export class Revocation {
   /** A login session is over. The stored sessions are those of the identity, which may log in again. */
   loginEnded(sessionId: string): Revoked {
     const { sessions, streams } = this.#parts;
-    return sumOf(countOf(sessions.endSession(sessionId)), streams.endSession(sessionId));
+    return new Ended().add(countOf(sessions.endSession(sessionId))).add(streams.endSession(sessionId)).count;
   }
 
   /** A certificate or a CA is registered no more. The stored sessions are those of devices, which may have another. */
@@ -60,78 +88,105 @@ export class Revocation {
   }
 
   /** Nobody is left to whom anything could belong: an identity, application or entity has been deleted. */
-  principalDeleted(accountId: string, principal: string): Revoked {
-    const { sessions, persistence, streams } = this.#parts;
-    const ended = sessions.endPrincipal(principal);
-    const filters = new Filters();
-    for (const { client, filters: held } of ended) for (const filter of held) filters.add(client.id, filter);
-    persistence.revocation.endSessionsOf(ownerId(accountId, principal), (clientId, filter) =>
-      filters.add(clientId, filter),
-    );
-    return sumOf({ connections: ended.length, subscriptions: filters.size }, streams.endPrincipal(principal));
+  principalDeleted(accountId: string, principal: string): Promise<Revoked> {
+    const { openWork } = this.#parts.services;
+    const commands = () => openWork.cancelCommands({ createdById: principal });
+    return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
   }
 
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
-  async principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
+  principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
+    const commands = () => services.openWork.cancelLostCommands({ createdById: principal });
     if (!caller || !services.access.may(caller, 'subscribe', 'device'))
-      return this.principalDeleted(accountId, principal);
+      return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
     sessions.renew(principal, caller);
-    const streamed = streams.renew(principal, caller);
-    const filters = new Filters();
-    await this.#review(accountId, principal, () => true, filters);
-    return sumOf(streamed, await this.#reviewed(filters));
+    const ended = new Ended().add(streams.renew(principal, caller));
+    return this.#end({ accountId, principals: () => [principal], commands }, ended);
   }
 
   /** A device has left the organization `before`: cuts off those who reached it there and no longer do. */
-  async deviceMoved(device: DeviceAddress, before: string | null): Promise<Revoked> {
-    const { accountId, deviceId } = device;
-    const { access } = this.#parts.services;
-    return this.#reviewPeople(accountId, {
-      hasLost: (person) => access.reaches(person, accountId, before) && !access.reachableDevice(person, deviceId),
-      mayName: (filter) => filter.includes(deviceId),
-      device: (id) => id === deviceId,
+  deviceMoved({ accountId, deviceId }: DeviceAddress, before: string | null): Promise<Revoked> {
+    const { openWork } = this.#parts.services;
+    return this.#end({
+      ...this.#lossOfDevice({ accountId, deviceId }, before),
+      commands: () => openWork.cancelLostCommands({ deviceId }),
+      offers: () => openWork.endOffersAfterMove(deviceId),
     });
   }
 
   /** A device is in the trash: its own connections and sessions, and what others have of it. */
-  async deviceDeleted(device: DeviceAddress, organizationId: string | null): Promise<Revoked> {
-    const own = this.principalDeleted(device.accountId, device.deviceId);
-    return sumOf(own, await this.deviceMoved(device, organizationId));
+  deviceDeleted({ accountId, deviceId }: DeviceAddress, organizationId: string | null): Promise<Revoked> {
+    const { openWork } = this.#parts.services;
+    return this.#end(
+      {
+        ...this.#lossOfDevice({ accountId, deviceId }, organizationId),
+        commands: () => openWork.cancelCommands({ deviceId }),
+        offers: () => openWork.endOffers(deviceId),
+      },
+      this.#cutOff(accountId, deviceId),
+    );
   }
 
   /** An organization has left the tree below `before`: cuts off those who have lost what is below it. */
-  async organizationMoved(accountId: string, id: string, before: string | null): Promise<Revoked> {
-    const { access } = this.#parts.services;
+  organizationMoved(accountId: string, id: string, before: string | null): Promise<Revoked> {
+    const { access, openWork } = this.#parts.services;
     const isBelow = memoized((deviceId: string) => {
       const place = access.placement(deviceId)?.organizationId ?? null;
       return access.isWithin(place, [id]);
     });
-    return this.#reviewPeople(accountId, {
+    const lost: LossOfPeople = {
       hasLost: (person) => access.reaches(person, accountId, before) && !access.reaches(person, accountId, id),
       mayName: () => true,
+    };
+    return this.#end({
+      ...this.#lossOfPeople(accountId, lost),
       device: isBelow,
+      commands: () => openWork.cancelLostCommands({ accountId }),
+      offers: () => openWork.endOffersOutsideTargets(accountId),
     });
   }
 
   /** A channel has been deleted: ends the subscriptions that name it, those of devices too. */
-  async channelDeleted({ accountId, entityId, name }: ChannelAddress): Promise<Revoked> {
-    const { sessions, persistence, services } = this.#parts;
-    const ofTemplate = memoized(
-      (deviceId: string) => services.access.placement(deviceId)?.deviceTemplateId === entityId,
-    );
+  channelDeleted({ accountId, entityId, name }: ChannelAddress): Promise<Revoked> {
+    const { sessions, persistence, services, streams } = this.#parts;
     const mayName = (filter: string) => filter.endsWith(`/${name}`);
-    const principals = new Set<string>();
-    await persistence.revocation.eachSession(accountId, ({ clientId, filters, queue }) => {
-      if (queue.size > 0 || [...filters.keys()].some(mayName)) principals.add(principalIn(clientId));
+    const principals = async () => {
+      const found = new Set<string>();
+      await persistence.revocation.eachSession(accountId, ({ clientId, filters, queue }) => {
+        if (queue.size > 0 || [...filters.keys()].some(mayName)) found.add(principalIn(clientId));
+      });
+      for (const { identity, filters } of sessions.all())
+        if (identity?.caller.accountId === accountId && [...filters].some(mayName)) found.add(identity.principal);
+      return found;
+    };
+    return this.#end({
+      accountId,
+      principals,
+      device: memoized((deviceId) => services.access.placement(deviceId)?.deviceTemplateId === entityId),
+      streams: () => streams.review(accountId, mayName),
     });
-    for (const { identity, filters } of sessions.all())
-      if (identity?.caller.accountId === accountId && [...filters].some(mayName)) principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals, { mayName, device: ofTemplate });
   }
 
-  /** Reviews the people of an account that have lost something, where they have anything that it may be about. */
-  async #reviewPeople(accountId: string, { hasLost, mayName, device }: Loss): Promise<Revoked> {
+  #lossOfDevice({ accountId, deviceId }: DeviceAddress, before: string | null): Loss {
+    const { access } = this.#parts.services;
+    const lost: LossOfPeople = {
+      hasLost: (person) => access.reaches(person, accountId, before) && !access.reachableDevice(person, deviceId),
+      mayName: (filter) => filter.includes(deviceId),
+    };
+    return { ...this.#lossOfPeople(accountId, lost), device: (id) => id === deviceId };
+  }
+
+  #lossOfPeople(accountId: string, lost: LossOfPeople): Loss {
+    return {
+      accountId,
+      principals: () => this.#losers(accountId, lost),
+      streams: () => this.#parts.streams.review(accountId, lost.mayName),
+    };
+  }
+
+  /** The people of an account that have lost something, where they have anything that it may be about. */
+  async #losers(accountId: string, { hasLost, mayName }: LossOfPeople): Promise<Set<string>> {
     const { sessions, authority, persistence } = this.#parts;
     const principals = new Set<string>();
     const isLoser = memoized((principal: string) => {
@@ -147,49 +202,44 @@ export class Revocation {
     });
     for (const { identity, filters } of sessions.peopleOf(accountId))
       if (identity && hasLost(identity.caller) && [...filters].some(mayName)) principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals, { mayName, device });
+    return principals;
   }
 
-  /** Live streams are reviewed too; queued messages of devices that it is not about are not looked at. */
-  async #reviewAll(
-    accountId: string,
-    principals: Iterable<string>,
-    { mayName, device }: Pick<Loss, 'mayName' | 'device'>,
-  ): Promise<Revoked> {
-    const streamed = this.#parts.streams.review(accountId, mayName);
-    const filters = new Filters();
-    for (const principal of principals) {
-      await this.#review(accountId, principal, device, filters);
-      await nextTurn();
+  /** Ends all that a principal has here, at once: nothing else decides about what it may still hear. */
+  #cutOff(accountId: string, principal: string): Ended {
+    const { sessions, persistence, streams } = this.#parts;
+    const ended = new Ended();
+    for (const { client, filters } of sessions.endPrincipal(principal)) {
+      ended.connections += 1;
+      for (const filter of filters) ended.filter(client.id, filter);
     }
-    return sumOf(streamed, await this.#reviewed(filters));
+    persistence.revocation.endSessionsOf(ownerId(accountId, principal), (clientId, filter) =>
+      ended.filter(clientId, filter),
+    );
+    return ended.add(streams.endPrincipal(principal));
   }
 
-  /** Ends what a principal may not hold any more, connected or not. */
-  async #review(accountId: string, principal: string, device: Loss['device'], ended: Filters): Promise<void> {
-    const { sessions, persistence } = this.#parts;
-    const unsubscribing = [...sessions.of(principal)].map((live) => this.#reviewLive(live, ended));
-    const removed = (clientId: string, filter: string) => ended.add(clientId, filter);
-    await persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
-    await Promise.all(unsubscribing);
+  /** Ends the live subscriptions that a principal may not hold any more. */
+  async #endSubscriptions(principal: string, ended: Ended): Promise<void> {
+    const { sessions, authority } = this.#parts;
+    const lives = [...sessions.of(principal)];
+    await Promise.all(
+      lives.map(async (live) => {
+        const refused = authority.refusedFilters(live);
+        for (const filter of refused) {
+          live.filters.delete(filter);
+          ended.filter(live.client.id, filter);
+        }
+        if (refused.length > 0) await unsubscribe(live, refused);
+      }),
+    );
   }
 
-  /** Aedes' own unsubscribe is about the live subscription only; the stored one is the persistence's. */
-  async #reviewLive(live: LiveClient, ended: Filters): Promise<void> {
-    const refused = this.#parts.authority.refusedFilters(live);
-    if (refused.length === 0) return;
-    for (const filter of refused) {
-      live.filters.delete(filter);
-      ended.add(live.client.id, filter);
-    }
-    await unsubscribe(live, refused);
-  }
-
-  /** Messages passed on before the right was lost are on their way out by now. */
-  async #reviewed(filters: Filters): Promise<Revoked> {
-    await this.#parts.persistence.durable();
+  /** Aedes' own unsubscribe is about the live subscription only. */
+  async #endStoredSessions(principal: string, { accountId, device = () => true }: Loss, ended: Ended): Promise<void> {
+    const removed = (clientId: string, filter: string) => ended.filter(clientId, filter);
+    await this.#parts.persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
     await nextTurn();
-    return { connections: 0, subscriptions: filters.size };
   }
 }
 
@@ -201,16 +251,24 @@ export function unsubscribe({ client }: LiveClient, filters: string[]): Promise<
   );
 }
 
-/** Filters that have ended, each counted once for its session, live or stored. */
-class Filters {
-  readonly #ended = new Set<string>();
+/** Counts what has ended. A filter counts once for its session, live or stored. */
+class Ended {
+  connections = 0;
+  #subscriptions = 0;
+  readonly #filters = new Set<string>();
 
-  add(clientId: string, filter: string): void {
-    this.#ended.add(`${clientId}\0${filter}`);
+  filter(clientId: string, filter: string): void {
+    this.#filters.add(`${clientId}\0${filter}`);
   }
 
-  get size(): number {
-    return this.#ended.size;
+  add({ connections, subscriptions }: Revoked): this {
+    this.connections += connections;
+    this.#subscriptions += subscriptions;
+    return this;
+  }
+
+  get count(): Revoked {
+    return { connections: this.connections, subscriptions: this.#subscriptions + this.#filters.size };
   }
 }
 
@@ -226,11 +284,4 @@ function memoized(decide: (id: string) => boolean): (id: string) => boolean {
 /** Counts of what ended with these connections. */
 function countOf(ended: LiveClient[]): Revoked {
   return { connections: ended.length, subscriptions: ended.reduce((sum, { filters }) => sum + filters.size, 0) };
-}
-
-function sumOf(one: Revoked, other: Revoked): Revoked {
-  return {
-    connections: one.connections + other.connections,
-    subscriptions: one.subscriptions + other.subscriptions,
-  };
 }

@@ -269,6 +269,28 @@ export interface DownlinkService {
   disconnected(device: DeviceName): void;
 }
 
+/** Of a device, of an account, or of a maker. */
+export interface WhoseCommands {
+  deviceId?: string;
+  accountId?: string;
+  createdById?: string;
+}
+
+/** Commands and offers of firmware that are open. All of it is on disk, and told, when a method resolves. */
+export interface OpenWork {
+  cancelCommands(whose: WhoseCommands): Promise<void>;
+  /** Cancels commands whose makers reach their devices no longer. */
+  cancelLostCommands(whose: WhoseCommands): Promise<void>;
+  /** Ends what a device downloads; it may begin again. */
+  endDownloads(deviceId: string): void;
+  /** The device is in the trash. */
+  endOffers(deviceId: string): Promise<void>;
+  /** Ends the offer of a device that has moved. The rollout offers again if the device still belongs to it. */
+  endOffersAfterMove(deviceId: string): Promise<void>;
+  /** Ends the offers to devices of an account that are in the target of their rollout no longer. */
+  endOffersOutsideTargets(accountId: string): Promise<void>;
+}
+
 /** The service behind the control topics. A device publishes to `<control root>/<device id>/svc`. */
 export interface ControlService {
   /**
@@ -335,6 +357,7 @@ export interface BrokerServices {
   numbers: HiddenNumbers;
   control: ControlService;
   downlink: DownlinkService;
+  openWork: OpenWork;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

@@ -16,8 +16,8 @@ import type { BrokerServices } from './broker-ports.ts';
 import type { Clock } from './clock.ts';
 import { type Config, ConfigError } from './config.ts';
 import { Commands } from './downlink/commands/commands.ts';
+import { OpenDeviceWork } from './downlink/open-work.ts';
 import { Collector } from './downlink/packages/contents.ts';
-import { endingDownlink } from './downlink/revocation.ts';
 import { FirmwareEngine } from './downlink/rollouts/engine.ts';
 import { Progress } from './downlink/rollouts/progress.ts';
 import { ControlMessages } from './downlink/ways/control-topics.ts';
@@ -247,9 +247,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       textedCodes: new TextedCodes({ clock, sealing, sms }),
       revocations: new Revocations(),
     };
-    const opened = await openBroker(brokerServices({ ...base, positions, downlink, control }, () => ctx));
-    closers.push(() => opened.close());
-    const broker = endingDownlink(opened, base);
+    const openWork = new OpenDeviceWork(base);
+    const broker = await openBroker(brokerServices({ ...base, positions, downlink, control, openWork }, () => ctx));
+    closers.push(() => broker.close());
     const jobs = new Jobs({ ...base, broker });
     closers.push(() => jobs.stop());
     const ctx: Context = { ...base, broker, jobs, health: new Health({ ...base, broker }) };
@@ -279,7 +279,7 @@ function brokerServices(
     positions,
     ...base
   }: Omit<Context, 'broker' | 'jobs' | 'health'> &
-    Pick<BrokerServices, 'control' | 'downlink'> & { positions: Positions },
+    Pick<BrokerServices, 'control' | 'downlink' | 'openWork'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
   const { registry, sessions } = base;
