@@ -9,9 +9,9 @@ export interface Entry<V> {
 }
 
 export interface Gathering<V> {
-  /** Milliseconds between the beginnings of two writes. */
+  /** Milliseconds between the beginnings of two gatherings. Each writes what waits at its beginning, one batch after the other. */
   interval: number;
-  /** How much one write takes. A value counts 1 unless `weigh` says otherwise. */
+  /** How much one batch takes. A value counts 1 unless `weigh` says otherwise. */
   atOnce: number;
   /** How much may wait. Beyond, the account that has most loses the value that has waited longest. */
   most?: number;
@@ -22,7 +22,7 @@ export interface Gathering<V> {
   write(entries: ReadonlyArray<Entry<V>>): Promise<void>;
 }
 
-/** The values of an account, those that came least recently first. */
+/** The values of an account, those whose keys have waited longest first. */
 interface Waiting<V> {
   weight: number;
   readonly values: Map<string, V>;
@@ -35,8 +35,10 @@ export class Gathered<V> {
   /** Takes the next write back, which has not begun. */
   #cancel: (() => void) | undefined;
   #writing: Promise<void> | undefined;
-  /** When the next write may begin; milliseconds of `performance`. */
+  /** When the next gathering may begin; milliseconds of `performance`. */
   #next = 0;
+  /** How many values this gathering has still to write. */
+  #left = 0;
   /** A value may come inside a transaction and on a caller's behalf; it is written outside of either. */
   readonly #outside = AsyncLocalStorage.snapshot();
 
@@ -56,17 +58,18 @@ export class Gathered<V> {
   }
 
   put(accountId: string, key: string, value: V): void {
-    const before = this.#take(accountId, key);
-    this.#add(accountId, key, before === undefined ? value : this.#options.merge(before, value));
+    const before = this.#waits(accountId, key);
+    this.#set(accountId, key, before === undefined ? value : this.#options.merge(before, value));
     this.#schedule();
   }
 
   /** Values that could not be written wait again, at least `wait` milliseconds; what has come meanwhile is later. */
   putBack(entries: ReadonlyArray<Entry<V>>, wait: number): void {
     for (const { accountId, key, value } of entries) {
-      const later = this.#take(accountId, key);
-      this.#add(accountId, key, later === undefined ? value : this.#options.merge(value, later));
+      const later = this.#waits(accountId, key);
+      this.#set(accountId, key, later === undefined ? value : this.#options.merge(value, later));
     }
+    this.#left = 0;
     this.#next = performance.now() + wait;
   }
 
@@ -86,8 +89,8 @@ export class Gathered<V> {
   /** Resolves when what waits now of a key has been written. */
   async written(accountId: string, key: string): Promise<void> {
     await this.#writing;
-    const isWaiting = () => this.#accounts.get(accountId)?.values.has(key) === true;
-    for (let writes = this.size; writes > 0 && isWaiting(); writes -= 1) await this.#write();
+    for (let writes = this.size; writes > 0 && this.#waits(accountId, key) !== undefined; writes -= 1)
+      await this.#write();
   }
 
   /** Writes everything that waits now. */
@@ -98,7 +101,7 @@ export class Gathered<V> {
 
   #schedule(): void {
     if (this.#cancel || this.#writing || this.#weight === 0) return;
-    const wait = this.#next - performance.now();
+    const wait = this.#left > 0 ? 0 : this.#next - performance.now();
     if (wait <= 0) {
       const turn = setImmediate(() => void this.#write());
       this.#cancel = () => clearImmediate(turn);
@@ -112,38 +115,53 @@ export class Gathered<V> {
     this.#writing ??= this.#outside(async () => {
       this.#cancel?.();
       this.#cancel = undefined;
-      this.#next = performance.now() + this.#options.interval;
-      await this.#options.write(this.#nextEntries()).catch(() => {});
+      if (this.#left <= 0) {
+        this.#left = this.size;
+        this.#next = performance.now() + this.#options.interval;
+      }
+      const entries = this.#nextEntries();
+      this.#left = Math.min(this.#left - entries.length, this.size);
+      await this.#options.write(entries).catch(() => {});
       this.#writing = undefined;
       this.#schedule();
     });
     return this.#writing;
   }
 
-  /** The values of one write: accounts take turns, a key each. */
+  /** The values of one batch: accounts take turns, a key each. The next batch goes on with the account whose turn it is. */
   #nextEntries(): Array<Entry<V>> {
     const { atOnce, weigh } = this.#options;
     const entries: Array<Entry<V>> = [];
-    for (let weight = 0; this.#weight > 0; )
-      for (const [accountId, { values }] of [...this.#accounts]) {
-        const [next] = values;
-        if (!next) continue;
-        const [key, value] = next;
-        if (weight > 0 && weight + weigh(value) > atOnce) return entries;
-        this.#take(accountId, key);
-        weight += weigh(value);
-        entries.push({ accountId, key, value });
-      }
+    let weight = 0;
+    for (const [accountId, own] of this.#accounts) {
+      const [next] = own.values;
+      if (!next) continue;
+      const [key, value] = next;
+      if (weight > 0 && weight + weigh(value) > atOnce) break;
+      this.#take(accountId, key);
+      weight += weigh(value);
+      entries.push({ accountId, key, value });
+      // An account that has more goes to the end, where this loop comes to it again.
+      if (this.#accounts.delete(accountId)) this.#accounts.set(accountId, own);
+    }
     return entries;
   }
 
-  #add(accountId: string, key: string, value: V): void {
+  /** The value of a key that waits. */
+  #waits(accountId: string, key: string): V | undefined {
+    return this.#accounts.get(accountId)?.values.get(key);
+  }
+
+  /** Puts a value in the place that its key has, or in the last one. */
+  #set(accountId: string, key: string, value: V): void {
     const { weigh, most } = this.#options;
     const own = this.#accounts.get(accountId) ?? { weight: 0, values: new Map<string, V>() };
     this.#accounts.set(accountId, own);
+    const before = own.values.get(key);
+    const more = weigh(value) - (before === undefined ? 0 : weigh(before));
     own.values.set(key, value);
-    own.weight += weigh(value);
-    this.#weight += weigh(value);
+    own.weight += more;
+    this.#weight += more;
     while (this.#weight > most) this.#forgetOne();
   }
 

@@ -252,6 +252,34 @@ t.test('a retry takes the device back from an older rollout that has taken it up
   t.equal((await offerTo(service, device)).firmwareVersion, '2');
 });
 
+t.test(
+  'how far downloads have come is written for all devices at once, and for those that have ended not at all',
+  async (t) => {
+    const template = await service.template();
+    const made = (await devices(service, template.id, 3)) as [Device, Device, Device];
+    const firmware = await publish(service, template.id, '2');
+    const { id: rolloutId } = await rollOut(service, firmware, { target: { deviceIds: made.map(({ id }) => id) } });
+    await rolloutUntil(service, rolloutId, ({ counts }) => counts.pending === 3);
+    await asDevice(service, made[2], 'POST', '/firmware/status', { state: 'failed' });
+    const written: string[][] = [];
+    const progress = new Progress(service.server.ctx, (ids) => written.push([...ids]));
+    for (const [n, { id: deviceId }] of made.entries())
+      progress.received({ accountId: service.accountId, deviceId, rolloutId, offer: 1 }, 500 + n);
+    await progress.close();
+    t.same(written, [[rolloutId]]);
+    const path = `/api/v1/firmware/rollouts/${rolloutId}/devices`;
+    const { results } = (await service.ok('GET', path)).devices;
+    t.same(
+      made.map(({ id }) => results.find(({ deviceId }) => deviceId === id)).map((one) => [one?.state, one?.bytes]),
+      [
+        ['downloading', 500],
+        ['downloading', 501],
+        ['failed', null],
+      ],
+    );
+  },
+);
+
 t.test('forged, altered and foreign URLs are refused', async (t) => {
   const template = await service.template();
   const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];

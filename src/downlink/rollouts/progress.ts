@@ -1,6 +1,7 @@
-/** The progress of firmware downloads. It changes with every piece sent, so it is written once a second, for many devices in one transaction. */
+/** The progress of firmware downloads. It changes with every piece sent, so each is written once a second, many in one transaction. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
+import { rowsOf } from '../../../db/registry/statement.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
 import type { Moves } from '../../moves.ts';
@@ -8,7 +9,13 @@ import type { Delivery } from './rollout.ts';
 
 /** In milliseconds. */
 const writeInterval = 1000;
-const devicesPerTransaction = 100;
+const devicesPerTransaction = 500;
+
+const setReceived = `UPDATE "firmwareDeliveries"
+  SET "state" = 'downloading', "bytes" = "received"."value" ->> 'bytes', "updated" = ?
+  FROM json_each(?) AS "received"
+  WHERE "rolloutId" = "received"."value" ->> 'rolloutId' AND "deviceId" = "received"."value" ->> 'deviceId'
+    AND "offer" = "received"."value" ->> 'offer' AND "state" IN ('pending', 'offered', 'downloading')`;
 
 type Services = { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway' | 'work'> };
 
@@ -54,17 +61,8 @@ export class Progress {
     // A device of an account that is away asks again where the account is then, and says how far it has come.
     const here = entries.filter(({ accountId }) => !moves.isAway(accountId));
     try {
-      await registry.transaction(async (tx) => {
-        for (const { key: deviceId, value } of here)
-          await tx
-            .updateTable('firmwareDeliveries')
-            .set({ state: 'downloading', bytes: value.bytes, updated: timestamp(clock) })
-            .where('rolloutId', '=', value.rolloutId)
-            .where('deviceId', '=', deviceId)
-            .where('offer', '=', value.offer)
-            .where('state', 'in', ['pending', 'offered', 'downloading'])
-            .execute();
-      });
+      const received = JSON.stringify(here.map(({ key: deviceId, value }) => ({ deviceId, ...value })));
+      await registry.transaction((tx) => rowsOf(tx, setReceived, [timestamp(clock), received]));
       this.#written(new Set(here.map(({ value }) => value.rolloutId)));
     } catch (error) {
       log.error({ err: error }, 'the progress of downloads could not be written');
