@@ -3,9 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import t from 'tap';
+import { rowsOf } from '../../db/registry/statement.ts';
+import { SessionUses } from '../../src/identity/sessions/uses.ts';
+import { openLog } from '../../src/log.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const minute = 60_000;
@@ -174,6 +178,23 @@ t.test('after a restart a session counts as used when it was last used', async (
   t.equal((await ask(after)).status, 200);
   time.now += 20 * minute;
   t.equal((await ask(after)).status, 401);
+});
+
+t.test('a use that could not be written is written when it can', async (t) => {
+  const service = await startService(t, { clock: { now: () => time.now } });
+  const { registry, clock, moves } = service.server.ctx;
+  const { id } = claimsOf(service.admin);
+  const refusing = `"refusing" BEFORE UPDATE OF "lastUsed" ON "sessions" BEGIN SELECT RAISE(ABORT, 'no'); END`;
+  await rowsOf(registry.query, `CREATE TRIGGER ${refusing}`, []);
+  const failures: string[] = [];
+  const log = openLog('error', { write: (line: string) => failures.push(line) });
+  const uses = new SessionUses({ registry, clock, log, moves });
+  time.now += minute;
+  uses.note(id, service.accountId);
+  await until(() => failures.some((line) => line.includes('the last uses of sessions could not be written')));
+  await rowsOf(registry.query, 'DROP TRIGGER "refusing"', []);
+  await until(() => registry.session(id)?.lastUsed === new Date(time.now).toISOString());
+  await uses.close();
 });
 
 for (const [renewalType, minutes] of [

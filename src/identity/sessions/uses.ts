@@ -1,9 +1,10 @@
-/** When login sessions were last used: at once in memory, half a minute later in the registry. */
+/** When login sessions were last used: at once in memory, within half a minute in the registry. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Clock } from '../../clock.ts';
+import { type Entry, Gathered } from '../../limits/gathered.ts';
 import type { Moves } from '../../moves.ts';
 
 /** Uses that are remembered, and those that may wait to be written. Of others the registry knows an earlier time. */
@@ -11,6 +12,8 @@ const maxKept = 100_000;
 /** Milliseconds between two writes, and between two uses of a session that are told apart. */
 const writeInterval = 30_000;
 const grain = 1000;
+/** Milliseconds until what could not be written is tried again. */
+const retryDelay = 2000;
 /** Sessions in one transaction, so that other writers get their turn. */
 const sessionsPerWrite = 500;
 
@@ -21,9 +24,11 @@ export class SessionUses {
   readonly #ctx: { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway'> };
   /** Milliseconds since 1970, by session. */
   readonly #last = boundedCache<string, number>(maxKept);
-  readonly #unwritten = new Map<string, { accountId: string; time: number }>();
-  #timer: NodeJS.Timeout | undefined;
-  #writing: Promise<void> = Promise.resolve();
+  readonly #unwritten = new Gathered<number>({
+    ...{ interval: writeInterval, atOnce: sessionsPerWrite, most: maxKept },
+    write: (entries) => this.#write(entries),
+  });
+  #closing = false;
 
   constructor(ctx: { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway'> }) {
     this.#ctx = ctx;
@@ -35,9 +40,7 @@ export class SessionUses {
     const before = this.#last.get(id);
     if (before !== undefined && time - before >= 0 && time - before < grain) return;
     this.#last.set(id, time);
-    if (this.#unwritten.size >= maxKept && !this.#unwritten.has(id)) return;
-    this.#unwritten.set(id, { accountId, time });
-    this.#timer ??= setTimeout(() => this.#writeSoon(), writeInterval).unref();
+    this.#unwritten.put(accountId, id, time);
   }
 
   /** When a session was last used, in milliseconds since 1970; after a crash up to half a minute too early. */
@@ -47,32 +50,21 @@ export class SessionUses {
 
   /** Writes what has not been written yet, for the last time. */
   async close(): Promise<void> {
-    this.#writeSoon();
-    await this.#writing;
-    clearTimeout(this.#timer);
+    this.#closing = true;
+    await this.#unwritten.flush();
   }
 
-  #writeSoon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#writing = this.#writing.then(() => this.#write());
-  }
-
-  /** Never rejects. What could not be written is written after the next use: until then the registry has an earlier time. */
-  async #write(): Promise<void> {
+  /** Never rejects. */
+  async #write(entries: ReadonlyArray<Entry<number>>): Promise<void> {
     const { registry, log, moves } = this.#ctx;
-    const uses = [...this.#unwritten];
-    this.#unwritten.clear();
+    const here = entries.filter(({ accountId }) => !moves.isAway(accountId));
+    if (here.length === 0) return;
+    const times = here.map(({ key, value }) => [key, new Date(value).toISOString()]);
     try {
-      for (let from = 0; from < uses.length; from += sessionsPerWrite) {
-        const share = uses.slice(from, from + sessionsPerWrite).filter(([, { accountId }]) => !moves.isAway(accountId));
-        const times = share.map(([id, { time }]) => [id, new Date(time).toISOString()]);
-        if (times.length === 0) continue;
-        const value = JSON.stringify(Object.fromEntries(times));
-        await registry.transaction((tx) => rowsOf(tx, setUses, [value]));
-      }
+      await registry.transaction((tx) => rowsOf(tx, setUses, [JSON.stringify(Object.fromEntries(times))]));
     } catch (error) {
-      log.error({ err: error, sessions: uses.length }, 'the last uses of sessions could not be written');
+      log.error({ err: error, sessions: here.length }, 'the last uses of sessions could not be written');
+      if (!this.#closing) this.#unwritten.putBack(here, retryDelay);
     }
   }
 }
