@@ -15,8 +15,14 @@ type Write<V, R> = (value: V) => Promise<R>;
  * makes that meaningless. Both share the outcome, so each is acknowledged when it, or a later one, is on disk.
  */
 export class Merged<V extends object, R> {
+  readonly #mayMerge: (before: V, later: V) => boolean;
   /** By key, what waits, in order: the parts of one write each. A key is here while something of it is written. */
   readonly #waiting = new Map<string, Array<Array<Part<V, R>>>>();
+
+  /** Values are written by themselves, in their order, if `mayMerge` says so: the end of something stays, whatever comes later. */
+  constructor(mayMerge: (before: V, later: V) => boolean = () => true) {
+    this.#mayMerge = mayMerge;
+  }
 
   /**
    * Writes `value`, by itself or with others. If several share a write that is refused, the earlier ones are tried by
@@ -33,7 +39,8 @@ export class Merged<V extends object, R> {
       }
       const latest = waiting.at(-1);
       const before = latest?.at(-1);
-      if (latest && before && Object.keys(before.value).every((name) => name in value)) latest.push(part);
+      const isCovered = before && Object.keys(before.value).every((name) => name in value);
+      if (isCovered && this.#mayMerge(before.value, value)) latest?.push(part);
       else waiting.push([part]);
     });
   }

@@ -15,8 +15,8 @@ import type { Moves } from '../../moves.ts';
 import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.ts';
 import type { LongReads } from '../../threads/long-reads.ts';
 import { Watchers } from '../watchers.ts';
-import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
-import { type FileReport, takeFileReport } from './file-reports.ts';
+import { endOpen, isEnd, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
+import { areProgress, type FileReport, takeFileReport } from './file-reports.ts';
 import { type OfferServices, Offers } from './offers.ts';
 import { type Delivery, isOpenDelivery, type Rollout } from './rollout.ts';
 import { advance } from './stages.ts';
@@ -48,8 +48,8 @@ export class FirmwareEngine {
   readonly #services: EngineServices;
   readonly #told: () => ChangeContext;
   readonly #listeners: Listener[] = [];
-  readonly #reports = new Merged<Report, Reported>();
-  readonly #fileReports = new Merged<FileReport, Reported>();
+  readonly #reports = new Merged<Report, Reported>((before, later) => !isEnd(before.state) && !isEnd(later.state));
+  readonly #fileReports = new Merged<FileReport, Reported>(areProgress);
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #again = false;
@@ -204,8 +204,7 @@ export class FirmwareEngine {
   /** As `report`, what it says of one file. @throws PlatformError as takeFileReport. */
   reportFile(device: Caller, report: FileReport): Promise<Reported> {
     const { registry, clock } = this.#services;
-    const key = `${device.id} ${report.revision} ${report.name}`;
-    return this.#fileReports.take(key, report, async (said) =>
+    return this.#fileReports.take(device.id, report, async (said) =>
       this.#announce(device, await registry.transaction((tx) => takeFileReport(tx, clock, device.id, said))),
     );
   }

@@ -17,6 +17,12 @@ export interface FileReport {
   code?: number;
 }
 
+/** Whether both tell of the progress of one file: a failure, or a file that is finished, may end the update. */
+export function areProgress(before: FileReport, later: FileReport): boolean {
+  const isProgress = ({ phase, code }: FileReport) => code === undefined && phase !== phases.finished;
+  return before.name === later.name && before.revision === later.revision && isProgress(before) && isProgress(later);
+}
+
 /**
  * Takes what a device says of a file of its update; of one that has ended nothing changes. Runs in a transaction of the
  * caller's. @throws PlatformError 400/106 when nothing is offered, or not this file.
