@@ -1,5 +1,5 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { Lane } from '../../src/limits/fair-queue.ts';
 import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
 import { board, codec } from '../downlink/board.ts';
@@ -12,7 +12,12 @@ import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  let now = Date.now();
+  const tick = () => {
+    now += 1;
+    return now;
+  };
+  service = await startService(t, { clock: { now: tick } });
 });
 
 /** Holds every write of the registry until the returned function is called. */
@@ -33,6 +38,23 @@ async function holdWrites(): Promise<() => void> {
 /** Transactions that wait for the registry. */
 const waiting = () => service.server.ctx.registry.writer.waiting;
 
+/** The lanes of the transactions that begin or wait from now on, until the test ends. */
+function lanesFromNow(t: Test): Array<Lane | undefined> {
+  const writer = service.server.ctx.registry.writer as unknown as { laneNow(): Lane | undefined };
+  const { laneNow } = writer;
+  const asked: Array<Lane | undefined> = [];
+  writer.laneNow = () => {
+    const lane = laneNow();
+    asked.push(lane);
+    return lane;
+  };
+  t.teardown(() => Object.assign(writer, { laneNow }));
+  return asked;
+}
+
+const waitsOf = (lanes: Array<Lane | undefined>, { device }: Fixture) =>
+  lanes.filter((lane) => lane?.callerId === device.id).length;
+
 /** Reads until `count` messages have been acknowledged; `ids` fills with their packet ids. */
 async function acknowledged(client: RawClient, count: number, ids: Array<number | undefined> = []) {
   while (ids.length < count) {
@@ -48,7 +70,10 @@ const many = (count: number, topic: string, payloadOf: (n: number) => string) =>
 /** A device with an update before it. */
 async function updating(): Promise<{ f: Fixture; rolloutId: string }> {
   const f = await fixtureIn(service);
-  const firmware = await publish(service, f.device.deviceTemplateId, '2.0');
+  const firmware = await publish(service, f.device.deviceTemplateId, '2.0', {
+    a: Buffer.from('a'),
+    b: Buffer.from('b'),
+  });
   const { id: rolloutId } = await rollOut(service, firmware, { target: { deviceIds: [f.device.id] } });
   await rolloutUntil(service, rolloutId, ({ counts }) => counts.pending === 1);
   return { f, rolloutId };
@@ -56,42 +81,55 @@ async function updating(): Promise<{ f: Fixture; rolloutId: string }> {
 
 const setName = (n: number | string) => JSON.stringify({ state: { serialNumber: `N ${n}` } });
 
+/** Replies of a device, all that it may have under way, each to a command of its own. */
+async function endingReplies({ device, topic }: Fixture) {
+  const made = Array.from({ length: 16 }, () =>
+    service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: 'blink' } }),
+  );
+  const ids = (await Promise.all(made)).map(({ command }) => command.id);
+  return many(16, topic('_commands/replies'), (n) => JSON.stringify({ id: ids[n], status: 'succeeded' }));
+}
+
+/** How many commands of these devices ended before the fields of another one were set. The clock is later at each look. */
+async function endedBefore(floods: Fixture[], calm: Fixture): Promise<number> {
+  const { query } = service.server.ctx.registry;
+  const devices = query.selectFrom('devices').select('lastModified').where('id', '=', calm.device.id);
+  const { lastModified } = await devices.executeTakeFirstOrThrow();
+  const ids = floods.map(({ device }) => device.id);
+  const ended = query.selectFrom('commands').select('id').where('deviceId', 'in', ids);
+  return (await ended.where('finished', '<', lastModified).execute()).length;
+}
+
 t.test('a flood of reports of one account does not make a write of another wait for all of it', async (t) => {
   const f = await fixtureIn(service);
   const victim = await neighbour(f);
-  const { topic } = victim;
   const calm = await rawConnected(t, victim);
   const count = 1000;
-  const acks: Array<Array<number | undefined>> = [];
   const floods = await Promise.all(
     [f, await sibling(f), await sibling(f), await sibling(f)].map(async (one) => {
       const client = await rawConnected(t, one);
-      const { id } = (
-        await service.ok('POST', `/api/v1/devices/${one.device.id}/commands`, { body: { name: 'blink' } })
-      ).command;
-      const own: Array<number | undefined> = [];
-      acks.push(own);
-      const replies = many(count, one.topic('_commands/replies'), (n) =>
-        JSON.stringify({ id, status: 'succeeded', result: n }),
+      const first = await endingReplies(one);
+      const more = many(count, one.topic('_commands/replies'), (n) =>
+        JSON.stringify({ id: 'x', status: 'succeeded', result: n }),
       );
-      return { begin: () => client.send(...replies), all: acknowledged(client, count, own) };
+      return { one, begin: () => client.send(...first, ...more.slice(first.length)), all: acknowledged(client, count) };
     }),
   );
-  const done = () => acks.reduce((sum, own) => sum + own.length, 0);
+  const release = await holdWrites();
+  const lanes = lanesFromNow(t);
   for (const { begin } of floods) begin();
-  await until(() => done() > 0);
-  const before = done();
-  calm.send(publishPacket(topic('_set/fields'), setName('calm'), { qos: 1, messageId: 1 }));
+  await until(() => floods.every(({ one }) => waitsOf(lanes, one) === 16));
+  calm.send(publishPacket(victim.topic('_set/fields'), setName('calm'), { qos: 1, messageId: 1 }));
+  await until(() => waitsOf(lanes, victim) === 1);
+  release();
   await acknowledged(calm, 1);
-  const passed = done() - before;
-  t.ok(passed < 1000, `${passed} of ${count * floods.length} went before one of a neighbour`);
-  await Promise.all(floods.map(({ all }) => all));
-  for (const own of acks)
-    t.same(
-      own,
-      Array.from({ length: count }, (_, n) => n + 1),
-      'in the order of the client',
-    );
+  const inOrder = Array.from({ length: count }, (_, n) => n + 1);
+  for (const { all } of floods) t.same(await all, inOrder, 'in the order of the client');
+  const passed = await endedBefore(
+    floods.map(({ one }) => one),
+    victim,
+  );
+  t.ok(passed < 16, `${passed} of ${16 * floods.length} that were there before went before one of a neighbour`);
 });
 
 t.test('accounts take turns to write, and a device that reports in bulk is read no further meanwhile', async (t) => {
@@ -99,21 +137,26 @@ t.test('accounts take turns to write, and a device that reports in bulk is read 
   const victim = await neighbour(f);
   const client = await rawConnected(t, f);
   const calm = await rawConnected(t, victim);
+  const first = await endingReplies(f);
   const release = await holdWrites();
   const before = waiting();
-  client.send(
-    ...many(500, f.topic('_commands/replies'), (n) => JSON.stringify({ id: 'x', status: 'succeeded', result: n })),
+  const lanes = lanesFromNow(t);
+  const more = many(500, f.topic('_commands/replies'), (n) =>
+    JSON.stringify({ id: 'x', status: 'succeeded', result: n }),
   );
-  await until(() => waiting() - before >= 16);
+  client.send(...first, ...more.slice(first.length));
+  await until(() => waitsOf(lanes, f) === 16);
   client.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 501 }));
   calm.send(publishPacket(victim.topic('_set/fields'), setName('fair'), { qos: 1, messageId: 1 }));
-  await until(() => waiting() - before >= 17);
+  await until(() => waitsOf(lanes, victim) === 1);
   // What is noted of connections is written meanwhile, too.
   const writes = await metric({ service }, 'slipway_queue_depth{queue="registry_writer"}');
   t.ok(writes && writes - before < 25, `${writes} wait, of 501`);
   release();
   t.same(await acknowledged(calm, 1), [1]);
   t.equal((await acknowledged(client, 501)).at(-1), 501, 'all of it in the end, and in order');
+  const passed = await endedBefore([f], victim);
+  t.ok(passed < 10, `${passed} of 16 that were there before went before the one of a neighbour`);
 });
 
 t.test(
@@ -139,6 +182,70 @@ t.test(
     t.equal(refusals.meta.count, 1, 'only the wrong one is refused, though it was merged with others');
   },
 );
+
+/** What a board says of a file. */
+const ofFile = (N: string, P: number, S = 0) => ({ msgtype: 4, msgver: 1, N, R: '2.0', P, S });
+
+/** What a device says of its update while its first report is written, on its JSON channel or on its control topic. */
+const endings: Record<string, { said: object[]; isBoard?: true; is: object }> = {
+  'it fails': {
+    said: [{ state: 'installing' }, { state: 'failed' }, { state: 'downloading' }],
+    is: { counts: { failed: 1 }, version: null, refused: 1 },
+  },
+  'it is installed': {
+    said: ['installing', 'succeeded', 'downloading'].map((state) => ({ state, firmwareVersion: '2.0' })),
+    is: { counts: { succeeded: 1 }, version: '2.0', refused: 1 },
+  },
+  'its files are finished, and one begins again': {
+    said: [ofFile('b', 5), ofFile('a', 4), ofFile('a', 5), ofFile('a', 2)],
+    isBoard: true,
+    is: { counts: { succeeded: 1 }, version: '2.0', refused: 0 },
+  },
+  'its files are finished, and another one fails': {
+    said: [ofFile('b', 5), ofFile('a', 4), ofFile('a', 5), ofFile('b', 5, -7)],
+    isBoard: true,
+    is: { counts: { succeeded: 1 }, version: '2.0', refused: 0 },
+  },
+};
+
+for (const [what, { said, isBoard, is }] of Object.entries(endings))
+  t.test(`the end of an update is kept, whatever its device says next: ${what}`, async (t) => {
+    const { f, rolloutId } = await updating();
+    const client = await rawConnected(t, f);
+    const svc = controlTopic(service.server.ctx.config.controlRoot, f.device.id, 'svc');
+    const topic = isBoard ? svc : f.topic('_firmware/status');
+    const payloads = said.map((one) => (isBoard ? codec.encode(one) : JSON.stringify(one)));
+    const release = await holdWrites();
+    const lanes = lanesFromNow(t);
+    client.send(...payloads.map((payload, n) => publishPacket(topic, payload, { qos: 1, messageId: n + 1 })));
+    await until(() => waitsOf(lanes, f) > 0);
+    release();
+    await acknowledged(client, said.length);
+    const { firmwareVersion: version } = (await service.ok('GET', `/api/v1/devices/${f.device.id}`)).device;
+    await service.server.ctx.broker.refusalsStored(f.device.id);
+    const { refusals } = await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
+    t.match({ ...(await rollout(service, rolloutId)), version, refused: refusals.meta.count }, is);
+  });
+
+t.test('replies to one command are taken in their order, whatever they say', async (t) => {
+  const f = await fixtureIn(service);
+  const client = await rawConnected(t, f);
+  const path = `/api/v1/devices/${f.device.id}/commands`;
+  const { id } = (await service.ok('POST', path, { body: { name: 'blink' } })).command;
+  const release = await holdWrites();
+  const lanes = lanesFromNow(t);
+  const statuses = ['accepted', 'accepted', 'succeeded'];
+  client.send(...many(3, f.topic('_commands/replies'), (n) => JSON.stringify({ id, status: statuses[n] })));
+  await until(() => waitsOf(lanes, f) > 0);
+  release();
+  await acknowledged(client, 3);
+  t.match((await service.ok('GET', `${path}/${id}`)).command, { state: 'succeeded', lateReply: null });
+  client.send(
+    publishPacket(f.topic('_commands/replies'), JSON.stringify({ id, status: 'failed' }), { qos: 1, messageId: 4 }),
+  );
+  await acknowledged(client, 1);
+  t.match((await service.ok('GET', `${path}/${id}`)).command, { state: 'succeeded', lateReply: { status: 'failed' } });
+});
 
 t.test('fields that are set again while they wait are written once', async (t) => {
   const f = await fixtureIn(service);
@@ -197,19 +304,11 @@ t.test(
   async (t) => {
     const f = await fixtureIn(service);
     const { accountId } = service;
-    const writer = service.server.ctx.registry.writer as unknown as { laneNow(): Lane | undefined };
-    const { laneNow } = writer;
-    let asked: Array<Lane | undefined> = [];
-    writer.laneNow = () => {
-      const lane = laneNow();
-      asked.push(lane);
-      return lane;
-    };
-    t.teardown(() => Object.assign(writer, { laneNow }));
+    const asked = lanesFromNow(t);
     const wrote = (wanted: Lane, what: string) => {
       const own = asked.filter((lane) => lane?.accountId === wanted.accountId && lane.callerId === wanted.callerId);
       t.ok(own.length > 0, what);
-      asked = [];
+      asked.length = 0;
     };
     const ofDevice = { accountId, callerId: f.device.id };
     const client = await rawConnected(t, f);

@@ -284,6 +284,31 @@ t.test(
   },
 );
 
+t.test('a result that has been acknowledged is there, even if it exceeds the limit of bytes', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: '200000' } });
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  const path = `/api/v1/devices/${device.id}/commands`;
+  const body = { name: 'open', payload: 'x'.repeat(50_000) };
+  const client = await listen(service, device);
+  const sent = nextMessage(client, (topic) => topic.endsWith('/_commands'));
+  await subscribe(service, client, device);
+  const waited = service.ok('POST', `${path}?wait=1`, { body });
+  const { id } = JSON.parse((await sent).text);
+  const second = await send(service, device, body);
+  await send(service, device, body);
+  const result = 'y'.repeat(60_000);
+  await answer(service, client, device, { id, status: 'succeeded', result });
+  t.match((await waited).command, { id, state: 'succeeded', result });
+  t.match(await read(service, device, id), { state: 'succeeded', result });
+
+  await until(service, device, second.id, 'sent');
+  await answer(service, client, device, { id: second.id, status: 'failed', result });
+  t.match(await read(service, device, second.id), { state: 'failed', result });
+  t.match(await service.http('GET', `${path}/${id}`), { status: 404 }, 'the oldest that has ended gives way');
+  await answer(service, client, device, { id: second.id, status: 'succeeded', result: [result] });
+  t.match(await read(service, device, second.id), { lateReply: { status: 'succeeded', result: [result] } });
+});
+
 t.test('who may not speak there is refused: replies of others, commands by anybody', async (t) => {
   const [device, other] = (await devices(service, (await service.template()).id, 2)) as [Device, Device];
   const { id } = await send(service, device, { name: 'x' });

@@ -12,7 +12,6 @@ import type { Config } from '../../config.ts';
 import { parseDate } from '../../entity/values.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { newId } from '../../ids.ts';
-import { Merged } from '../../limits/merged.ts';
 import { openCommands } from '../../limits/use.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { Moves } from '../../moves.ts';
@@ -52,7 +51,6 @@ export class Commands {
   readonly #turns = new Map<string, Promise<void>>();
   /** What the next piece of work on the commands of a device is about. */
   readonly #waiting = new Map<string, News>();
-  readonly #accepted = new Merged<Reply, void>();
   #timer: NodeJS.Timeout | undefined;
   #looking = Promise.resolve();
   #stopped = false;
@@ -239,13 +237,7 @@ export class Commands {
    * Takes what a device answers. A late answer is noted, and the state stays. @throws PlatformError 404/100 for a command that
    * is not the device's, 429/-199 for a result for which there is no room.
    */
-  reply(device: DeviceName, reply: Reply): Promise<void> {
-    if (reply.status !== 'accepted') return this.#reply(device, reply);
-    const key = `${device.deviceId} ${reply.id}`;
-    return this.#accepted.take(key, reply, (said) => this.#reply(device, said));
-  }
-
-  async #reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
+  async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
     const { registry, clock, config } = this.#services;
     const ended = await registry.transaction(async (tx) => {
       const rows = tx.selectFrom('commands').select(['state', 'result', 'timeoutSeconds']).where('id', '=', id);
@@ -258,7 +250,7 @@ export class Commands {
       if (!isOpen(command)) {
         if (isSame) return false;
         await change.set({ lateReply: JSON.stringify({ status, result: result ?? null, time: now }) }).execute();
-        await removeOldest(tx, config.limits.commandBytes, device.accountId);
+        await removeOldest(tx, config.limits.commandBytes, device.accountId, { but: id });
         return false;
       }
       if (status === 'accepted') {
@@ -269,7 +261,7 @@ export class Commands {
         return false;
       }
       await change.set({ state: status, finished: now, result: said }).execute();
-      await removeOldest(tx, config.limits.commandBytes, device.accountId);
+      await removeOldest(tx, config.limits.commandBytes, device.accountId, { but: id });
       return true;
     });
     this.watchers.tell([id]);

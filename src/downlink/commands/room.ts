@@ -18,17 +18,22 @@ const retryAfter = 5;
  */
 export async function makeRoom(tx: Tx, limits: Limits, accountId: string, coming: number): Promise<void> {
   const limit = limits.commandBytes;
-  if (!(await removeOldest(tx, limit, accountId, coming)))
+  if (!(await removeOldest(tx, limit, accountId, { coming })))
     throw tooMany(limit, 'SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: commands that have not ended take all of it.');
 }
 
-/** The same; false when there was nothing more to remove. */
-export async function removeOldest(tx: Tx, limit: number, accountId: string, coming = 0): Promise<boolean> {
+/** The same; false when there was nothing more to remove. The command `but` stays: its reply is acknowledged with this. */
+export async function removeOldest(
+  tx: Tx,
+  limit: number,
+  accountId: string,
+  { coming = 0, but = '' }: { coming?: number; but?: string },
+): Promise<boolean> {
   if (limit === 0) return true;
   for (let left = maxRemoved; left > 0; left -= 1) {
     if ((await keptOf(tx, accountId, 'commandBytes')) + coming <= limit) return true;
     const { numAffectedRows } = await sql`delete from "commands" where "sequence" = (
-      select "sequence" from "commands" where "accountId" = ${accountId} and "finished" is not null
+      select "sequence" from "commands" where "accountId" = ${accountId} and "finished" is not null and "id" <> ${but}
       order by "finished", "sequence" limit 1)`.execute(tx);
     if (!numAffectedRows) return false;
   }
