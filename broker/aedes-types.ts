@@ -23,9 +23,23 @@ export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
 
 type Deliver = (packet: Outgoing, done: (error?: Error) => void) => void;
 
+/** The socket of a client, for those above it. */
+export interface Connection {
+  /** The protocol level of its CONNECT; undefined before. */
+  readonly level: number | undefined;
+  /** Packets that are being handled. */
+  readonly inFlight: number;
+  /** A message that has passed holds so many points. */
+  charge(points: number): void;
+  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
+  opened(): void;
+}
+
 export interface BrokerClient extends Client {
   /** Ours, from preConnect on; undefined before CONNECT. */
   live?: LiveClient;
+  /** Ours, as soon as Aedes has the client. */
+  connection?: Connection;
   /** Reads the CONNECT, and nothing after it. */
   _parser: EventEmitter & { _queue: unknown; parse(bytes: Buffer): number };
   /** The will that fires when the connection ends; null once it has fired or has been dropped. */

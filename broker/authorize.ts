@@ -2,7 +2,7 @@ import type { Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access, Caller, Channel } from '../src/access.ts';
-import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
 import { failure } from '../src/errors.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import { isOrdered, type LiveClient, type Outgoing, type ProvenIdentity } from './aedes-types.ts';
@@ -37,14 +37,14 @@ const peopleKept = 50_000;
 export class Authority {
   readonly #access: Access;
   readonly #root: string;
-  readonly #services: BrokerServices;
+  readonly #services: BrokerGround;
   readonly #counters: Counters;
   /** Principals of stored sessions that are no devices. */
   readonly #people = boundedCache<string, true>(peopleKept);
   /** One message is delivered to many: its topic is parsed once. */
   #parsed: { topic: string; parts: ChannelTopic | undefined } = { topic: '', parts: undefined };
 
-  constructor(services: BrokerServices, counters: Counters) {
+  constructor(services: BrokerGround, counters: Counters) {
     this.#services = services;
     this.#access = services.access;
     this.#root = services.config.topicRoot;

@@ -1,22 +1,18 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
-import { controlTopic } from '../src/topics.ts';
-import type { BrokerCore, Incoming, LiveClient } from './aedes-types.ts';
+import type { Incoming, LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
-import { faultOf } from './connections/safe-error.ts';
 import type { Reports } from './ingest/reports.ts';
 import { silence } from './service-channels.ts';
 
-type Needed = Pick<BrokerServices, 'config' | 'control' | 'log'>;
+type Needed = Pick<BrokerServices, 'control' | 'log'>;
 
-/** Messages between the service and devices on the control topics. No subscriber ever gets what a device publishes. */
+/** Messages of devices on their control topics. No subscriber ever gets them. */
 export class ControlTopics {
   readonly #services: Needed;
-  readonly #aedes: Pick<BrokerCore, 'closed' | 'publish'>;
   readonly #reports: Reports;
 
-  constructor(services: Needed, aedes: Pick<BrokerCore, 'closed' | 'publish'>, reports: Reports) {
+  constructor(services: Needed, reports: Reports) {
     this.#services = services;
-    this.#aedes = aedes;
     this.#reports = reports;
   }
 
@@ -51,20 +47,5 @@ export class ControlTopics {
         'a device on its control topic was not noted',
       );
     }
-  }
-
-  /** Publishes on `…/cln`; resolves when its connections have taken the message. Without a subscription nothing happens. */
-  send({ deviceId }: Pick<DeviceAddress, 'deviceId'>, payload: Buffer, qos: 0 | 1): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#aedes.closed) {
-        resolve();
-        return;
-      }
-      const topic = controlTopic(this.#services.config.controlRoot, deviceId, 'cln');
-      this.#aedes.publish({ cmd: 'publish', topic, payload, qos, retain: false, dup: false }, (error) => {
-        if (error) this.#services.log.error({ fault: faultOf(error), topic }, 'a control message was not published');
-        resolve();
-      });
-    });
   }
 }

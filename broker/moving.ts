@@ -3,7 +3,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/moving/messages-out.ts';
 import type { BrokerCore, LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
-import type { Listeners } from './connections/listeners.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { ConnectHooks } from './hooks/connect.ts';
 import type { Streams } from './http/streams.ts';
@@ -20,7 +19,6 @@ const endsAtOnce = 200;
 interface Parts {
   aedes: BrokerCore;
   sessions: Sessions;
-  listeners: Listeners;
   persistence: SessionStore;
   streams: Streams;
   presence: Presence;
@@ -41,12 +39,12 @@ export class AccountMoves {
    * than `patience` milliseconds.
    */
   async settled(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
-    const { listeners, streams } = this.#parts;
+    const { streams } = this.#parts;
     streams.endAccounts(accountIds);
     const until = performance.now() + patience;
     let busy = this.#livesOf(accountIds);
     for (;;) {
-      busy = busy.filter(({ client, ended }) => !ended && listeners.inFlightOf(client.conn) > 0);
+      busy = busy.filter(({ client, ended }) => !ended && (client.connection?.inFlight ?? 0) > 0);
       if (busy.length === 0) break;
       if (performance.now() > until) return false;
       await pause(lookEvery);

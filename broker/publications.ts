@@ -33,7 +33,7 @@ export class Publications {
     this.#signs = signs;
   }
 
-  /** A message of this connection has been accepted; not called again, unless `lookAgain` has been. */
+  /** A message of this connection has been accepted; not called again, unless somebody waits for the device. */
   first(live: LiveClient): void {
     live.hasPublished = true;
     const { identity } = live;
@@ -44,11 +44,6 @@ export class Publications {
     const time = new Date(this.#services.clock.now()).toISOString();
     this.#firsts.put(caller.accountId, principal, { time, generation });
     if (this.#signs.isWatched(principal)) this.#firsts.hurry();
-  }
-
-  /** The next message of these connections is a first one: somebody waits for it, and what was on record may be gone. */
-  lookAgain(lives: Iterable<LiveClient>): void {
-    for (const live of lives) live.hasPublished = false;
   }
 
   /** Writes everything that is waiting. */

@@ -1,19 +1,26 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Placement } from '../db/registry/index.ts';
 import type { Caller } from '../src/access.ts';
-import type { BrokerServices, ChannelAddress, Revoked } from '../src/broker-ports.ts';
-import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
-import type { Authority, DeviceAddress } from './authorize.ts';
+import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
+import type { LiveClient } from './aedes-types.ts';
+import type { Authenticator } from './authenticate.ts';
+import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
+import type { Listeners } from './connections/listeners.ts';
 import type { Sessions } from './connections/live-clients.ts';
+import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'openWork'>;
-  sessions: Sessions;
+  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'openWork'>;
+  authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
+  listeners: Pick<Listeners, 'forgetTlsSessions'>;
   persistence: SessionStore;
+  sessions: Sessions;
+  signs: DeviceSigns;
   streams: Streams;
 }
 
@@ -41,7 +48,7 @@ interface LossOfPeople {
  * happens here; all of it is over when a method has resolved. A filter that can match nothing any more ends, one that still
  * can stays.
  */
-export class Revocation {
+export class RightsRevocations implements Revocations {
   readonly #parts: RevocationParts;
 
   constructor(parts: RevocationParts) {
@@ -62,7 +69,7 @@ export class Revocation {
     return ended.count;
   }
 
-  /** Another secret is in force. The stored sessions are those of the principal, which has got it. */
+  /** The stored sessions are those of the principal, which has got another secret. */
   secretReplaced(principal: string): Revoked {
     const { services, sessions } = this.#parts;
     const ended = countOf(sessions.endPrincipal(principal));
@@ -71,31 +78,49 @@ export class Revocation {
     return ended;
   }
 
-  /** A secret is in force no more, while another one of the principal still is. */
-  secretEnded(principal: string, isCurrent: (identity: ProvenIdentity) => boolean): Revoked {
-    return countOf(this.#parts.sessions.endOutdated(principal, isCurrent));
+  secretOverlaps(principal: string): Revoked {
+    const { authenticator, sessions } = this.#parts;
+    return countOf(sessions.endOutdated(principal, (identity) => authenticator.isCurrent(identity)));
   }
 
-  /** A login session is over. The stored sessions are those of the identity, which may log in again. */
-  loginEnded(sessionId: string): Revoked {
-    const { sessions, streams } = this.#parts;
-    return new Ended().add(countOf(sessions.endSession(sessionId))).add(streams.endSession(sessionId)).count;
-  }
-
-  /** A certificate or a CA is registered no more. The stored sessions are those of devices, which may have another. */
+  /** The stored sessions are those of devices, which may have another certificate. */
   certificateEnded(id: string): Revoked {
     return countOf(this.#parts.sessions.endCertificate(id));
   }
 
-  /** Nobody is left to whom anything could belong: an identity, application or entity has been deleted. */
+  authorityRegistered(): void {
+    this.#parts.listeners.forgetTlsSessions();
+  }
+
+  /** The stored sessions are those of the identity, which may log in again. */
+  loginEnded(sessionId: string): Revoked {
+    const { sessions, signs, streams } = this.#parts;
+    signs.endSession(sessionId);
+    return new Ended().add(countOf(sessions.endSession(sessionId))).add(streams.endSession(sessionId)).count;
+  }
+
+  loginsEnded(): void {
+    const { services, sessions, signs, streams } = this.#parts;
+    for (const readers of [signs, sessions, streams]) readers.endClosed((id) => services.isOpenSession(id));
+  }
+
   principalDeleted(accountId: string, principal: string): Promise<Revoked> {
-    const { openWork } = this.#parts.services;
-    const commands = () => openWork.cancelCommands({ createdById: principal });
+    const { signs, services } = this.#parts;
+    signs.endPrincipal(principal);
+    const commands = () => services.openWork.cancelCommands({ createdById: principal });
     return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
   }
 
+  identityChanged(accountId: string, userId: string): Promise<Revoked> {
+    return this.#principalChanged(accountId, userId, this.#parts.services.access.callerOf(userId));
+  }
+
+  entityChanged(accountId: string, entityId: string): Promise<Revoked> {
+    return this.#principalChanged(accountId, entityId, this.#parts.services.access.callerOfEntity(entityId));
+  }
+
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
-  principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
+  #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
     const commands = () => services.openWork.cancelLostCommands({ createdById: principal });
     if (!caller || !services.access.may(caller, 'subscribe', 'device'))
@@ -105,31 +130,31 @@ export class Revocation {
     return this.#end({ accountId, principals: () => [principal], commands }, ended);
   }
 
-  /** A device has left the organization `before`: cuts off those who reached it there and no longer do. */
-  deviceMoved({ accountId, deviceId }: DeviceAddress, before: string | null): Promise<Revoked> {
+  /** Cuts off those who reached the device where it was and no longer do. */
+  deviceMoved({ id, accountId }: Placement, before: string | null): Promise<Revoked> {
     const { openWork } = this.#parts.services;
     return this.#end({
-      ...this.#lossOfDevice({ accountId, deviceId }, before),
-      commands: () => openWork.cancelLostCommands({ deviceId }),
-      offers: () => openWork.endOffersAfterMove(deviceId),
+      ...this.#lossOfDevice(accountId, id, before),
+      commands: () => openWork.cancelLostCommands({ deviceId: id }),
+      offers: () => openWork.endOffersAfterMove(id),
     });
   }
 
-  /** A device is in the trash: its own connections and sessions, and what others have of it. */
-  deviceDeleted({ accountId, deviceId }: DeviceAddress, organizationId: string | null): Promise<Revoked> {
+  /** Its own connections and sessions end, and what others have of it. */
+  deviceDeleted({ id, accountId, organizationId }: Placement): Promise<Revoked> {
     const { openWork } = this.#parts.services;
     return this.#end(
       {
-        ...this.#lossOfDevice({ accountId, deviceId }, organizationId),
-        commands: () => openWork.cancelCommands({ deviceId }),
-        offers: () => openWork.endOffers(deviceId),
+        ...this.#lossOfDevice(accountId, id, organizationId),
+        commands: () => openWork.cancelCommands({ deviceId: id }),
+        offers: () => openWork.endOffers(id),
       },
-      this.#cutOff(accountId, deviceId),
+      this.#cutOff(accountId, id),
     );
   }
 
-  /** An organization has left the tree below `before`: cuts off those who have lost what is below it. */
-  organizationMoved(accountId: string, id: string, before: string | null): Promise<Revoked> {
+  /** Cuts off those who have lost what is below it. */
+  organizationMoved({ id, accountId }: { id: string; accountId: string }, before: string | null): Promise<Revoked> {
     const { access, openWork } = this.#parts.services;
     const isBelow = memoized((deviceId: string) => {
       const place = access.placement(deviceId)?.organizationId ?? null;
@@ -147,7 +172,7 @@ export class Revocation {
     });
   }
 
-  /** A channel has been deleted: ends the subscriptions that name it, those of devices too. */
+  /** Ends the subscriptions that name the channel, those of devices too. */
   channelDeleted({ accountId, entityId, name }: ChannelAddress): Promise<Revoked> {
     const { sessions, persistence, services, streams } = this.#parts;
     const mayName = (filter: string) => filter.endsWith(`/${name}`);
@@ -168,7 +193,7 @@ export class Revocation {
     });
   }
 
-  #lossOfDevice({ accountId, deviceId }: DeviceAddress, before: string | null): Loss {
+  #lossOfDevice(accountId: string, deviceId: string, before: string | null): Loss {
     const { access } = this.#parts.services;
     const lost: LossOfPeople = {
       hasLost: (person) => access.reaches(person, accountId, before) && !access.reachableDevice(person, deviceId),

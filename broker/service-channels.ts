@@ -1,4 +1,4 @@
-import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { formatTopic, parseTopic } from '../src/topics.ts';
@@ -13,11 +13,11 @@ const maxRepeatedStateLength = 16_384;
 
 /** The channels on which only the service speaks: `_rejected` and `_updates/fields`. */
 export class ServiceChannels {
-  readonly #services: BrokerServices;
+  readonly #services: BrokerGround;
   readonly #root: string;
   readonly #aedes: BrokerCore;
 
-  constructor(services: BrokerServices, aedes: BrokerCore) {
+  constructor(services: BrokerGround, aedes: BrokerCore) {
     this.#services = services;
     this.#root = services.config.topicRoot;
     this.#aedes = aedes;

@@ -54,18 +54,18 @@ export interface Revoked {
 }
 
 /**
- * What a resource may ask of the broker, after its commit and when `access` has been told. All effects have taken place
- * when a method returns or resolves.
+ * What follows when somebody loses a right: call it after the commit, and when `access` has been told. All effects have taken
+ * place when a method returns or resolves.
  */
-export interface Broker {
+export interface Revocations {
   /** The secret of a device or entity is another one: connections end, without their wills. */
   secretReplaced(entityId: string): Revoked;
+  /** Another secret is in force besides the former one: connections made with an older one end, without their wills. */
+  secretOverlaps(entityId: string): Revoked;
   /** A certificate, or a CA, is registered no more: the connections that it let in end, without their wills. */
   certificateEnded(id: string): Revoked;
   /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
   authorityRegistered(): void;
-  /** Another secret is in force besides the former one: connections made with an older one end, without their wills. */
-  secretOverlaps(entityId: string): Revoked;
   /** A login session is over: its connections end, without their wills. */
   loginEnded(sessionId: string): Revoked;
   /** As loginEnded, for every session that another process has ended. */
@@ -84,8 +84,10 @@ export interface Broker {
   organizationMoved(organization: { id: string; accountId: string }, before: string | null): Promise<Revoked>;
   /** A channel of a device template is in the trash. */
   channelDeleted(channel: ChannelAddress): Promise<Revoked>;
-  /** Publishes the changed fields of a device on its `_updates/fields`. */
-  deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+}
+
+/** Messages of callers that have no connection. */
+export interface Publisher {
   /**
    * Proves a username and password as CONNECT does, under the same limits: late where too many have failed, and not at
    * all where too many were wrong for one username from one address.
@@ -96,6 +98,8 @@ export interface Broker {
    * or empty. Undefined if the socket has none.
    */
   proveCertificate(socket: Socket, username: string, address: string): Promise<ProvenCaller | ProofRefusal | undefined>;
+  /** The decision about a caller's PUBLISH on a topic, or SUBSCRIBE to a filter, without carrying it out. */
+  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /**
    * Publishes as a caller that has no connection: what PUBACK promises is true when it resolves. Refusals
    * are explained as over MQTT, and here.
@@ -103,44 +107,56 @@ export interface Broker {
    */
   publish(caller: Caller, message: Direct): Promise<Published>;
   /**
-   * Live messages as server-sent events, under the rights of SUBSCRIBE; destroyed when the caller is cut
-   * off or does not read. Destroy it when the reader is gone.
-   */
-  stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
-  /** Ends every stream; readers may come back. */
-  endStreams(): void;
-  /**
    * Stores a log entry that came over HTTP and delivers it on the device's `_log`; its id when it is on disk, as before
    * a PUBACK. Rejects when it could not be stored.
    */
   logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
-  /** The decision about a caller's PUBLISH on a topic, or SUBSCRIBE to a filter, without carrying it out. */
-  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
+}
+
+/** Callers over HTTP that hear what happens. */
+export interface Streams {
+  /**
+   * Live messages as server-sent events, under the rights of SUBSCRIBE; destroyed when the caller is cut
+   * off or does not read. Destroy it when the reader is gone.
+   */
+  open(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
+  /** Ends every stream; readers may come back. */
+  endAll(): void;
   /**
    * Waits for signs of life of a device, until its login session is over at `expires` (milliseconds since 1970). Undefined
    * when the caller waits for too many; close it in every case.
    */
   watchDevice(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined;
+  /** Ends every such wait: the process ends. */
+  endWatches(): void;
+}
+
+/** What the service itself says to devices. */
+export interface Downlink {
+  /**
+   * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
+   * is not kept for a device that is away.
+   */
+  send(device: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void>;
   /**
    * Publishes on the control topic `<control root>/<device id>/cln`. Resolves when the device's connections have taken
    * the message, so that a caller that awaits it keeps one message in memory. Nothing happens without a subscription.
    */
   sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void>;
-  /**
-   * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
-   * is not kept for a device that is away.
-   */
-  sendDown(device: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void>;
   /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
   listens(device: DeviceName, channel: DownlinkChannel | 'control'): boolean;
-  /** The account's amounts here, as its limits count them. */
-  kept(accountId: string): BrokerKept;
-  /** Ends every such wait: the process ends. */
-  endWatches(): void;
-  /** Resolves when what has been noted of a device's refusals can be read. */
-  refusalsStored(deviceId: string): Promise<void>;
+  /** Publishes the changed fields of a device on its `_updates/fields`. */
+  deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+}
+
+/** What the broker says of itself. */
+export interface BrokerState {
   /** Where it listens; the port that was chosen when the configuration said 0. */
   readonly addresses: { mqtt: number; mqtts: number | undefined };
+  /** The account's amounts here, as its limits count them. */
+  kept(accountId: string): BrokerKept;
+  /** Resolves when what has been noted of a device's refusals can be read. */
+  refusalsStored(deviceId: string): Promise<void>;
 }
 
 /** The amounts that the broker keeps for an account: numbers, and the bytes of retained messages. */
@@ -336,8 +352,8 @@ export interface BridgeService {
   take(message: AcceptedMessage, done: (error?: Error) => void): void;
 }
 
-/** The services that the broker needs. It imports nothing else of `src` at run time but the access rules. */
-export interface BrokerServices {
+/** What the broker stands on. It imports nothing else of `src` at run time but the access rules. */
+export interface BrokerGround {
   config: Config;
   clock: Clock;
   log: Logger;
@@ -351,6 +367,16 @@ export interface BrokerServices {
   access: Access;
   registry: Registry;
   messages: MessageStore;
+  certificates: CertificateChecks;
+  isOpenSession(sessionId: string): boolean;
+  /** Whether the secret of this generation still lets the entity in; it may be the previous one. */
+  isInForce(entityId: string, generation: number): boolean;
+  /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
+  deviceState(deviceId: string): Promise<Record<string, unknown> | undefined>;
+}
+
+/** The services behind the broker. */
+export interface BrokerServices extends BrokerGround {
   /** Where messages of channels with a `streamBridgeDelivery` go. */
   bridges: BridgeService;
   /** Positions in the message store, shown to readers of streams. */
@@ -362,17 +388,13 @@ export interface BrokerServices {
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
-  isOpenSession(sessionId: string): boolean;
   /** A packet has come, or a stream is being read: the login session through which the caller acts is in use. */
   sessionUsed(sessionId: string, accountId: string): void;
   /** Whether a login session has not been used for so many milliseconds. */
   hasRested(sessionId: string, lifetime: number): boolean;
-  certificates: CertificateChecks;
   verifySecret(entityId: string, secret: string, address: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
-  /** Whether the secret of this generation still lets the entity in; it may be the previous one. */
-  isInForce(entityId: string, generation: number): boolean;
   /** A secret has let a connection in; whether the previous one, which worked besides it, has ended by that. */
   secretConnected(entityId: string, generation: number): Promise<boolean>;
   /** Ends the previous secrets whose time is over; the entities that have had one. */
@@ -397,6 +419,4 @@ export interface BrokerServices {
   causeNow: typeof causeNow;
   /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */
   setFields(caller: Caller, deviceId: string, payload: Buffer): Promise<Rejection | undefined>;
-  /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
-  deviceState(deviceId: string): Promise<Record<string, unknown> | undefined>;
 }

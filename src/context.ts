@@ -1,7 +1,7 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { openBroker } from '../broker/index.ts';
+import { type Broker, layFoundation, openBroker } from '../broker/index.ts';
 import { FirmwareFiles } from '../db/files/firmware.ts';
 import { finishReplacement } from '../db/files/incoming.ts';
 import { type Fence, takeOver } from '../db/files/lock.ts';
@@ -12,7 +12,7 @@ import { Slices } from '../db/sqlite/slices.ts';
 import { Access } from './access.ts';
 import { Audit } from './audit/index.ts';
 import { Bridges } from './bridges/index.ts';
-import type { BrokerServices } from './broker-ports.ts';
+import type { BrokerGround, BrokerServices, Downlink, Publisher, Revocations, Streams } from './broker-ports.ts';
 import type { Clock } from './clock.ts';
 import { type Config, ConfigError } from './config.ts';
 import { Commands } from './downlink/commands/commands.ts';
@@ -31,7 +31,7 @@ import { SecretAnswers } from './entity/kept-answers.ts';
 import { Jobs } from './factory/jobs/engine.ts';
 import { LabelDrawer } from './factory/results/label-drawer.ts';
 import { Health } from './http/health.ts';
-import { Revocations } from './http/revocations.ts';
+import { RevokedCounts } from './http/revoked-counts.ts';
 import { TextedCodes } from './identity/mfa/factors.ts';
 import { Passwords } from './identity/secrets/passwords.ts';
 import { Sealing } from './identity/secrets/sealing.ts';
@@ -52,7 +52,7 @@ import { Positions } from './network/positions.ts';
 import { watchChanges } from './process/changes.ts';
 import { holdDirectory } from './process/start-checks.ts';
 import { ClientCertificates } from './registry/certificates/client-certificates.ts';
-import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.ts';
+import { checkSecret, isInForce as isInForceIn, knownGeneration } from './registry/credentials/credentials.ts';
 import { Overlaps } from './registry/credentials/overlaps.ts';
 import { type FieldsWaiting, readState, setState } from './registry/devices/state.ts';
 import { LongReads } from './threads/long-reads.ts';
@@ -106,7 +106,12 @@ export interface Context {
   sms: Sms;
   textedCodes: TextedCodes;
   revocations: Revocations;
-  broker: Awaited<ReturnType<typeof openBroker>>;
+  /** What each request has ended. */
+  revoked: RevokedCounts;
+  publisher: Publisher;
+  streams: Streams;
+  downlink: Downlink;
+  broker: Broker;
   jobs: Jobs;
   health: Health;
 }
@@ -186,10 +191,19 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
     const firmware = new FirmwareFiles(config.dataDir);
-    const firmwareEngine = new FirmwareEngine(
-      { config, clock, log, registry, longReads, messages, access, sealing, moves },
-      () => ctx,
-    );
+    const isInForce = (entityId: string, generation: number) => isInForceIn({ registry, clock }, entityId, generation);
+    const deviceState = (deviceId: string) => readState({ registry, fields }, deviceId);
+    const isOpenSession = (id: string) => sessions.isOpen(id);
+    const certificates = new ClientCertificates({ registry, access, clock, audit, fields, log, keeping });
+    const ground: BrokerGround = {
+      ...{ config, clock, log, moves, access, registry, messages, certificates },
+      ...{ isOpenSession, isInForce, deviceState },
+    };
+    const foundation = layFoundation(ground);
+    const { downlink } = foundation;
+    const firmwareEngine = new FirmwareEngine({
+      ...{ config, clock, log, registry, longReads, messages, access, sealing, moves, fields, downlink },
+    });
     closers.push(() => firmwareEngine.stop());
     const progress = new Progress({ registry, clock, log, moves }, (ids) => firmwareEngine.watchers.tell(ids));
     closers.push(() => progress.close());
@@ -197,15 +211,12 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       progress.received(of, bytes),
     );
     closers.push(() => downloads.endAll());
-    const commands = new Commands({ registry, clock, log, config, audit, moves }, () => ctx.broker);
+    const commands = new Commands({ registry, clock, log, config, audit, moves }, downlink);
     closers.push(() => commands.stop());
-    const downlink = new DownlinkMessages({ access, firmwareEngine, commands, log }, () => ctx.broker);
-    const control = new ControlMessages(
-      { access, registry, firmwareEngine, downloads, progress, log },
-      () => ctx.broker,
-    );
+    const messagesDown = new DownlinkMessages({ access, firmwareEngine, commands, log }, downlink);
+    const control = new ControlMessages({ access, registry, firmwareEngine, downloads, progress, log }, downlink);
     closers.push(() => control.close());
-    firmwareEngine.listen(downlink);
+    firmwareEngine.listen(messagesDown);
     firmwareEngine.listen(control);
     const base = {
       config,
@@ -235,7 +246,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       overlaps,
       passwords,
       secrets: new Secrets(),
-      certificates: new ClientCertificates({ registry, access, clock, audit, fields, log, keeping }),
+      certificates,
       tokens,
       sessions,
       sealing,
@@ -245,14 +256,18 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       emailLimits: new EmailLimits(clock),
       sms,
       textedCodes: new TextedCodes({ clock, sealing, sms }),
-      revocations: new Revocations(),
+      revoked: new RevokedCounts(),
+      downlink,
     };
     const openWork = new OpenDeviceWork(base);
-    const broker = await openBroker(brokerServices({ ...base, positions, downlink, control, openWork }, () => ctx));
+    const behind = brokerServices({ ...base, positions, messagesDown, control, openWork });
+    const broker = await openBroker(foundation, { ...ground, ...behind });
+    const { revocations, publisher, streams } = broker;
     closers.push(() => broker.close());
-    const jobs = new Jobs({ ...base, broker });
+    const jobs = new Jobs({ ...base, revocations });
     closers.push(() => jobs.stop());
-    const ctx: Context = { ...base, broker, jobs, health: new Health({ ...base, broker }) };
+    const health = new Health({ ...base, broker });
+    const ctx: Context = { ...base, broker, revocations, publisher, streams, jobs, health };
     const watching = watchChanges(
       config.dataDir,
       () => takeChanges(ctx),
@@ -267,25 +282,27 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
 }
 
 /** Caches to clear after the command line changed something: signing keys, admins, applications, sessions. */
-async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
+async function takeChanges({ tokens, access, revocations }: Context): Promise<void> {
   await tokens.reload();
   access.identitiesChanged();
-  broker.loginsEnded();
+  revocations.loginsEnded();
 }
 
-/** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
-function brokerServices(
-  {
-    positions,
-    ...base
-  }: Omit<Context, 'broker' | 'jobs' | 'health'> &
-    Pick<BrokerServices, 'control' | 'downlink' | 'openWork'> & { positions: Positions },
-  ctx: () => Context,
-): BrokerServices {
-  const { registry, sessions } = base;
+/** What is behind the broker. */
+function brokerServices({
+  positions,
+  messagesDown,
+  ...base
+}: Omit<Context, 'broker' | 'revocations' | 'publisher' | 'streams' | 'jobs' | 'health'> &
+  Pick<BrokerServices, 'control' | 'openWork'> & {
+    positions: Positions;
+    messagesDown: DownlinkMessages;
+  }): Omit<BrokerServices, keyof BrokerGround> {
+  const { registry, sessions, bridges, control, openWork, overlaps, payloads, retention } = base;
   const waiting: FieldsWaiting = new Merged();
   return {
-    ...base,
+    ...{ bridges, control, openWork, payloads, retention, onBehalfOf, causeNow, readLogEntry },
+    downlink: messagesDown,
     numbers: base.sealing.numbers,
     positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
@@ -297,20 +314,14 @@ function brokerServices(
       const expires = Date.parse(session.expires);
       return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
     },
-    isOpenSession: (id) => sessions.isOpen(id),
     sessionUsed: (id, accountId) => sessions.used(id, accountId),
     hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
-    isInForce: (entityId, generation) => isInForce(base, entityId, generation),
-    secretConnected: (entityId, generation) => base.overlaps.connected(entityId, generation),
-    endPreviousSecrets: () => base.overlaps.endDue(),
+    secretConnected: (entityId, generation) => overlaps.connected(entityId, generation),
+    endPreviousSecrets: () => overlaps.endDue(),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
-    onBehalfOf,
-    causeNow,
-    readLogEntry,
-    setFields: (caller, deviceId, payload) => setState({ ...ctx(), waiting }, caller, deviceId, payload),
-    deviceState: (deviceId) => readState(base, deviceId),
+    setFields: (caller, deviceId, payload) => setState({ ...base, waiting }, caller, deviceId, payload),
   };
 }
 

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.ts';
 import type { Caller } from '../../src/access.ts';
-import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { BrokerGround } from '../../src/broker-ports.ts';
 import { type Allowance, Attempts, type Tried } from '../../src/limits/attempts.ts';
 import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.ts';
 import type { Counters, LimitName, RefusalReason } from './counters.ts';
@@ -52,12 +52,12 @@ interface Refusal {
   limit?: LimitName;
 }
 
-type Needed = Pick<BrokerServices, 'config' | 'clock' | 'log'>;
+type Needed = Pick<BrokerGround, 'config' | 'clock' | 'log'>;
 
 /** The limits on connections: how many, how fast, and how often one may fail to prove who it is. */
 export class Limits {
-  readonly #settings: BrokerServices['config']['mqtt'];
-  readonly #log: BrokerServices['log'];
+  readonly #settings: BrokerGround['config']['mqtt'];
+  readonly #log: BrokerGround['log'];
   readonly #counters: Counters;
   #open = 0;
   readonly #perNetwork: OpenPerNetwork;

@@ -1,10 +1,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { type BrokerServices, listenWide } from '../../src/broker-ports.ts';
 import { trustOf } from '../../src/network/addresses.ts';
-import type { BrokerClient } from '../aedes-types.ts';
-import type { Dialect } from '../packets/read.ts';
 import type { PeerCertificates } from './peer-certificates.ts';
 import { type SocketParts, Sockets } from './sockets.ts';
 import { type Certificate, TlsPort } from './tls.ts';
@@ -78,29 +75,9 @@ export class Listeners {
     this.#webSockets.attach(server);
   }
 
-  /** The settings of a connection's CONNECT for its packets. */
-  dialectOf(conn: Duplex): Dialect | undefined {
-    return this.#sockets.dialectOf(conn);
-  }
-
-  /** Packets of a connection that are being handled. */
-  inFlightOf(conn: Duplex): number {
-    return this.#sockets.inFlightOf(conn);
-  }
-
-  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
-  ready(client: BrokerClient): void {
-    this.#sockets.ready(client);
-  }
-
   /** From now on every TLS handshake is a full one, with all certificates, until its own session is resumed. */
   forgetTlsSessions(): void {
     this.#tls?.forgetSessions();
-  }
-
-  /** A message that has passed on this connection holds so many points. */
-  charge(conn: Duplex, points: number): void {
-    this.#sockets.charge(conn, points);
   }
 
   /** Stops accepting; connections go on. */

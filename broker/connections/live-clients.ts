@@ -16,11 +16,11 @@ export class Sessions {
   readonly #cuts = new Map<CutKey, number>();
   #cutCount = 0;
   #checking = 0;
-  readonly #onEnd: (live: LiveClient) => void;
+  #ended: (live: LiveClient) => void = () => {};
 
-  /** `onEnd` is called when a connection that was ready has ended. */
-  constructor(onEnd: (live: LiveClient) => void) {
-    this.#onEnd = onEnd;
+  /** `ended` is called when a connection that was ready has ended. */
+  whenEnded(ended: (live: LiveClient) => void): void {
+    this.#ended = ended;
   }
 
   /** Marks the begin of a credential check; give the mark to `admit`, and call `checked` in every case. */
@@ -60,7 +60,7 @@ export class Sessions {
     if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
     if (identity.certificateId !== undefined) drop(this.#byCertificate, identity.certificateId, live);
     this.#expiring.delete(live);
-    if (live.ready) this.#onEnd(live);
+    if (live.ready) this.#ended(live);
   }
 
   /** Ends a connection at once and drops its will: its principal has been cut off. */

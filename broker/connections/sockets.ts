@@ -6,7 +6,7 @@ import { peerAddress, type Trust } from '../../src/network/addresses.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.ts';
 import type { Pace } from '../packets/pace.ts';
-import type { Dialect, UnsupportedConnect } from '../packets/read.ts';
+import type { UnsupportedConnect } from '../packets/read.ts';
 import type { Limits } from './limits.ts';
 import { takeProxyHeader } from './proxy-protocol.ts';
 import { PublishRate } from './publish-rate.ts';
@@ -37,12 +37,6 @@ export interface SocketParts {
   levelRefused(conn: Duplex, connect: UnsupportedConnect): void;
 }
 
-interface Waiting {
-  deadline: NodeJS.Timeout | undefined;
-  /** Stops counting the bytes of a WebSocket connection. */
-  release(): void;
-}
-
 /**
  * Every accepted socket, and the stream that is on it. Each has one deadline, from accept to CONNACK, whatever is between
  * (a TLS handshake, an HTTP head), and size limits for its packets.
@@ -52,8 +46,6 @@ export class Sockets {
   readonly #packetLimits: PacketLimits;
   /** Everything that has to be ended: accepted sockets, and the streams that are on them. */
   readonly #connections = new Set<Duplex>();
-  readonly #waiting = new WeakMap<Duplex, Waiting>();
-  readonly #inbounds = new WeakMap<Duplex, Inbound>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
   constructor(parts: SocketParts) {
@@ -117,36 +109,23 @@ export class Sockets {
       slowed: (limit) => limits.hit(limit, limits.about(conn)),
       levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
     });
-    this.#inbounds.set(conn, inbound);
     this.track(conn);
-    this.#waiting.set(conn, { deadline, release: request ? this.#countBytes(request.socket) : () => {} });
-    this.#parts.handle(conn, request);
-  }
-
-  /** The settings of a connection's CONNECT for its packets. */
-  dialectOf(conn: Duplex): Dialect | undefined {
-    return this.#inbounds.get(conn)?.dialect;
-  }
-
-  /** Packets of a connection that are being handled. */
-  inFlightOf(conn: Duplex): number {
-    return this.#inbounds.get(conn)?.inFlight ?? 0;
-  }
-
-  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
-  ready(client: BrokerClient): void {
-    const { conn } = client;
-    const waiting = this.#waiting.get(conn);
-    if (!waiting) return;
-    clearTimeout(waiting.deadline);
-    waiting.release();
-    this.#inbounds.get(conn)?.open(client);
-    this.#waiting.delete(conn);
-  }
-
-  /** A message that has passed on this connection holds so many points. */
-  charge(conn: Duplex, points: number): void {
-    this.#inbounds.get(conn)?.charge(points);
+    const release = request ? this.#countBytes(request.socket) : () => {};
+    const client = this.#parts.handle(conn, request);
+    client.connection = {
+      get level() {
+        return inbound.dialect?.level;
+      },
+      get inFlight() {
+        return inbound.inFlight;
+      },
+      charge: (points) => inbound.charge(points),
+      opened: () => {
+        clearTimeout(deadline);
+        release();
+        inbound.open(client);
+      },
+    };
   }
 
   /** Ends a socket that has not got its CONNACK in time; the one it is on has begun the time already. */

@@ -127,8 +127,8 @@ export class ConnectHooks {
   }
 
   connackSent(client: BrokerClient): void {
-    const { listeners, presence, services, sessions, signs } = this.#parts;
-    listeners.ready(client);
+    const { presence, services, sessions, signs } = this.#parts;
+    client.connection?.opened();
     const { live } = client;
     if (!live || live.ended) return;
     if (live.identity && services.moves.isAway(live.identity.caller.accountId)) {
@@ -164,7 +164,7 @@ export class ConnectHooks {
     if (!live || live.ended) return;
     this.#endUnlessCurrent(live);
     // The filters of a session that was taken up again.
-    this.#parts.downlink.subscribed(live, [...live.filters]);
+    this.#parts.news.subscribed(live, [...live.filters]);
   }
 
   /** A connection ends by an error; what `packets` ends passes no other hook. */
@@ -194,14 +194,14 @@ export class ConnectHooks {
       return;
     }
     this.#parts.presence.disconnected(device, live);
-    this.#parts.downlink.ended(device);
+    this.#parts.news.ended(device);
   }
 
   /** These accounts are handled here again: what has ended meanwhile is told now. */
   actAgain(accountIds: ReadonlySet<string>): void {
     for (const { live, device, time } of this.#takeEndedAway(accountIds)) {
       this.#parts.presence.disconnected(device, live, time);
-      this.#parts.downlink.ended(device);
+      this.#parts.news.ended(device);
     }
   }
 

@@ -4,7 +4,6 @@ import type { Authenticator } from '../authenticate.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
-import type { Listeners } from '../connections/listeners.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 import type { ControlTopics } from '../control.ts';
 import type { DeviceSigns } from '../http/device-signs.ts';
@@ -35,6 +34,5 @@ export interface HookParts {
   publications: Publications;
   signs: DeviceSigns;
   notes: RefusalNotes;
-  downlink: DownlinkNews;
-  listeners: Listeners;
+  news: DownlinkNews;
 }

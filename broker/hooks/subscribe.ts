@@ -58,12 +58,12 @@ export class SubscribeHooks {
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
     if (!live) return;
     refreshFilters(live);
-    const { authority, control, downlink, services } = this.#parts;
+    const { authority, control, news, services } = this.#parts;
     // A right may have been lost between SUBSCRIBE and here.
     const refused = authority.refusedFilters(live);
     if (refused.length > 0) void unsubscribe(live, refused);
     const granted = subscriptions.filter(({ qos }) => (qos as number) <= 2);
-    downlink.subscribed(
+    news.subscribed(
       live,
       granted.map(({ topic }) => topic),
     );

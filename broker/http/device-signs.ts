@@ -1,5 +1,7 @@
 import type { Caller } from '../../src/access.ts';
 import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
+import type { Authenticator } from '../authenticate.ts';
+import type { Sessions } from '../connections/live-clients.ts';
 
 /** Waits of one caller at once. */
 const maxWatches = 100;
@@ -16,11 +18,18 @@ interface Watch {
 
 /** Waits for an action of a device; notified at once, and ended with the caller's login. */
 export class DeviceSigns {
+  readonly #sessions: Pick<Sessions, 'of'>;
+  readonly #authenticator: Pick<Authenticator, 'isNewest'>;
   readonly #watches = new Map<string, Set<Watch>>();
   readonly #perPrincipal = new Map<string, number>();
 
-  /** Undefined when the caller waits for too much already. `isConnected` looks at the device. */
-  open(caller: Caller, deviceId: string, expires: number, isConnected: () => boolean): DeviceWatch | undefined {
+  constructor(sessions: Pick<Sessions, 'of'>, authenticator: Pick<Authenticator, 'isNewest'>) {
+    this.#sessions = sessions;
+    this.#authenticator = authenticator;
+  }
+
+  /** As `watchDevice` of Streams. */
+  watch(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined {
     const { id: principal, sessionId } = caller;
     const others = this.#perPrincipal.get(principal) ?? 0;
     if (others >= maxWatches) return undefined;
@@ -34,6 +43,9 @@ export class DeviceSigns {
     const watch: Watch = { deviceId, principal, sessionId, expires, heard };
     const watches = this.#watches.get(deviceId) ?? new Set();
     this.#watches.set(deviceId, watches.add(watch));
+    // The next message of its connections is a first one again: what was on record may be gone.
+    for (const live of this.#sessions.of(deviceId)) live.hasPublished = false;
+    const isConnected = () => this.#isConnected(deviceId);
     return {
       get isConnected() {
         return isConnected();
@@ -54,6 +66,12 @@ export class DeviceSigns {
   /** Whether anybody waits for this device. */
   isWatched(deviceId: string): boolean {
     return this.#watches.has(deviceId);
+  }
+
+  #isConnected(deviceId: string): boolean {
+    for (const { identity, ready } of this.#sessions.of(deviceId))
+      if (ready && identity && this.#authenticator.isNewest(identity)) return true;
+    return false;
   }
 
   endPrincipal(principal: string): void {

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../../src/access.ts';
 import type {
   BrokerServices,
@@ -6,6 +7,7 @@ import type {
   ProofRefusal,
   ProvenCaller,
   Published,
+  Publisher,
   Rejection,
 } from '../../src/broker-ports.ts';
 import { failure, failureOf } from '../../src/errors.ts';
@@ -21,6 +23,7 @@ import type { Outcome } from '../ingest/message.ts';
 import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
+import type { PostedLog, PostedLogs } from './posted-logs.ts';
 
 const second = 1000;
 const minute = 60_000;
@@ -39,10 +42,11 @@ export interface DirectParts {
   channels: ServiceChannels;
   ingest: Ingest;
   refusals: Refusals;
+  postedLogs: PostedLogs;
 }
 
 /** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection. */
-export class DirectPublisher {
+export class DirectPublisher implements Publisher {
   readonly #parts: DirectParts;
   readonly #perSecond: Record<RateLimit, Attempts>;
   readonly #refusedPerMinute: Attempts;
@@ -62,7 +66,7 @@ export class DirectPublisher {
     this.#refusedPerMinute = new Attempts(clock, refusalsPerMinute, minute, tooOften);
   }
 
-  /** As `prove` of the Broker interface. */
+  /** As in Publisher. */
   async prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
     try {
       return this.#proven(await this.#parts.authenticator.prove(username, password, address));
@@ -71,7 +75,7 @@ export class DirectPublisher {
     }
   }
 
-  /** As `proveCertificate` of the Broker interface. */
+  /** As in Publisher. */
   async proveCertificate(
     socket: Socket,
     username: string,
@@ -107,7 +111,7 @@ export class DirectPublisher {
     return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
   }
 
-  /** As `publish` of the Broker interface. */
+  /** As in Publisher. */
   async publish(given: Caller, message: Direct): Promise<Published> {
     const { services, authority, ingest, aedes, persistence } = this.#parts;
     if (aedes.closed) throw new Error('the broker is closed');
@@ -142,6 +146,14 @@ export class DirectPublisher {
     if (packet.retain && packet.qos === 0) await persistence.durable();
     // A refusal on `_set/fields` is already published as its explanation.
     return { delivered: packet.topic === topic, rejection, points };
+  }
+
+  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
+    return this.#parts.authority.decide(caller, action, topic);
+  }
+
+  logPosted({ id, accountId }: Placement, entry: PostedLog, payload: Buffer): Promise<string> {
+    return this.#parts.postedLogs.take({ deviceId: id, accountId }, entry, payload);
   }
 
   #isTopic(topic: string): boolean {

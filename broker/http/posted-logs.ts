@@ -8,6 +8,8 @@ import { afterBoth } from '../ingest/callbacks.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Marks } from './marks.ts';
 
+export type PostedLog = LogInput & { received: number };
+
 /** Log entries that came over HTTP: anyone who listens to a device's `_log` hears them like those of the device. */
 export class PostedLogs {
   readonly #services: BrokerServices;
@@ -23,11 +25,7 @@ export class PostedLogs {
   }
 
   /** Stores an entry and its places in stored sessions, in one transaction; its id when that is on disk. */
-  async take(
-    { accountId, deviceId }: DeviceAddress,
-    entry: LogInput & { received: number },
-    payload: Buffer,
-  ): Promise<string> {
+  async take({ accountId, deviceId }: DeviceAddress, entry: PostedLog, payload: Buffer): Promise<string> {
     const { messages, config } = this.#services;
     const topic = formatTopic(config.topicRoot, accountId, deviceId, '_log');
     const packet: Incoming = { cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false };

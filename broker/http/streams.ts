@@ -97,7 +97,7 @@ export class Streams {
     return this.#byId.size;
   }
 
-  /** As `stream` of the Broker interface. */
+  /** As `open` of the Streams interface. */
   open(given: Caller, { filters, after, expires }: StreamRequest): Readable | StreamRefusal {
     const { services, authority, limits } = this.#parts;
     const caller = authority.currentCaller(given);

@@ -38,8 +38,6 @@ export interface IngestParts {
   marks: Marks;
   counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
   reports: Reports;
-  /** Told of the points that a client has sent in one message, but the first. */
-  onPoints: (client: BrokerClient, points: number) => void;
 }
 
 /**
@@ -61,12 +59,10 @@ export class Ingest {
   });
   /** Messages of a client that wait for an earlier one, which a thread is reading. */
   readonly #reading = new WeakMap<BrokerClient, Turns>();
-  readonly #onPoints: IngestParts['onPoints'];
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
-  constructor({ services, channels, persistence, refusals, marks, counters, reports, onPoints }: IngestParts) {
-    this.#onPoints = onPoints;
+  constructor({ services, channels, persistence, refusals, marks, counters, reports }: IngestParts) {
     this.#services = services;
     this.#persistence = persistence;
     this.#rejections = new Rejections(services, channels, refusals);
@@ -237,7 +233,7 @@ export class Ingest {
   #enter(message: Message, settled: Done, begun: () => void): boolean {
     const { packet, read, client } = message;
     const points = read && 'points' in read ? read.points.length : 0;
-    if (client && points > 1) this.#onPoints(client, points - 1);
+    if (client && points > 1) client.connection?.charge(points - 1);
     // What waits for the registry takes no room of the store meanwhile.
     if (isFieldsOrReport(handlerOf(message.route))) {
       this.#store(message, 0, settled);

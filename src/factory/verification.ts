@@ -58,7 +58,7 @@ const shape = Type.Object({
 
 export function verificationRoutes(app: App, ctx: Context): void {
   // A server that closes waits for its answers.
-  app.addHook('preClose', async () => ctx.broker.endWatches());
+  app.addHook('preClose', async () => ctx.streams.endWatches());
   app.post(
     '/provisioning/verify',
     {
@@ -86,7 +86,7 @@ export function verificationRoutes(app: App, ctx: Context): void {
       const device = await findDevice(ctx, caller, request.body);
       const { timeoutSeconds = usualWait } = request.body;
       if (isInsideBatch(request) && timeoutSeconds > 0) throw invalid('timeoutSeconds', 'must be 0 in a batch');
-      const watch = ctx.broker.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
+      const watch = ctx.streams.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
       if (!watch) {
         const allowance = { limit: 0, remaining: 0, reset: maxWait };
         throw new PlatformError('tooMany', { message: 'Too many verifications at once.', allowance });

@@ -7,8 +7,8 @@ import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
-import type { Broker } from '../broker-ports.ts';
-import type { Revocations } from '../http/revocations.ts';
+import type { Revocations } from '../broker-ports.ts';
+import type { RevokedCounts } from '../http/revoked-counts.ts';
 import type { Sessions } from './sessions/sessions.ts';
 
 /** The times for which former secrets stay valid; told when a secret has no such time any more. */
@@ -82,19 +82,19 @@ async function deleteSecrets(tx: Tx, userId: string): Promise<string[]> {
 /** After the commit: ends the connections that a void password had opened. `caller` is told how many. */
 export function endVoided(
   {
-    broker,
     registry,
     overlaps,
     revocations,
-  }: { broker: Broker; registry: Registry; overlaps: SecretOverlaps; revocations: Revocations },
+    revoked,
+  }: { revocations: Revocations; registry: Registry; overlaps: SecretOverlaps; revoked: RevokedCounts },
   caller: Caller,
   { sessionIds, entityIds }: Ended,
 ): void {
-  for (const id of sessionIds) revocations.note(caller, broker.loginEnded(id));
+  for (const id of sessionIds) revoked.note(caller, revocations.loginEnded(id));
   for (const id of entityIds) {
     registry.credentialChanged(id);
     overlaps.changed(id, null);
-    revocations.note(caller, broker.secretReplaced(id));
+    revoked.note(caller, revocations.secretReplaced(id));
   }
 }
 

@@ -224,5 +224,5 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
     const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : 'admin';
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });
-  for (const sessionId of ended) ctx.revocations.note(caller, ctx.broker.loginEnded(sessionId));
+  for (const sessionId of ended) ctx.revoked.note(caller, ctx.revocations.loginEnded(sessionId));
 }

@@ -110,7 +110,7 @@ async function readSecurity(
 }
 
 async function endOthers(ctx: Context, caller: Caller, userId: string): Promise<number> {
-  const { audit, broker, revocations, sessions } = ctx;
+  const { audit, revocations, revoked, sessions } = ctx;
   const { accountId } = await findOwn(ctx, caller, userId);
   const ended = await writeAs(ctx, caller, undefined, async (tx) => {
     const ids = await sessions.endAll(tx, userId, caller.sessionId);
@@ -119,6 +119,6 @@ async function endOthers(ctx: Context, caller: Caller, userId: string): Promise<
     await audit.record(tx, { event: 'logout', outcome: 'success', accountId, actor: caller, target, details });
     return ids;
   });
-  for (const sessionId of ended) revocations.note(caller, broker.loginEnded(sessionId));
+  for (const sessionId of ended) revoked.note(caller, revocations.loginEnded(sessionId));
   return ended.length;
 }

@@ -187,7 +187,7 @@ async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Pro
   });
   for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
-  ctx.revocations.note(caller, await ctx.broker.principalDeleted(caller.accountId, userId));
+  ctx.revoked.note(caller, await ctx.revocations.principalDeleted(caller.accountId, userId));
 }
 
 async function demandUnused(tx: Tx, userId: string): Promise<void> {

@@ -3,7 +3,7 @@ import { type SqlBool, sql } from 'kysely';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { Slices } from '../../db/sqlite/slices.ts';
-import type { Broker } from '../broker-ports.ts';
+import type { BrokerState } from '../broker-ports.ts';
 import { keptOf } from './kept.ts';
 import { type CountedLimit, type LimitName, type Limits, limits } from './table.ts';
 
@@ -27,7 +27,7 @@ export interface LimitState {
 type Services = {
   registry: Pick<Registry, 'query'>;
   messages: Pick<MessageStore, 'usage'>;
-  broker: Pick<Broker, 'kept'>;
+  broker: Pick<BrokerState, 'kept'>;
 };
 
 export function limitUse({ registry, messages, broker }: Services): LimitUse {

@@ -87,7 +87,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const topic = request.params['*'];
       const message = { topic, payload, qos: qos as 0 | 1 | 2, retain };
-      const { delivered, rejection } = await ctx.broker.publish(caller, message);
+      const { delivered, rejection } = await ctx.publisher.publish(caller, message);
       if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
       return { success: true as const, ...(rejection && { rejection: errorBody(rejection) }) };
     },
@@ -129,16 +129,18 @@ export function takePasswords(
 
 /** Undefined when a request has neither a password nor a certificate: its token, if it has one, is checked elsewhere. */
 async function proveDevice(
-  { broker }: Context,
+  { publisher }: Context,
   request: FastifyRequest,
   credentials: { username: string; password: string } | undefined,
 ): Promise<ProvenCaller | ProofRefusal | undefined> {
   const { address, headers, socket } = request;
-  if (credentials?.password) return broker.prove(credentials.username, credentials.password, address);
+  if (credentials?.password) return publisher.prove(credentials.username, credentials.password, address);
   const hasToken = headers.authorization !== undefined || headers.cookie !== undefined;
   const shown =
-    credentials || !hasToken ? await broker.proveCertificate(socket, credentials?.username ?? '', address) : undefined;
-  return shown ?? (credentials && broker.prove(credentials.username, '', address));
+    credentials || !hasToken
+      ? await publisher.proveCertificate(socket, credentials?.username ?? '', address)
+      : undefined;
+  return shown ?? (credentials && publisher.prove(credentials.username, '', address));
 }
 
 function unproven({ refused, allowance, limit }: ProofRefusal): PlatformError {

@@ -18,7 +18,7 @@ const retryAfter = 15;
 /** GET /stream. */
 export function streamRoutes(app: App, ctx: Context): void {
   // A server that closes waits for its answers, and these have no end.
-  app.addHook('preClose', async () => ctx.broker.endStreams());
+  app.addHook('preClose', async () => ctx.streams.endAll());
   app.get(
     '/stream',
     {
@@ -42,7 +42,7 @@ export function streamRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, authenticated } = request;
       nameIgnored(request, reply, query);
-      const opened = ctx.broker.stream(caller, {
+      const opened = ctx.streams.open(caller, {
         filters: readTopics(request.query),
         after: lastEventId(request),
         expires: Date.parse(authenticated.session.expires),

@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
-import type { Broker } from '../broker-ports.ts';
+import type { BrokerState } from '../broker-ports.ts';
 import type { Config } from '../config.ts';
 import { limits } from '../limits/table.ts';
 import { highestUse, type LimitUse, limitUse } from '../limits/use.ts';
@@ -13,7 +13,7 @@ const countedFor = 60_000;
 /** Every limit, and the highest use of it by any account. */
 export function limitMetrics(
   registry: Registry,
-  services: { registry: DeviceRegistry; messages: MessageStore; broker: Pick<Broker, 'kept'>; config: Config },
+  services: { registry: DeviceRegistry; messages: MessageStore; broker: Pick<BrokerState, 'kept'>; config: Config },
 ): void {
   const use: LimitUse = limitUse(services);
   let highest: ReturnType<typeof highestUse> | undefined;

@@ -50,7 +50,7 @@ const showColumns = showing(accountUserColumns);
 const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
 
 export function accountUserRoutes(app: App, ctx: Context): void {
-  const { clock, access, broker, registry } = ctx;
+  const { clock, access, revocations, registry } = ctx;
   const invitations = new Invitations(ctx);
 
   function note(tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
@@ -88,8 +88,8 @@ export function accountUserRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.identityChanged(row.userId);
-    ctx.revocations.note(caller, await broker.identityChanged(row.accountId, row.userId));
-    ctx.revocations.note(caller, await broker.entityChanged(row.accountId, id));
+    ctx.revoked.note(caller, await revocations.identityChanged(row.accountId, row.userId));
+    ctx.revoked.note(caller, await revocations.entityChanged(row.accountId, id));
     return show(row);
   }
 

@@ -94,7 +94,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.channelsChanged(before.entityId);
-    ctx.revocations.note(caller, await ctx.broker.channelDeleted(row));
+    ctx.revoked.note(caller, await ctx.revocations.channelDeleted(row));
     return showChannelTemplate(row);
   }
 

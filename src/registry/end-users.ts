@@ -76,7 +76,7 @@ type Expand = { expand?: string };
 const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
 
 export function endUserRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker, config } = ctx;
+  const { registry, clock, access, revocations, config } = ctx;
   const invitations = new Invitations(ctx);
   const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
 
@@ -132,8 +132,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
 
   async function identityChanged({ id, accountId, userId }: Row<'endUsers'>): Promise<Revoked[]> {
     access.identityChanged(userId);
-    const ended = userId === null ? [] : [await broker.identityChanged(accountId, userId)];
-    return [...ended, await broker.entityChanged(accountId, id)];
+    const ended = userId === null ? [] : [await revocations.identityChanged(accountId, userId)];
+    return [...ended, await revocations.entityChanged(accountId, id)];
   }
 
   async function update(caller: Caller, found: Row<'endUsers'>, version: number, body: Static<typeof updateBody>) {
@@ -162,14 +162,14 @@ export function endUserRoutes(app: App, ctx: Context): void {
       if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
       return { row, invitation, ended };
     });
-    for (const revoked of await identityChanged(row)) ctx.revocations.note(caller, revoked);
+    for (const revoked of await identityChanged(row)) ctx.revoked.note(caller, revoked);
     endVoided(ctx, caller, ended);
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
   async function remove(caller: Caller, { id }: Row<'endUsers'>, version: number) {
     const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
-    for (const ended of await identityChanged(row)) ctx.revocations.note(caller, ended);
+    for (const ended of await identityChanged(row)) ctx.revoked.note(caller, ended);
     return showOne(row);
   }
 

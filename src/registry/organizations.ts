@@ -92,7 +92,7 @@ export function showOrganization({ fields }: { fields: Fields }, row: Row<'organ
 }
 
 export function organizationRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker, config } = ctx;
+  const { registry, clock, access, revocations, config } = ctx;
   const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
@@ -129,7 +129,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.organizationChanged(row);
     if (!endUser) return showOne(row);
     access.identityChanged(caller.id);
-    await broker.identityChanged(caller.accountId, caller.id);
+    await revocations.identityChanged(caller.accountId, caller.id);
     return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
   }
 
@@ -181,7 +181,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       return { row, from: stored.parentId };
     });
     access.organizationChanged(row);
-    if (row.parentId !== from) ctx.revocations.note(caller, await broker.organizationMoved(row, from));
+    if (row.parentId !== from) ctx.revoked.note(caller, await revocations.organizationMoved(row, from));
     return showOne(row);
   }
 

@@ -162,7 +162,7 @@ async function findPrincipal(
 }
 
 function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
-  const decision = ctx.broker.decide(principal, action, topic);
+  const decision = ctx.publisher.decide(principal, action, topic);
   if (decision === 'malformed') return refused('malformed topic');
   if (decision === 'refused') return refused(whyRefused(ctx, principal, action, topic));
   const named = parseTopic(ctx.config.topicRoot, topic);

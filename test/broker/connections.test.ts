@@ -128,7 +128,7 @@ t.test('of connections that take each other over at once one is left, which its 
   await alive(t, winner);
   await f.service.credential(other.device.id);
   await winner.closed;
-  t.equal(f.service.server.ctx.broker.secretReplaced(other.device.id).connections, 0, 'nothing was left');
+  t.equal(f.service.server.ctx.revocations.secretReplaced(other.device.id).connections, 0, 'nothing was left');
 });
 
 t.test('a connection that Aedes has lost from sight is taken over all the same', async (t) => {

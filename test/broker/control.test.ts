@@ -2,7 +2,6 @@
 import { EventEmitter, once } from 'node:events';
 import { pino } from 'pino';
 import t from 'tap';
-import type { BrokerCore } from '../../broker/aedes-types.ts';
 import { newLiveClient } from '../../broker/connections/live-clients.ts';
 import { ControlTopics } from '../../broker/control.ts';
 import { Reports } from '../../broker/ingest/reports.ts';
@@ -16,7 +15,7 @@ import { connectPacket, publishPacket, rawClient } from './raw.ts';
 
 t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
   const f = await fixture(t, { SLIPWAY_CONTROL_ROOT: 'board/ctrl' });
-  const { broker } = f.service.server.ctx;
+  const { downlink } = f.service.server.ctx;
   const other = await sibling(f);
   const [cln, svc] = [controlTopic('board/ctrl', f.device.id, 'cln'), controlTopic('board/ctrl', f.device.id, 'svc')];
   const device = await rawConnected(t, f);
@@ -30,7 +29,7 @@ t.test('a device subscribes to its cln and publishes to its svc; nobody else can
 
   device.send(publishPacket(svc, 'junk', { qos: 1, messageId: 5 }), publishPacket(svc, '', { retain: true }));
   t.match(await device.next(), { cmd: 'puback', messageId: 5 });
-  await broker.sendControl(f.device.id, Buffer.from('to the device'), 1);
+  await downlink.sendControl(f.device.id, Buffer.from('to the device'), 1);
   const message = await device.next();
   t.match(message, { cmd: 'publish', topic: cln, qos: 1, retain: false });
   t.equal(String((message as { payload: Buffer }).payload), 'to the device');
@@ -57,14 +56,14 @@ t.test(
   'a stored session keeps no control messages: the service offers its work again at each connection',
   async (t) => {
     const f = await fixture(t);
-    const { broker, config } = f.service.server.ctx;
+    const { downlink, config } = f.service.server.ctx;
     const where = { mqttPort: f.service.server.mqttPort } as Parameters<typeof connected>[1];
     const who = { clientId: 'board', clean: false };
     const before = await connected(t, where, f, who);
     t.same(await subscribed(before, [controlTopic(config.controlRoot, f.device.id, 'cln'), 1]), [1]);
     before.socket.destroy();
     await before.closed;
-    await broker.sendControl(f.device.id, Buffer.from('old'), 1);
+    await downlink.sendControl(f.device.id, Buffer.from('old'), 1);
     const after = await connected(t, where, f, who);
     after.send({ cmd: 'pingreq' });
     t.match(await after.next(), { cmd: 'pingresp' }, 'nothing comes from the queue');
@@ -84,7 +83,7 @@ t.test('the service answers control messages in order, and its errors never end 
     },
   };
   const services = { config: { controlRoot: 'c' }, control, log: pino({ level: 'silent' }) };
-  const topics = new ControlTopics(services as never, {} as BrokerCore, new Reports({ onBehalfOf }));
+  const topics = new ControlTopics(services as never, new Reports({ onBehalfOf }));
   const live = newLiveClient({} as never, 'board', { address: undefined });
   const done = new EventEmitter();
   const order: unknown[] = [];

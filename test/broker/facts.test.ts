@@ -62,7 +62,7 @@ t.test('a message that was stored is delivered although its connection closed me
   });
   client.send(publishPacket(f.topic('temperature'), '21.5', { qos: 1, messageId: 7 }));
   await asked;
-  f.service.server.ctx.broker.secretReplaced(f.device.id);
+  f.service.server.ctx.revocations.secretReplaced(f.device.id);
   await client.closed;
   const heard = nextMessage(admin);
   release();
@@ -280,7 +280,7 @@ t.test('a connection without CONNECT, or refused before it is proven, does not s
   const silent = await rawClient(t, f.service.server.mqttPort);
   const half = await rawClient(t, f.service.server.mqttPort);
   half.send(Buffer.from([0x10, 0x40, 0]));
-  f.service.server.ctx.broker.secretReplaced(f.device.id);
+  f.service.server.ctx.revocations.secretReplaced(f.device.id);
   const unanswered = await rawClient(t, f.service.server.mqttPort);
   // A stored session without a client id, which the packet library does not write.
   unanswered.send(Buffer.from([0x10, 12, 0, 4, ...Buffer.from('MQTT'), 4, 0, 0, 60, 0, 0]));
@@ -298,7 +298,7 @@ t.test('a credential check that never ends does not keep the socket', async (t) 
 
 t.test('a CONNECT that is being checked does not survive the end of its credential', async (t) => {
   const f = await fixture(t);
-  const { secrets, broker } = f.service.server.ctx;
+  const { secrets, revocations } = f.service.server.ctx;
   const verify = secrets.verify.bind(secrets);
   let release = () => {};
   const reached = new Promise<void>((resolve) => {
@@ -314,7 +314,7 @@ t.test('a CONNECT that is being checked does not survive the end of its credenti
   const client = await rawClient(t, f.service.server.mqttPort);
   client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }));
   await reached;
-  broker.secretReplaced(f.device.id);
+  revocations.secretReplaced(f.device.id);
   release();
   t.match(await client.next(), { cmd: 'connack', returnCode: 3 });
   await client.closed;
@@ -324,8 +324,8 @@ t.test('a new secret ends every connection made with the old one before the answ
   const f = await fixture(t);
   const clients = await Promise.all(['a', 'b', 'c'].map((clientId) => rawConnected(t, f, { clientId })));
   await f.service.credential(f.device.id);
-  const { broker } = f.service.server.ctx;
-  t.equal(broker.secretReplaced(f.device.id).connections, 0, 'none was left');
+  const { revocations } = f.service.server.ctx;
+  t.equal(revocations.secretReplaced(f.device.id).connections, 0, 'none was left');
   await Promise.all(clients.map(({ closed }) => closed));
 });
 
@@ -540,7 +540,7 @@ t.test('a will fires on an unclean end and is stored; not when its principal is 
     will: { topic: f.topic('temperature'), payload: Buffer.from(payload), qos: 1, retain: false },
   });
   const dropped = await rawConnected(t, f, { clientId: 'dropped', ...will('13') });
-  f.service.server.ctx.broker.secretReplaced(f.device.id);
+  f.service.server.ctx.revocations.secretReplaced(f.device.id);
   await dropped.closed;
   const unclean = await rawConnected(t, f, { clientId: 'unclean', ...will('14') });
   const fired = nextMessage(admin);

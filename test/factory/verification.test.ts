@@ -14,17 +14,17 @@ const verify = (body: object, token = service.admin) =>
   service.http('POST', '/api/v1/provisioning/verify', { body, token });
 /** Resolves when so many more verifications have begun to wait. */
 function begun(count: number): Promise<void> {
-  const { broker } = service.server.ctx;
-  const { watchDevice } = broker;
+  const { streams } = service.server.ctx;
+  const { watchDevice } = streams;
   let left = count;
   return new Promise((resolve) => {
-    broker.watchDevice = (...asked) => {
+    streams.watchDevice = (...asked) => {
       left -= 1;
       if (left === 0) {
-        broker.watchDevice = watchDevice;
+        streams.watchDevice = watchDevice;
         resolve();
       }
-      return watchDevice.apply(broker, asked);
+      return watchDevice.apply(streams, asked);
     };
   });
 }

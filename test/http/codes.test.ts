@@ -151,7 +151,7 @@ async function guess(): Promise<Answer> {
 
 async function stopMeanwhile(): Promise<Answer> {
   const { id } = await device();
-  const stopping = setInterval(() => service.server.ctx.broker.endWatches(), 10);
+  const stopping = setInterval(() => service.server.ctx.streams.endWatches(), 10);
   const answer = await post('/provisioning/verify', { deviceId: id });
   clearInterval(stopping);
   return answer;

@@ -202,7 +202,7 @@ t.test('a connection of the identity ends before the answer', async (t) => {
   access.identityChanged(who.endUser.userId);
   t.match(await remove(who.endUser.userId), { status: 200 });
   t.equal(
-    (await service.server.ctx.broker.principalDeleted(service.accountId, who.endUser.userId)).connections,
+    (await service.server.ctx.revocations.principalDeleted(service.accountId, who.endUser.userId)).connections,
     0,
     'there is none left to end',
   );

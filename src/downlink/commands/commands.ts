@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Broker, DeviceName } from '../../broker-ports.ts';
+import type { DeviceName, Downlink } from '../../broker-ports.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { parseDate } from '../../entity/values.ts';
@@ -46,7 +46,7 @@ interface News {
 export class Commands {
   readonly watchers = new Watchers();
   readonly #services: Services;
-  readonly #broker: () => Pick<Broker, 'sendDown' | 'listens'>;
+  readonly #downlink: Pick<Downlink, 'send' | 'listens'>;
   /** Work on the commands of a device, one piece after the other. */
   readonly #turns = new Map<string, Promise<void>>();
   /** What the next piece of work on the commands of a device is about. */
@@ -55,9 +55,9 @@ export class Commands {
   #looking = Promise.resolve();
   #stopped = false;
 
-  constructor(services: Services, broker: () => Pick<Broker, 'sendDown' | 'listens'>) {
+  constructor(services: Services, downlink: Pick<Downlink, 'send' | 'listens'>) {
     this.#services = services;
-    this.#broker = broker;
+    this.#downlink = downlink;
   }
 
   /** Commands sent before the process ended are queued again. Call it before there are connections. */
@@ -170,7 +170,7 @@ export class Commands {
     const { query } = this.#services.registry;
     const open = query.selectFrom('commands').select('id').where('deviceId', '=', device.deviceId);
     if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return false;
-    return !this.#broker().listens(device, '_commands');
+    return !this.#downlink.listens(device, '_commands');
   }
 
   async #requeue({ deviceId }: DeviceName): Promise<void> {
@@ -197,7 +197,7 @@ export class Commands {
   /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */
   async #sendNext(device: DeviceName): Promise<void> {
     const { registry, clock } = this.#services;
-    if (this.#stopped || !this.#broker().listens(device, '_commands')) return;
+    if (this.#stopped || !this.#downlink.listens(device, '_commands')) return;
     const sent = await registry.transaction(async (tx) => {
       const rows = await openWithoutTexts(tx, device.deviceId);
       const isBusy = rows.some(({ state, parallel }) => state !== 'queued' && parallel === 0);
@@ -214,7 +214,7 @@ export class Commands {
     // One after the other: together they may have 6 MiB.
     for (const { sequence, id } of sent) {
       const message = await this.#messageOf(sequence);
-      if (message !== undefined) await this.#broker().sendDown(device, '_commands', Buffer.from(message));
+      if (message !== undefined) await this.#downlink.send(device, '_commands', Buffer.from(message));
       this.watchers.tell([id]);
     }
   }

@@ -12,7 +12,7 @@ import { newId } from '../../ids.ts';
 import { Merged } from '../../limits/merged.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { Moves } from '../../moves.ts';
-import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.ts';
+import { type StateContext, stateChanged } from '../../registry/devices/changes.ts';
 import type { LongReads } from '../../threads/long-reads.ts';
 import { Watchers } from '../watchers.ts';
 import { endOpen, isEnd, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
@@ -27,7 +27,7 @@ export type EngineServices = OfferServices & {
   messages: MessageStore;
   log: Logger;
   moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
-};
+} & StateContext;
 
 /** Events of the engine for the ways that tell devices about updates. */
 export interface Listener {
@@ -46,7 +46,6 @@ export class FirmwareEngine {
   readonly offers: Offers;
   readonly watchers = new Watchers();
   readonly #services: EngineServices;
-  readonly #told: () => ChangeContext;
   readonly #listeners: Listener[] = [];
   readonly #reports = new Merged<Report, Reported>((before, later) => !isEnd(before.state) && !isEnd(later.state));
   readonly #fileReports = new Merged<FileReport, Reported>(areProgress);
@@ -55,10 +54,8 @@ export class FirmwareEngine {
   #again = false;
   #stopped = false;
 
-  /** `told` is what a change of a device needs; it is there when the first device speaks. */
-  constructor(services: EngineServices, told: () => ChangeContext) {
+  constructor(services: EngineServices) {
     this.#services = services;
-    this.#told = told;
     this.offers = new Offers(services, (ids) => this.watchers.tell(ids));
   }
 
@@ -197,7 +194,7 @@ export class FirmwareEngine {
   report(device: Caller, report: Report): Promise<Reported> {
     const { registry, clock } = this.#services;
     return this.#reports.take(device.id, report, async (said) =>
-      this.#announce(device, await registry.transaction((tx) => takeReport(tx, clock, device.id, said))),
+      this.#announce(await registry.transaction((tx) => takeReport(tx, clock, device.id, said))),
     );
   }
 
@@ -205,14 +202,14 @@ export class FirmwareEngine {
   reportFile(device: Caller, report: FileReport): Promise<Reported> {
     const { registry, clock } = this.#services;
     return this.#fileReports.take(device.id, report, async (said) =>
-      this.#announce(device, await registry.transaction((tx) => takeFileReport(tx, clock, device.id, said))),
+      this.#announce(await registry.transaction((tx) => takeFileReport(tx, clock, device.id, said))),
     );
   }
 
   /** Announces what a report has changed, after its commit. */
-  async #announce(device: Caller, reported: Reported): Promise<Reported> {
+  #announce(reported: Reported): Reported {
     const { delivery, firmwareVersion, rollout, ended } = reported;
-    if (reported.device) await deviceChanged(this.#told(), device, reported.device);
+    if (reported.device) stateChanged(this.#services, reported.device);
     if (ended) {
       const told = delivery.message === null ? '' : ` ${delivery.message}`;
       if (delivery.state === 'succeeded') this.#writeLog(delivery, 'info', `Firmware ${firmwareVersion} is installed.`);

@@ -4,7 +4,7 @@ import type { Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access, Caller } from '../../access.ts';
-import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.ts';
+import type { ControlService, DeviceName, Downlink, Rejection } from '../../broker-ports.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import { type FirmwareFile, filesOf } from '../packages/files.ts';
 import { openDelivery, packageOf } from '../rollouts/deliveries.ts';
@@ -40,15 +40,15 @@ type Message = Record<string, unknown>;
 
 export class ControlMessages implements ControlService, Listener {
   readonly #parts: Parts;
-  readonly #broker: () => Pick<Broker, 'sendControl' | 'listens'>;
+  readonly #downlink: Pick<Downlink, 'sendControl' | 'listens'>;
   /** Whether a device takes links, as it has said last. */
   readonly #takesLinks = boundedCache<string, boolean>(devicesRemembered);
   /** Devices that download, and how to give back their places. */
   readonly #downloading = new Map<string, { giveBack(): void; timer: NodeJS.Timeout }>();
 
-  constructor(parts: Parts, broker: () => Pick<Broker, 'sendControl' | 'listens'>) {
+  constructor(parts: Parts, downlink: Pick<Downlink, 'sendControl' | 'listens'>) {
     this.#parts = parts;
-    this.#broker = broker;
+    this.#downlink = downlink;
   }
 
   listening(): void {}
@@ -102,7 +102,7 @@ export class ControlMessages implements ControlService, Listener {
       const placement = access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
-      if (!this.#broker().listens(device, 'control')) continue;
+      if (!this.#downlink.listens(device, 'control')) continue;
       const telling = firmwareEngine.offers
         .give(deviceId)
         .then((offer) => offer && this.#announce(device, offer, () => true))
@@ -127,7 +127,7 @@ export class ControlMessages implements ControlService, Listener {
       ...(this.#takesLinks.get(deviceId) && { L: offers.urlOf(delivery, sha256) }),
       M: true,
     }));
-    return this.#broker().sendControl(deviceId, encodeCbor({ msgtype: kinds.updateAvailable, msgver: 1, list }), 1);
+    return this.#downlink.sendControl(deviceId, encodeCbor({ msgtype: kinds.updateAvailable, msgver: 1, list }), 1);
   }
 
   async #getChunk(device: DeviceName, { N: name, R: revision, O: offset, L: length }: Message) {
@@ -135,7 +135,7 @@ export class ControlMessages implements ControlService, Listener {
     if (!isWhole(offset) || !isWhole(length) || length === 0) return junk('O and L must be whole numbers');
     const { firmwareEngine, downloads, progress } = this.#parts;
     const answer = (status: number, bytes: Buffer = Buffer.alloc(0)) =>
-      this.#broker().sendControl(
+      this.#downlink.sendControl(
         device.deviceId,
         encodeCbor({
           ...{ msgtype: kinds.chunk, msgver: 1, N: name, R: revision },

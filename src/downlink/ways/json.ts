@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access } from '../../access.ts';
-import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.ts';
+import type { DeviceName, Downlink, DownlinkService, Rejection } from '../../broker-ports.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import type { DownlinkChannel } from '../../topics.ts';
 import type { Commands } from '../commands/commands.ts';
@@ -23,11 +23,11 @@ export const toldAtOnce = 100;
 /** Tells devices that listen on `_firmware` and `_commands`, and takes what they say. */
 export class DownlinkMessages implements DownlinkService, Listener {
   readonly #parts: Parts;
-  readonly #broker: () => Pick<Broker, 'sendDown' | 'listens'>;
+  readonly #downlink: Pick<Downlink, 'send' | 'listens'>;
 
-  constructor(parts: Parts, broker: () => Pick<Broker, 'sendDown' | 'listens'>) {
+  constructor(parts: Parts, downlink: Pick<Downlink, 'send' | 'listens'>) {
     this.#parts = parts;
-    this.#broker = broker;
+    this.#downlink = downlink;
   }
 
   async take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined> {
@@ -75,7 +75,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
       const placement = this.#parts.access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
-      if (this.#broker().listens(device, '_firmware')) told.push(this.#told(device, true));
+      if (this.#downlink.listens(device, '_firmware')) told.push(this.#told(device, true));
     }
     await Promise.all(told);
   }
@@ -86,6 +86,6 @@ export class DownlinkMessages implements DownlinkService, Listener {
     const offer = await offers.give(device.deviceId);
     if (!offer && !orNone) return;
     const said = offer ? offers.show(offer) : { files: [] };
-    await this.#broker().sendDown(device, '_firmware', Buffer.from(JSON.stringify(said)));
+    await this.#downlink.send(device, '_firmware', Buffer.from(JSON.stringify(said)));
   }
 }

@@ -4,13 +4,13 @@ import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Broker } from '../../broker-ports.ts';
+import type { Downlink, Revocations } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import type { Commands } from '../../downlink/commands/commands.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { type ErrorDetail, PlatformError } from '../../errors.ts';
-import type { Revocations } from '../../http/revocations.ts';
+import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
@@ -38,8 +38,9 @@ export type JobServices = {
   sessions: Sessions;
   sealing: Sealing;
   audit: Audit;
+  revoked: RevokedCounts;
+  downlink: Pick<Downlink, 'deviceUpdated'>;
   revocations: Revocations;
-  broker: Broker;
 };
 
 /** One job while it runs. */

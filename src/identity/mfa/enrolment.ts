@@ -108,7 +108,7 @@ export async function textRemovalCode(ctx: Context, caller: Caller): Promise<voi
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
 export async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: string) {
-  const { clock, sessions, audit, broker, revocations } = ctx;
+  const { clock, sessions, audit, revocations, revoked } = ctx;
   const userId = caller.id;
   const isTryLeft = await countTry(ctx, userId, method);
   const { recoveryCodes, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -139,7 +139,7 @@ export async function confirm(ctx: Context, caller: Caller, method: MfaMethod, t
       ended: await sessions.endAll(tx, userId, caller.sessionId),
     };
   });
-  for (const sessionId of ended) revocations.note(caller, broker.loginEnded(sessionId));
+  for (const sessionId of ended) revoked.note(caller, revocations.loginEnded(sessionId));
   return recoveryCodes && { recoveryCodes };
 }
 

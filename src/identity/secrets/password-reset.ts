@@ -226,5 +226,5 @@ async function changeWithToken(
     await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy: 'owner' });
   });
-  for (const sessionId of ended) ctx.broker.loginEnded(sessionId);
+  for (const sessionId of ended) ctx.revocations.loginEnded(sessionId);
 }

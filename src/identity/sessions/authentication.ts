@@ -85,10 +85,10 @@ function takeWholeBodies(app: App, { config }: { config: Config }): void {
 }
 
 /** Says in a header what the request has ended over MQTT. */
-function tellRevocation(app: App, { revocations, config }: Context): void {
+function tellRevocation(app: App, { revoked, config }: Context): void {
   const name = `${config.headerPrefix}-revocation`;
   app.addHook('onSend', (request, reply, _, done) => {
-    const ended = request.caller && revocations.header(request.caller);
+    const ended = request.caller && revoked.header(request.caller);
     if (ended !== undefined) reply.header(name, ended);
     done();
   });

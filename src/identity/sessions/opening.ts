@@ -6,12 +6,12 @@ import type { Opened, RenewalType } from './sessions.ts';
 
 /** Opens a session. An owner who had too many loses the oldest of them, with their connections. See Sessions.open. */
 export async function openSession(
-  { sessions, broker }: Pick<Context, 'sessions' | 'broker'>,
+  { sessions, revocations }: Pick<Context, 'sessions' | 'revocations'>,
   caller: Caller,
   renewalType: RenewalType | undefined,
   work: (tx: Tx) => Promise<void>,
 ): Promise<Opened> {
   const { replaced, ...opened } = await sessions.open(caller, renewalType, work);
-  for (const id of replaced) broker.loginEnded(id);
+  for (const id of replaced) revocations.loginEnded(id);
   return opened;
 }

@@ -106,7 +106,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
       const { caller } = request;
       const { accountId } = caller;
       ctx.audit.note({ event: 'logout', outcome: 'success', accountId, actor: caller });
-      ctx.revocations.note(caller, ctx.broker.loginEnded(session.id));
+      ctx.revoked.note(caller, ctx.revocations.loginEnded(session.id));
       reply.clearCookie(`${ctx.config.headerPrefix}-access-token`, { path: '/' });
       reply.removeHeader(`${ctx.config.headerPrefix}-access-token`);
       return { success: true, message: 'Logged out.' };

@@ -173,7 +173,7 @@ async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: L
  * or time is invalid; 507 for a full disk.
  */
 export async function writeLogs(
-  { access, clock, broker }: Pick<Context, 'access' | 'clock' | 'broker'>,
+  { access, clock, publisher }: Pick<Context, 'access' | 'clock' | 'publisher'>,
   caller: Caller,
   deviceId: string,
   given: Static<typeof body>,
@@ -189,7 +189,9 @@ export async function writeLogs(
     return { payload, entry: { ...readLogEntry(payload, received), received } };
   });
   // All in one turn, and so in one transaction; the answer waits for every one, whatever becomes of another.
-  const stored = await Promise.allSettled(posted.map(({ entry, payload }) => broker.logPosted(device, entry, payload)));
+  const stored = await Promise.allSettled(
+    posted.map(({ entry, payload }) => publisher.logPosted(device, entry, payload)),
+  );
   return stored.map((one, index) => {
     const { entry } = posted[index] as (typeof posted)[number];
     if (one.status === 'rejected') throw one.reason;

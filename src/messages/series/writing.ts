@@ -75,7 +75,7 @@ async function writePoints(ctx: Context, caller: Caller, topic: string, payload:
     delivered,
     rejection,
     points = 0,
-  } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
+  } = await ctx.publisher.publish(caller, { topic, payload, qos: 1, retain: false });
   if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
   return { success: true as const, count: points, ...(rejection && { rejection: errorBody(rejection) }) };
 }

@@ -162,7 +162,7 @@ async function proveAuthority(ctx: Context, caller: Caller, id: string, text: st
     await record(ctx, tx, caller, changed, 'certificateAuthorityProven');
     return changed;
   });
-  ctx.broker.authorityRegistered();
+  ctx.revocations.authorityRegistered();
   return show(row);
 }
 
@@ -194,7 +194,7 @@ async function deleteAuthority(ctx: Context, caller: Caller, id: string, version
     await record(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
     return trashed;
   });
-  ctx.revocations.note(caller, ctx.broker.certificateEnded(id));
+  ctx.revoked.note(caller, ctx.revocations.certificateEnded(id));
   return show(row);
 }
 

@@ -67,7 +67,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
 
 /** Registers a certificate, and moves a defined device to activated. @throws PlatformError 400/102, 400/106. */
 async function registerCertificate(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  const { clock, audit, access, broker } = ctx;
+  const { clock, audit, access, downlink } = ctx;
   const certificate = readValid(body.certificate, clock);
   const weakness = weaknessOf(certificate);
   if (weakness !== undefined) throw invalid('certificate', weakness);
@@ -101,7 +101,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
     return { row, activated, shown };
   });
   const placement = activated ? access.placement(row.entityId) : undefined;
-  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  if (placement) downlink.deviceUpdated(placement, { provisioningState: 'activated' });
   return shown;
 }
 
@@ -119,7 +119,7 @@ async function deleteCertificate(ctx: Context, caller: Caller, id: string, versi
     });
     return trashed;
   });
-  ctx.revocations.note(caller, ctx.broker.certificateEnded(id));
+  ctx.revoked.note(caller, ctx.revocations.certificateEnded(id));
   return show(row);
 }
 

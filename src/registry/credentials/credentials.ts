@@ -7,7 +7,7 @@ import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Broker, SecretCheck } from '../../broker-ports.ts';
+import type { Downlink, Revocations, SecretCheck } from '../../broker-ports.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { SecretAnswers } from '../../entity/kept-answers.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
@@ -15,7 +15,7 @@ import { entityVersion, etagOf, sendEntity } from '../../entity/routes.ts';
 import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
 import { unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import type { Revocations } from '../../http/revocations.ts';
+import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { newId } from '../../ids.ts';
@@ -180,18 +180,25 @@ export function newCredential(caller: Caller, deviceId: string, secretHash: stri
   };
 }
 
-type Stored = { registry: Registry; revocations: Revocations; broker: Broker; access: Access; overlaps: Overlaps };
+type Stored = {
+  registry: Registry;
+  revocations: Revocations;
+  revoked: RevokedCounts;
+  downlink: Pick<Downlink, 'deviceUpdated'>;
+  access: Access;
+  overlaps: Overlaps;
+};
 
 /** After the commit of storeSecret: secrets that are in force no more end, with the connections made with them. */
 export function secretStored(ctx: Stored, caller: Caller, entityId: string, activated: boolean): void {
-  const { registry, overlaps, broker, revocations, access } = ctx;
+  const { registry, overlaps, downlink, revocations, revoked, access } = ctx;
   registry.credentialChanged(entityId);
   // As it is in the file: another regeneration may have been committed meanwhile, and told first.
   const until = registry.credential(entityId)?.previousUntil ?? null;
   overlaps.changed(entityId, until);
-  revocations.note(caller, until === null ? broker.secretReplaced(entityId) : broker.secretOverlaps(entityId));
+  revoked.note(caller, until === null ? revocations.secretReplaced(entityId) : revocations.secretOverlaps(entityId));
   const placement = activated ? access.placement(entityId) : undefined;
-  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  if (placement) downlink.deviceUpdated(placement, { provisioningState: 'activated' });
 }
 
 /**

@@ -64,7 +64,7 @@ async function replaceDevice(
   version: number,
   { serialNumber }: Static<typeof body>,
 ) {
-  const { access, clock, broker } = ctx;
+  const { access, clock, downlink } = ctx;
   demandLive(findReached(ctx, caller, 'devices', id));
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
@@ -97,6 +97,6 @@ async function replaceDevice(
   access.deviceChanged(id);
   secretStored(ctx, caller, id, false);
   ctx.secretAnswers.made(id);
-  broker.deviceUpdated(made.after, changedState(ctx, made.before, made.after));
+  downlink.deviceUpdated(made.after, changedState(ctx, made.before, made.after));
   return made.answer;
 }

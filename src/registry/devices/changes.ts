@@ -5,7 +5,7 @@ import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Access, Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Broker } from '../../broker-ports.ts';
+import type { Downlink, Revocations } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import type { Fields } from '../../entity/fields.ts';
@@ -25,7 +25,7 @@ import {
   writeAs,
 } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
-import type { Revocations } from '../../http/revocations.ts';
+import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
@@ -57,13 +57,16 @@ export function newDevice(
   });
 }
 
-/** The services for a change of a device. */
-export type ChangeContext = {
+/** The services for a change of what a device says of itself. */
+export type StateContext = {
   registry: Registry;
   clock: Clock;
-  broker: Broker;
-  revocations: Revocations;
+  downlink: Pick<Downlink, 'deviceUpdated'>;
 } & ShowContext;
+
+/** The services for a change of a device, its place included. */
+export type ChangeContext = StateContext & { revocations: Revocations; revoked: RevokedCounts };
+
 interface Changed {
   before: Row<'devices'>;
   after: Row<'devices'>;
@@ -80,21 +83,45 @@ export async function updateDevice(
   version: Expected,
   body: Settable & { organizationId?: string | null },
 ): Promise<Row<'devices'>> {
+  const changed = await changeFields(ctx, caller, id, version, body, body.organizationId);
+  await deviceChanged(ctx, caller, changed);
+  return changed.after;
+}
+
+/** As updateDevice, of a device that stays where it is. @throws as change, and 400/106. */
+export async function updateState(
+  ctx: StateContext,
+  caller: Caller,
+  id: string,
+  body: Settable,
+): Promise<Row<'devices'>> {
+  const changed = await changeFields(ctx, caller, id, 'latest', body, undefined);
+  stateChanged(ctx, changed);
+  return changed.after;
+}
+
+/** Writes a change; `deviceChanged`, or `stateChanged` where the place stays, is to follow. */
+function changeFields(
+  ctx: StateContext,
+  caller: Caller,
+  id: string,
+  version: Expected,
+  body: Settable,
+  organizationId: string | null | undefined,
+): Promise<Changed> {
   const { clock } = ctx;
-  const changed = await writeAs(ctx, caller, ['devices', id], async (tx) => {
+  return writeAs(ctx, caller, ['devices', id], async (tx) => {
     const stored = await find(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
     const changes: Changes<'devices'> = readChanges(settable, body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
     if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
-    if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
-      await demandPlace(tx, caller, body.organizationId);
-      changes.organizationId = body.organizationId;
+    if (organizationId !== undefined && organizationId !== stored.organizationId) {
+      await demandPlace(tx, caller, organizationId);
+      changes.organizationId = organizationId;
     }
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
-  await deviceChanged(ctx, caller, changed);
-  return changed.after;
 }
 
 /** Demands that a device may be put there. @throws PlatformError 400/102. */
@@ -108,8 +135,14 @@ async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null
 export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before, after }: Changed): Promise<void> {
   ctx.access.deviceChanged(after.id);
   if (after.organizationId !== before.organizationId)
-    ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
-  ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
+    ctx.revoked.note(caller, await ctx.revocations.deviceMoved(after, before.organizationId));
+  ctx.downlink.deviceUpdated(after, changedState(ctx, before, after));
+}
+
+/** As deviceChanged, of a device that has stayed where it is. */
+export function stateChanged(ctx: Omit<StateContext, 'registry' | 'clock'>, { before, after }: Changed): void {
+  ctx.access.deviceChanged(after.id);
+  ctx.downlink.deviceUpdated(after, changedState(ctx, before, after));
 }
 
 /** As updateDevice of the place alone, in a transaction of the caller's; `deviceChanged` is to follow. @throws the same. */
@@ -141,12 +174,12 @@ export async function trashDevice(tx: Tx, clock: Clock, caller: Caller, id: stri
 
 /** Ends what a device in the trash, and others by it, may not have any more; after its commit. */
 export async function deviceTrashed(
-  { access, broker, revocations }: { access: Access; broker: Broker; revocations: Revocations },
+  { access, revocations, revoked }: { access: Access; revocations: Revocations; revoked: RevokedCounts },
   caller: Caller,
   row: Row<'devices'>,
 ): Promise<void> {
   access.deviceChanged(row.id);
-  revocations.note(caller, await broker.deviceDeleted(row));
+  revoked.note(caller, await revocations.deviceDeleted(row));
 }
 
 /** Brings a device back from the trash when it is still what `expected` says; `access.deviceChanged` is to follow. */

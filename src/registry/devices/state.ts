@@ -4,16 +4,14 @@ import { Ajv } from 'ajv';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Broker, Rejection } from '../../broker-ports.ts';
-import type { Clock } from '../../clock.ts';
+import type { Rejection } from '../../broker-ports.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { findUnstorable, unstorable } from '../../entity/values.ts';
 import { find } from '../../entity/verbs.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
-import type { Revocations } from '../../http/revocations.ts';
 import type { Merged } from '../../limits/merged.ts';
-import { updateDevice } from './changes.ts';
+import { type StateContext, updateState } from './changes.ts';
 import { type ShowContext, showDeviceState, stateShape } from './device.ts';
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
@@ -21,8 +19,6 @@ const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape)
 
 /** Fields that wait to be written, by who sets them and device. */
 export type FieldsWaiting = Merged<Record<string, unknown>, Row<'devices'>>;
-
-type StateContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
 
 /** The whole state of a live device; undefined when there is none. */
 export async function readState(
@@ -45,9 +41,7 @@ export async function setState(
 ): Promise<Rejection | undefined> {
   try {
     const fields = readStatePayload(payload, customNames(ctx, deviceId));
-    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted) =>
-      updateDevice(ctx, caller, deviceId, 'latest', wanted),
-    );
+    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted) => updateState(ctx, caller, deviceId, wanted));
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;

@@ -2,7 +2,7 @@ import type { Caller } from '../access.ts';
 import type { Revoked } from '../broker-ports.ts';
 
 /** Counts what each request ended over MQTT, for the header of its answer. */
-export class Revocations {
+export class RevokedCounts {
   /** By the caller, an object that lives as long as its request. */
   readonly #byCaller = new WeakMap<Caller, Revoked>();
 

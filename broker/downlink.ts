@@ -1,0 +1,58 @@
+import type { Placement } from '../db/registry/index.ts';
+import type { BrokerGround, DeviceName, Downlink } from '../src/broker-ports.ts';
+import { controlTopic, type DownlinkChannel } from '../src/topics.ts';
+import type { BrokerCore } from './aedes-types.ts';
+import type { Authority } from './authorize.ts';
+import type { Sessions } from './connections/live-clients.ts';
+import { faultOf } from './connections/safe-error.ts';
+import type { ServiceChannels } from './service-channels.ts';
+import { matches } from './topics.ts';
+
+interface Parts {
+  services: Pick<BrokerGround, 'config' | 'log'>;
+  aedes: Pick<BrokerCore, 'closed' | 'publish'>;
+  authority: Pick<Authority, 'ownChannelsOf'>;
+  sessions: Pick<Sessions, 'of'>;
+  channels: ServiceChannels;
+}
+
+export class DeviceDownlink implements Downlink {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  send({ accountId, deviceId }: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void> {
+    return this.#parts.channels.sendDown({ accountId, deviceId }, channel, payload);
+  }
+
+  sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void> {
+    const { services, aedes } = this.#parts;
+    return new Promise((resolve) => {
+      if (aedes.closed) {
+        resolve();
+        return;
+      }
+      const topic = controlTopic(services.config.controlRoot, deviceId, 'cln');
+      aedes.publish({ cmd: 'publish', topic, payload, qos, retain: false, dup: false }, (error) => {
+        if (error) services.log.error({ fault: faultOf(error), topic }, 'a control message was not published');
+        resolve();
+      });
+    });
+  }
+
+  listens({ accountId, deviceId }: DeviceName, channel: DownlinkChannel | 'control'): boolean {
+    const { services, authority, sessions } = this.#parts;
+    const own = authority.ownChannelsOf({ kind: 'device', id: deviceId, accountId });
+    const topic =
+      channel === 'control' ? controlTopic(services.config.controlRoot, deviceId, 'cln') : `${own}${channel}`;
+    for (const { ready, ended, filters } of sessions.of(deviceId))
+      if (ready && !ended) for (const filter of filters) if (matches(filter, topic)) return true;
+    return false;
+  }
+
+  deviceUpdated({ id, accountId }: Placement, changes: Record<string, unknown>): void {
+    this.#parts.channels.deviceUpdated({ deviceId: id, accountId }, changes);
+  }
+}

@@ -1,0 +1,118 @@
+/** The parts of the broker, each made of those above it. */
+import type { BrokerServices } from '../src/broker-ports.ts';
+import type { BrokerClient } from './aedes-types.ts';
+import { Authenticator } from './authenticate.ts';
+import { Limits } from './connections/limits.ts';
+import { Listeners } from './connections/listeners.ts';
+import { PeerCertificates } from './connections/peer-certificates.ts';
+import { ControlTopics } from './control.ts';
+import type { Foundation } from './foundation.ts';
+import { attachHooks } from './hooks/attach.ts';
+import { ConnectHooks } from './hooks/connect.ts';
+import { DownlinkNews } from './hooks/downlink-news.ts';
+import { guardedBy } from './hooks/guarded.ts';
+import { PublishHooks } from './hooks/publish.ts';
+import { RefusalNotes } from './hooks/refusal-notes.ts';
+import { SubscribeHooks } from './hooks/subscribe.ts';
+import { DeviceSigns } from './http/device-signs.ts';
+import { DirectPublisher } from './http/direct.ts';
+import { Marks } from './http/marks.ts';
+import { PostedLogs } from './http/posted-logs.ts';
+import { Streams } from './http/streams.ts';
+import { Ingest } from './ingest/ingest.ts';
+import { Reports } from './ingest/reports.ts';
+import { AccountMoves } from './moving.ts';
+import { Deliveries } from './packets/deliveries.ts';
+import { PacketReceiver } from './packets/receiver.ts';
+import { tellSession } from './packets/write.ts';
+import { Presence } from './presence.ts';
+import { Publications } from './publications.ts';
+import { Refusals } from './refusals.ts';
+import { ReverseDns } from './reverse-dns.ts';
+import { RightsRevocations } from './revocation.ts';
+
+export type BrokerParts = ReturnType<typeof brokerParts>;
+
+export function brokerParts(foundation: Foundation, services: BrokerServices) {
+  const own = ownParts(foundation, services);
+  const hooks = {
+    connects: new ConnectHooks(own),
+    publishes: new PublishHooks(own),
+    subscribes: new SubscribeHooks(own),
+  };
+  const network = networkParts({ ...own, ...hooks });
+  own.sessions.whenEnded((live) => hooks.connects.ended(live));
+  attachHooks({ ...own, ...hooks, ...network, log: services.log });
+  const streams = new Streams(own);
+  const parts = { ...own, ...hooks, ...network, streams };
+  return {
+    ...parts,
+    revocations: new RightsRevocations(parts),
+    publisher: new DirectPublisher({
+      ...own,
+      postedLogs: new PostedLogs(services, own.aedes, own.persistence, own.marks),
+    }),
+    moves: new AccountMoves(parts),
+  };
+}
+
+/** What a CONNECT and a message pass, and what is noted of them. */
+function ownParts(foundation: Foundation, services: BrokerServices) {
+  const { authority, channels, counters, persistence, sessions } = foundation;
+  const { config, clock, log } = services;
+  const limits = new Limits(services, counters);
+  const guarded = guardedBy(log, limits);
+  const peers = new PeerCertificates();
+  const authenticator = new Authenticator(services, sessions, authority, limits, peers, (clientId) =>
+    persistence.mayBegin(clientId),
+  );
+  const reports = new Reports(services);
+  const control = new ControlTopics(services, reports);
+  const refusals = new Refusals(services);
+  const marks = new Marks(services.messages);
+  const ingest = new Ingest({ services, channels, persistence, refusals, marks, counters, reports });
+  const names = new ReverseDns(config.dnsServers, clock);
+  const presence = new Presence(services, channels, names);
+  const signs = new DeviceSigns(sessions, authenticator);
+  const publications = new Publications(services, signs);
+  const notes = new RefusalNotes(services, refusals);
+  const news = new DownlinkNews(services, sessions);
+  return {
+    ...{ ...foundation, services, limits, guarded, peers, authenticator, reports, control, refusals, marks, ingest },
+    ...{ names, presence, signs, publications, notes, news },
+  };
+}
+
+type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; publishes: PublishHooks };
+
+/** What takes packets from sockets and writes them there. */
+function networkParts(parts: Networked) {
+  const { aedes, connects, guarded, limits, maxTopicLevels, pace, peers, persistence, publishes, reports } = parts;
+  const { services } = parts;
+  const deliveries = new Deliveries({
+    forward: (client, packet) => guarded('authorizeForward', () => publishes.forward(client, packet)),
+    persistence,
+    pace,
+  });
+  const receiver = new PacketReceiver({
+    ...{ aedes, persistence, maxTopicLevels, reports },
+    log: services.log,
+    isAway: (accountId) => services.moves.isAway(accountId),
+    sessionUsed: services.sessionUsed,
+    hooks: {
+      publish: (client, packet, done) =>
+        guarded('publish', () => publishes.publish(client, packet, done), done, client),
+    },
+  });
+  const listeners = new Listeners({
+    ...{ services, limits, peers, receiver, pace },
+    levelRefused: (conn, connect) => guarded('levelRefused', () => connects.levelRefused(conn, connect)),
+    handle: (conn, request) => {
+      const client = aedes.handle(conn, request) as BrokerClient;
+      deliveries.attach(client);
+      tellSession(conn, () => client.live?.sessionPresent === true && client.connection?.level !== 3);
+      return client;
+    },
+  });
+  return { receiver, listeners };
+}
