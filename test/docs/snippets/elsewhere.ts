@@ -36,6 +36,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('CONTRIBUTING.md', 'sqlStep(', 'is a part of a program', (text) => typescript(`[${text}]`)),
   row('CONTRIBUTING.md', 'modelName: column(', 'is a part of a program', (text) => typescript(`({${text}})`)),
   row('docs/architecture.md', 'src/http', picture, () => {}),
+  row('docs/architecture.md', 'broker/packets', picture, () => {}),
   row('docs/bridges.md', 'nats stream add', 'needs the nats command, which Debian does not have', shell),
   row('docs/console.md', 'npm run demo', 'is run by test/flows/demo.test.ts; pictures take minutes', shell),
   row('docs/factory.md', '/usr/local/bin/slipway', root, shell),
