@@ -1,6 +1,8 @@
 /** Whose word about an address is taken, and the one form that an address has. */
-import t from 'tap';
 import { forwardedAddress, peerAddress, plainAddress, trustOf } from '../src/network/addresses.ts';
+import { part } from './support/part.ts';
+
+const t = await part(import.meta);
 
 const trusts = trustOf(['127.0.0.1', '10.0.0.0/8', 'fd00::/8']);
 const behind = (header: string | string[] | undefined, peer = '127.0.0.1') => forwardedAddress(peer, header, trusts);
@@ -62,3 +64,5 @@ t.test('nobody else is asked', async (t) => {
   t.equal(peerAddress({ remoteAddress: '::ffff:127.0.0.1' }), '127.0.0.1');
   t.equal(peerAddress({ remoteAddress: undefined }), undefined);
 });
+
+t.end();

@@ -1,8 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { loadConfig, readConfig } from '../src/config.ts';
 import { temporaryDirectory } from './support/directory.ts';
+import { part } from './support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('nothing set: the documented defaults', async (t) => {
   const config = readConfig({}, '/somewhere');
@@ -84,3 +86,5 @@ t.test('.env is read, and the environment wins over it', async (t) => {
   t.match(loadConfig({}, directory), { httpPort: 4000, topicRoot: 'acme/v2' });
   t.match(loadConfig({ SLIPWAY_HTTP_PORT: '5000' }, directory), { httpPort: 5000, topicRoot: 'acme/v2' });
 });
+
+t.end();

@@ -2,11 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { publish as publishFirmware } from './downlink/fleet.ts';
 import { follow } from './support/jobs.ts';
+import { part } from './support/part.ts';
 import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.ts';
 import { until } from './support/until.ts';
+
+const t = await part(import.meta);
 
 const mebibyte = 1024 * 1024;
 const text = { 'content-type': 'text/csv' };
@@ -221,3 +224,5 @@ t.test('the accounts are summed by other threads when there are many, and /metri
   const { text: metrics } = await service.http('GET', '/metrics', { token: null });
   t.match(metrics, new RegExp(`^slipway_disk_share_highest_use_bytes ${1.5 * many + 1000}$`, 'm'));
 });
+
+t.end();

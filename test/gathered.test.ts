@@ -1,8 +1,10 @@
 /** Values that are gathered before they are written: how long they wait, and in which order they go. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import { type Entry, Gathered } from '../src/limits/gathered.ts';
+import { part } from './support/part.ts';
 import { until } from './support/until.ts';
+
+const t = await part(import.meta);
 
 /** Longer than any test. */
 const never = 3_600_000;
@@ -59,3 +61,5 @@ t.test('accounts take turns, and the next batch goes on where the one before has
   await gathered.flush();
   t.same(keys(), [['a1', 'b1', 'c1'], ['d1', 'a2', 'b2'], ['c2', 'a3', 'b3'], ['c3', 'a4', 'b4'], ['c4']]);
 });
+
+t.end();

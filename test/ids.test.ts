@@ -5,7 +5,7 @@ import { connect as connectTls } from 'node:tls';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import { TOTP } from 'otpauth';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { newAccountId, newId, newTokenId, slotOf } from '../src/ids.ts';
 import { certificate } from './broker/certificate.ts';
 import { connectPacket, speak } from './broker/raw.ts';
@@ -15,7 +15,10 @@ import { temporaryDirectory } from './support/directory.ts';
 import { provision, rowsOf, unitsOf } from './support/jobs.ts';
 import { Mailbox } from './support/mailbox.ts';
 import { type OpenIdProvider, startProvider } from './support/oidc.ts';
+import { part } from './support/part.ts';
 import { type Request, Service, startService } from './support/service.ts';
+
+const t = await part(import.meta);
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const version7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -286,3 +289,5 @@ t.test('API, jobs, CAs, emails and the command line make ids in the slot of the 
     jobs logs mailedTokens organizationTemplates organizations outbox series sessions verifications`;
   for (const table of filled.split(/\s+/)) t.ok(seen.has(table), `there are ids in ${table}`);
 });
+
+t.end();

@@ -1,10 +1,12 @@
 /** The table of limits: what the configuration, the documentation, /usage and /metrics say of it, and what enforces it. */
 import { readFileSync } from 'node:fs';
-import t from 'tap';
 import { readConfig } from '../src/config.ts';
 import type { Limit } from '../src/limits/row.ts';
 import { limits } from '../src/limits/table.ts';
+import { part } from './support/part.ts';
 import { type Entity, type List, type Made, present, startService } from './support/service.ts';
+
+const t = await part(import.meta);
 
 const page = readFileSync(new URL('../docs/limits.md', import.meta.url), 'utf8');
 
@@ -183,3 +185,5 @@ t.test('end-users of one person: the limit holds for an admin, for the person, a
   });
   t.match(recover, refused);
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** Addresses that an account names: the service connects to public ones only. */
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
-import t from 'tap';
 import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.ts';
+import { part } from './support/part.ts';
 import { type Service, startService } from './support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 /** Listens on loopback, as a service of the operator would, and counts who comes. */
@@ -140,3 +142,5 @@ t.test('an exchange ends at its byte limit and its signal, and follows no redire
   t.equal((await ask('/redirect')).status, 302);
   await t.rejects(ask('/never', AbortSignal.timeout(50)));
 });
+
+t.end();

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { Kysely } from 'kysely';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { DatabaseName } from '../db/files/copies.ts';
 import { bringUpToDate } from '../db/files/schema.ts';
 import { MessageStore } from '../db/messages/store.ts';
@@ -19,6 +19,9 @@ import { makeMailedToken } from '../src/identity/secrets/mailed-tokens.ts';
 import { type Kept, registryBytes } from '../src/limits/kept.ts';
 import type { LimitName } from '../src/limits/table.ts';
 import { temporaryDirectory } from './support/directory.ts';
+import { part } from './support/part.ts';
+
+const t = await part(import.meta);
 
 /** The tables of the registry; a view holds nothing of its own. */
 type RegistryTable = Exclude<keyof Tables, 'wholeDevices'>;
@@ -252,3 +255,5 @@ t.test(mailed, async (t) => {
     await transact(db, (tx) => makeMailedToken(tx, { now: () => 0 }, { accountId, userId: 'user', kind: 'reset' }));
   t.equal((await db.selectFrom('mailedTokens').selectAll().execute()).length, 1);
 });
+
+t.end();

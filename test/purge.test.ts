@@ -1,8 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import type { EntityTable } from '../db/registry/records.ts';
 import { purge } from '../src/purge/purge.ts';
+import { part } from './support/part.ts';
 import { present, type Service, startService } from './support/service.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');
@@ -225,3 +227,5 @@ t.test('a deleted application goes after thirty days too', async (t) => {
     body: { error: { code: 100 } },
   });
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** What an account can make the service keep has a limit each: one account reaches it, another notices nothing. */
-import t from 'tap';
 import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.ts';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.ts';
 import { follow, postRows } from './support/jobs.ts';
+import { part } from './support/part.ts';
 import { type Anything, type Made, type Service, startService } from './support/service.ts';
+
+const t = await part(import.meta);
 
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>
@@ -362,3 +364,5 @@ t.test(
     t.notOk(theirs.headers.has('platform-idempotency'), 'others have their own');
   },
 );
+
+t.end();

@@ -1,8 +1,10 @@
 /** The table of service channels: topics, rights, documentation and metrics follow from it. */
 import { readFileSync } from 'node:fs';
-import t from 'tap';
 import { channelKinds } from '../broker/connections/counters.ts';
 import { formatTopic, handledChannels, parseTopic, serviceChannelNames, serviceChannels } from '../src/topics.ts';
+import { part } from './support/part.ts';
+
+const t = await part(import.meta);
 
 const accountId = '01932c5e-7a10-7000-8000-000000000abc';
 const deviceId = '01932c5e-7a10-7abc-8def-000000000abc';
@@ -29,3 +31,5 @@ t.test('docs/mqtt.md has a row for each service channel', async (t) => {
   const page = readFileSync('docs/mqtt.md', 'utf8');
   for (const channel of serviceChannelNames) t.ok(page.includes(`\n| \`${channel}\` | `), `${channel} has a row`);
 });
+
+t.end();

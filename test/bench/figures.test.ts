@@ -1,11 +1,13 @@
 /** How the bench judges, and what it writes of it. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.ts';
 import { sharesOf } from '../../bench/profile.ts';
 import { described, tables } from '../../bench/report.ts';
 import { isBusy, type Results } from '../../bench/results.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const measured = { what: 'messages', ours: 70, unit: '/s' };
 const peer = { name: 'peer', value: 100 };
@@ -107,3 +109,5 @@ t.test('the bench runs without tap, which would end it after 30 seconds', async 
   t.match(stderr, 'npm run bench');
   t.equal(stdout, '');
 });
+
+t.end();

@@ -5,11 +5,13 @@ import { type AddressInfo, createServer } from 'node:net';
 import os from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
-import t from 'tap';
 import { Webhook } from '../../src/bridges/targets/webhook.ts';
 import { lookupPublic, NotPublic } from '../../src/network/outbound.ts';
 import { metric } from '../broker/metrics.ts';
+import { part } from '../support/part.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -229,3 +231,5 @@ t.test('invalid secrets, unknown kinds and invalid times are refused', async (t)
   t.match(await service.http('GET', `${path}/${made.id}/dead-letters?page=2`), { status: 416 });
   await remove(made);
 });
+
+t.end();

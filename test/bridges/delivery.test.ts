@@ -3,13 +3,16 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { purge } from '../../src/purge/purge.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { certificate } from '../broker/certificate.ts';
+import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.ts';
+
+const t = await part(import.meta);
 
 let offset = 0;
 const minute = 60_000;
@@ -476,7 +479,6 @@ t.test('over HTTPS the certificate counts', async (t) => {
   await until(async () => (await statusOf(bridge)).lastFailureReason === 'DEPTH_ZERO_SELF_SIGNED_CERT');
   t.strictSame(receiver.tries, []);
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
-  t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED);
   offset += minute;
   t.strictSame((await receiver.received(1)).map(textOf), ['x']);
 });
@@ -506,3 +508,5 @@ t.test('what is kept of a device goes with it when it is purged, and nothing of 
   t.strictSame([kept(gone.id), kept(stays.id)], [0, 3]);
   await service.login();
 });
+
+t.end();

@@ -1,9 +1,12 @@
 /** Targets that mean harm: they answer without end, or with what no client expects. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { NatsSocket, type SocketOptions } from '../../src/bridges/targets/nats-socket.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** What a target may get rid of before its connection ends: our allowance, and what the buffers of both ends hold. */
 const maxTaken = 16 * 1024 * 1024;
@@ -115,3 +118,5 @@ t.test('a server of NATS whose version is no version is refused before the clien
   const options = { openSocket, tlsHost: undefined } as SocketOptions;
   await t.rejects(socket.connect(undefined, options), { code: 'NOT_NATS' });
 });
+
+t.end();

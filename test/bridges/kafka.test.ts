@@ -1,7 +1,9 @@
 /** Bridges to a real Kafka: only where SLIPWAY_TEST_KAFKA names one, with topics that are created automatically. */
 import { Admin, Consumer, ListOffsetTimestamps } from '@platformatic/kafka';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const broker = process.env.SLIPWAY_TEST_KAFKA;
 const withKafka = broker ? {} : { skip: 'SLIPWAY_TEST_KAFKA names no Kafka broker' };
@@ -47,3 +49,5 @@ t.test('every message is in the topic of Kafka, in order per device', withKafka,
   await stream.close();
   for (const own of found.values()) t.strictSame([...new Set(own)], texts);
 });
+
+t.end();

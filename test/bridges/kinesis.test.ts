@@ -3,8 +3,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const refusal = 'ProvisionedThroughputExceededException';
 
@@ -102,3 +105,5 @@ t.test(
     t.strictSame(sent(third), ['0', '1', '1', '2']);
   },
 );
+
+t.end();

@@ -1,10 +1,12 @@
 /** Targets that answer, but slowly: a batch gives its place up in time, and nothing of it is lost. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import { Guaranteed } from '../../src/bridges/guaranteed.ts';
 import { sendInRounds, targetOf } from '../../src/bridges/sending.ts';
 import type { BridgedMessage, Target } from '../../src/bridges/target.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const message = (index: number, deviceId = 'dev'): BridgedMessage => ({
   id: `message-${index}`,
@@ -95,3 +97,5 @@ t.test('a connection on which a batch has no outcome is ended, and the next batc
   t.strictSame(ended, [1]);
   t.match(await target.send([message(1)], { guaranteed: true }), { result: 'accepted' });
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** How messages are written into a log, byte for byte, and which names they get there. */
-import t from 'tap';
 import { toRecord } from '../../src/bridges/records.ts';
 import type { BridgedMessage } from '../../src/bridges/target.ts';
 import { topicOf } from '../../src/bridges/targets/kafka.ts';
 import { subjectOf } from '../../src/bridges/targets/nats.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const message: BridgedMessage = {
   id: '01a2040c-5206-7000-8000-00000abc0001',
@@ -109,3 +111,5 @@ t.test('a topic of Kafka has only the characters that Kafka permits', async (t) 
   t.equal(topicOf('all', message), 'all');
   t.equal(topicOf('{device}{nothing}', message), 'dev-nothing-');
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** What is promised of level 2 when the process dies and the target is away. */
 import mqtt from 'mqtt';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import { type Service, startService } from '../support/service.ts';
 import { byDevice, startReceiver, textOf } from './receiver.ts';
+
+const t = await part(import.meta);
 
 t.test(
   'kill -9 while the target is away: every acknowledged message of level 2 comes, in order per device',
@@ -88,3 +90,5 @@ t.test(
     await third.stop('SIGTERM');
   },
 );
+
+t.end();

@@ -12,12 +12,15 @@ import {
 import { NodeHttpHandler } from '@smithy/node-http-handler';
 import { Aedes } from 'aedes';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
 import { mosquitto, withMosquitto } from '../support/mosquitto.ts';
 import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let templateId: string;
@@ -384,3 +387,5 @@ t.test('what a kind of target cannot be is refused, naming the property', async 
     /SCRAM/,
   );
 });
+
+t.end();

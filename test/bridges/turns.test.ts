@@ -1,9 +1,11 @@
 /** What bridges cost others: bodies are made in turns, a few milliseconds at a time. */
 import diagnostics from 'node:diagnostics_channel';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { startReceiver } from './receiver.ts';
+
+const t = await part(import.meta);
 
 /** Bodies of a megabyte that are made in one turn of the event loop at most: each takes more than a millisecond. */
 const most = 4;
@@ -50,3 +52,5 @@ t.test('many bodies of a megabyte are not made in one turn of the event loop', a
   while (isCounted) await nextTurn();
   t.ok(largest >= 1 && largest <= most, `${largest} in one turn`);
 });
+
+t.end();

@@ -4,11 +4,14 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import Sqlite from 'better-sqlite3';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { BrokerClient, Incoming, Outgoing, Will } from '../../broker/aedes-types.ts';
 import { matches } from '../../broker/topics.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { clientOf, openStore, storeOn } from './store.ts';
+
+const t = await part(import.meta);
 
 type Client = { id: string };
 type Subscription = { topic: string; qos: 0 | 1 | 2; subscriptionIdentifier?: number };
@@ -205,3 +208,5 @@ suite({
   persistence: adapted,
   testAsync: true,
 });
+
+t.end();

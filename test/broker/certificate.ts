@@ -24,9 +24,20 @@ h1sLCwYIMUIVd2wiFmpLvHVl9DCmuA2k/9wEr2Mcf2/mt+FmzcN45xog
 -----END PRIVATE KEY-----
 `;
 
-/** The settings for TLS with this certificate; from here on the test trusts certificates that nobody has signed. */
+/** Until the test ends, this process trusts certificates that nobody has signed. */
+export function trustAnyCertificate(t: Test): void {
+  const name = 'NODE_TLS_REJECT_UNAUTHORIZED';
+  const { [name]: before } = process.env;
+  process.env[name] = '0';
+  t.teardown(() => {
+    if (before === undefined) delete process.env[name];
+    else process.env[name] = before;
+  });
+}
+
+/** The settings for TLS with this certificate, which the test trusts. */
 export function certificate(t: Test): Record<string, string> {
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  trustAnyCertificate(t);
   const directory = temporaryDirectory(t);
   const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
   writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);

@@ -1,9 +1,12 @@
 import type { Packet } from 'mqtt-packet';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { notePresence } from '../../db/registry/presence.ts';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 const payloadOf = (packet: Packet) => JSON.parse((packet as { payload: Buffer }).payload.toString());
 
@@ -390,3 +393,5 @@ t.test('no more filters than allowed', async (t) => {
   t.match(await client.next(), { cmd: 'unsuback' });
   t.same(await subscribed(client, f.topic('_log')), [1]);
 });
+
+t.end();

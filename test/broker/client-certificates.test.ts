@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import {
   Extension,
@@ -14,10 +14,13 @@ import {
   makeProof,
   registerAuthority,
 } from '../support/certificates.ts';
+import { part } from '../support/part.ts';
 import { type Anything, nextMessage, type Service, startService } from '../support/service.ts';
 import { certificate } from './certificate.ts';
 import { hits } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 const hour = 60 * 60_000;
 const versions: SecureVersion[] = ['TLSv1.2', 'TLSv1.3'];
@@ -678,3 +681,5 @@ t.test('anyone who sends more than any device has to gets no further handshake f
   await ended;
   t.equal(await codeFrom('10.0.0.3', own), 'ended');
 });
+
+t.end();

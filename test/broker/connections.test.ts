@@ -2,9 +2,10 @@
 import { connect as connectTls } from 'node:tls';
 import { Aedes } from 'aedes';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.ts';
+import { part } from '../support/part.ts';
 import { nextMessage, present } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { connectBytes } from './bytes.ts';
@@ -12,6 +13,8 @@ import { certificate } from './certificate.ts';
 import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 let f: Fixture;
 let aedes: BrokerCore;
@@ -296,3 +299,5 @@ t.test('TLS takes suites with forward secrecy and authenticated encryption only'
   t.equal(await attempt('ECDHE-ECDSA-AES128-GCM-SHA256'), 'ECDHE-ECDSA-AES128-GCM-SHA256');
   for (const weak of ['ECDHE-ECDSA-AES128-SHA', 'ECDHE-ECDSA-AES256-SHA384']) t.equal(await attempt(weak), 'refused');
 });
+
+t.end();

@@ -1,7 +1,6 @@
 /** The control topics of a device, which nobody else can use. */
 import { EventEmitter, once } from 'node:events';
 import { pino } from 'pino';
-import t from 'tap';
 import { newLiveClient } from '../../broker/connections/live-clients.ts';
 import { ControlTopics } from '../../broker/control.ts';
 import { Reports } from '../../broker/ingest/reports.ts';
@@ -9,9 +8,12 @@ import type { ControlService, Rejection } from '../../src/broker-ports.ts';
 import { failure } from '../../src/errors.ts';
 import { onBehalfOf } from '../../src/log.ts';
 import { controlTopic } from '../../src/topics.ts';
+import { part } from '../support/part.ts';
 import { connected, subscribed } from './conversation.ts';
 import { fixture, rawConnected, sibling, stored } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient } from './raw.ts';
+
+const t = await part(import.meta);
 
 t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
   const f = await fixture(t, { SLIPWAY_CONTROL_ROOT: 'board/ctrl' });
@@ -113,3 +115,5 @@ t.test('the service answers control messages in order, and its errors never end 
   ]);
   t.doesNotThrow(() => topics.listening({ accountId: 'a', deviceId: 'x' }));
 });
+
+t.end();

@@ -1,9 +1,12 @@
 /** End-users and account users that connect with a secret of their own. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { connected, published, subscribed, taken, texts } from './conversation.ts';
 import { type Fixture, fixtureIn, versionOf } from './fixture.ts';
 import { connectPacket, rawClient } from './raw.ts';
+
+const t = await part(import.meta);
 
 async function secretOf({ service }: Fixture, entityType: string, entityId: string): Promise<string> {
   return (await service.create('/access/mqtt-credentials', 'mqttCredential', { entityType, entityId })).secret;
@@ -123,3 +126,5 @@ t.test('a secret is for an entity of the kind that is named', async (t) => {
     t.match(answer, { status: 400, body: { error: { code: 102 } } }, `${entityType}`);
   }
 });
+
+t.end();

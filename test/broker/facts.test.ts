@@ -1,9 +1,12 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { Point } from '../../db/messages/store.ts';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 /** Puts a function in front of the message store, until the test ends. */
 function interceptAppend(
@@ -612,3 +615,5 @@ t.test('deliveries are capped to the QoS of a wildcard filter', async (t) => {
   await admin.publishAsync(f.topic('chat'), 'x', { qos: 2 });
   t.match(await client.next(), { cmd: 'publish', qos: 1 });
 });
+
+t.end();

@@ -1,14 +1,17 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { Lane } from '../../src/limits/fair-queue.ts';
 import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
 import { board, codec } from '../downlink/board.ts';
 import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixtureIn, neighbour, rawConnected, sibling, versionOf } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -344,3 +347,5 @@ t.test(
     );
   },
 );
+
+t.end();

@@ -1,9 +1,12 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixture, neighbour, rawConnected, sibling, stored } from './fixture.ts';
 import { hits } from './metrics.ts';
 import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 const rows = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `,,${from + n}\n`).join('');
 
@@ -233,3 +236,5 @@ t.test('points and bytes count as packets do: who sends too many is read more sl
   const refused = answers.find(({ status }) => status === 429);
   t.match(refused?.text, /SLIPWAY_MQTT_POINT_RATE_PER_CLIENT/);
 });
+
+t.end();

@@ -1,11 +1,14 @@
 /** What one account sends to many receivers is handed on in parts: others do not wait for all of it. */
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { FanOut } from '../../broker/packets/fan-out.ts';
 import { Pace } from '../../broker/packets/pace.ts';
+import { part } from '../support/part.ts';
 import { type Fixture, fixture, neighbour, rawConnected } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 // The queue itself, with turns that the test begins
 
@@ -233,3 +236,5 @@ t.test('what waits for receivers does not reach one whose right has ended', asyn
   ear.send({ cmd: 'pingreq' });
   t.match(await ear.next(), { cmd: 'pingresp' }, 'others have got more, and this one nothing');
 });
+
+t.end();

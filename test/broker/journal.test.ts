@@ -1,6 +1,8 @@
-import t from 'tap';
 import { Journal } from '../../broker/sessions/journal.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 type Answer = (error?: Error) => void;
 
@@ -88,3 +90,5 @@ t.test('a promise goes after what was recorded before it, and is given up when i
   await journal.durable();
   journal.close();
 });
+
+t.end();

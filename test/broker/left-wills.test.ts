@@ -1,11 +1,12 @@
 /** Wills of a process that has crashed. */
 
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-
 import { connected, disconnected, keeper, left, type Message, start, subscribed } from './conversation.ts';
 import { type Fixture, rawConnected, stored } from './fixture.ts';
+
+const t = await part(import.meta);
 
 t.test('the wills of a crashed process are published once, of clients that stay away and still may', async (t) => {
   const f = await left(t);
@@ -62,3 +63,5 @@ t.test('the wills of a crashed process are published once, of clients that stay 
   await until(() => later.server.ctx.messages.mqtt.wills().length === 0);
   t.same((await stored({ ...f, service: later })).sort(), [1, 5, 6], 'and never again');
 });
+
+t.end();

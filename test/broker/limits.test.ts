@@ -1,10 +1,13 @@
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { WebSocket } from 'ws';
+import { part } from '../support/part.ts';
 import { unlessBehindProxy } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.ts';
 import { hits } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 /** A connection that says, as a trusted proxy may, that it comes from `address`. */
 async function from(t: Test, { service }: Fixture, address: string): Promise<RawClient> {
@@ -364,3 +367,5 @@ t.test('by default a device has 20 connections and a user 200', async (t) => {
   t.equal(await open(21, {}), 1);
   t.equal(await open(201, user), 1);
 });
+
+t.end();

@@ -1,12 +1,15 @@
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { WebSocket } from 'ws';
+import { part } from '../support/part.ts';
 import { nextMessage, unlessBehindProxy } from '../support/service.ts';
 import { certificate } from './certificate.ts';
 import { fixture } from './fixture.ts';
 import { connectPacket, speak } from './raw.ts';
+
+const t = await part(import.meta);
 
 async function echo(t: Test, url: string, options: IClientOptions, topic: string, payload = 'hello'): Promise<void> {
   const client = await mqtt.connectAsync(url, { reconnectPeriod: 0, ...options });
@@ -235,3 +238,5 @@ t.test('the service closes with WebSocket connections open', async (t) => {
   await f.service.close();
   await closed;
 });
+
+t.end();

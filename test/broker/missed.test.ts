@@ -1,11 +1,14 @@
 /** What is found for a reader that comes back: everything that came meanwhile, whatever the clocks of devices say. */
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { readMissed, TooMuchMissed } from '../../broker/http/missed.ts';
 import { maxMissed } from '../../db/messages/series/missed.ts';
 import { MessageStore, type Point } from '../../db/messages/store.ts';
 import type { Place } from '../../db/messages/threads/protocol.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const centuries = { from: Date.UTC(1900), to: Date.UTC(2300) };
@@ -107,3 +110,5 @@ t.test('the list of late points has as many as are sent again, and who needs mor
   while (await store.evictSome(0));
   t.equal(listed(), 0);
 });
+
+t.end();

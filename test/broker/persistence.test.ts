@@ -1,15 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import t from 'tap';
 import type { Incoming, Outgoing } from '../../broker/aedes-types.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import type { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { type Fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 import { clientOf, openStore } from './store.ts';
+
+const t = await part(import.meta);
 
 const client = clientOf('a/b/c');
 
@@ -344,3 +346,5 @@ t.test('a stored session of a device queues nothing of others, whatever wildcard
     t.match(packet, { cmd: 'publish', topic: f.topic('_updates/fields') });
   }
 });
+
+t.end();

@@ -3,10 +3,12 @@
  * with random cuts, over TCP, TLS and WebSocket. `npm run test:pipelines -- --seeds 5 --count 1000` runs many.
  */
 import { parseArgs } from 'node:util';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { certificate } from './certificate.ts';
 import { fixture, sibling } from './fixture.ts';
 import { anySeed, converse, cutsOf, type Heard, pipeline, seeded, transports } from './pipeline.ts';
+
+const t = await part(import.meta);
 
 const { values } = parseArgs({
   options: {
@@ -76,3 +78,5 @@ t.test(`${count} pipelines in ${seeds} seeds are answered as packets one by one`
   }
   t.equal(differences, 0);
 });
+
+t.end();

@@ -5,16 +5,19 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { pino } from 'pino';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { Positions } from '../../src/network/positions.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { type DnsServer, startDns } from '../support/dns.ts';
 import { geoDatabase } from '../support/mmdb.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { disconnected } from './conversation.ts';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.ts';
 import { connectPacket, type RawClient, speak } from './raw.ts';
+
+const t = await part(import.meta);
 
 const hour = 60 * 60_000;
 const berlin = [52.52, 13.405] as [number, number];
@@ -262,3 +265,5 @@ t.test('a geo database that is missing or none stops the start with a sentence t
       name,
     );
 });
+
+t.end();

@@ -1,7 +1,7 @@
 /** MQTT to the letter, over real sockets: what any client can meet. */
 import mqtt from 'mqtt';
 import type { Packet } from 'mqtt-packet';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
 import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.ts';
 import { certificate } from './certificate.ts';
@@ -9,6 +9,8 @@ import { connected, disconnected, subscribed } from './conversation.ts';
 import { fixture, fixtureIn, rawConnected } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 /** The next packets in short: command, packet id, and of a message its payload and QoS. */
 async function next(client: RawClient, count: number): Promise<string[]> {
@@ -394,3 +396,5 @@ t.test('a later filter does not hear an earlier message, and QoS 0 does not over
       order,
     );
 });
+
+t.end();

@@ -3,13 +3,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
 import mqttPacket from 'mqtt-packet';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { readProxyHeader } from '../../broker/connections/proxy-protocol.ts';
+import { part } from '../support/part.ts';
 import { unlessBehindProxy } from '../support/service.ts';
 import { certificate } from './certificate.ts';
 import { type Fixture, fixture, rawConnected } from './fixture.ts';
 import { hits } from './metrics.ts';
 import { connectPacket, rawClient, speak } from './raw.ts';
+
+const t = await part(import.meta);
 
 const trusting = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.0/8', SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '2' };
 const line = (address: string) => Buffer.from(`PROXY TCP4 ${address} 192.0.2.1 56324 1883\r\n`);
@@ -255,3 +258,5 @@ t.test('from anybody else a header is an error, and X-Forwarded-For is ignored',
   await seenAs(t, f, '127.0.0.1', 'the peer');
   await client.endAsync(true);
 });
+
+t.end();

@@ -1,10 +1,13 @@
 /** GET /devices/{id}/refusals: why something of a device was refused. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { purge } from '../../src/purge/purge.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
 import { connected, published, subscribed } from './conversation.ts';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient } from './raw.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 const address = '127.0.0.1';
@@ -299,3 +302,5 @@ t.test('the list goes with the device', async (t) => {
   await f.service.server.ctx.broker.refusalsStored(one.device.id);
   t.equal(await rowCount(), rows - 1, 'and nothing is noted of it any more');
 });
+
+t.end();

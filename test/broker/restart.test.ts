@@ -1,12 +1,15 @@
 /** What MQTT sessions are promised across the end of a process, clean or not. */
 import type { Packet } from 'mqtt-packet';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import type { Running } from '../support/process.ts';
 import { startService } from '../support/service.ts';
 import * as conversation from './conversation.ts';
 import { disconnected, keeper, type Message, published, start, subscribed, taken, texts } from './conversation.ts';
 import { type Fixture, fixture, sibling, stored } from './fixture.ts';
 import { publishPacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 /** The processes on one data directory: how each ends, and its settings. The last one is a service of this process. */
 const processes = [
@@ -257,3 +260,5 @@ t.test('One process after another', async (t) => {
     'each has come to its end',
   );
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** Retained messages are searched within the caller's reach, and each client has one search at a time. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { until } from '../support/until.ts';
 import { connected, published } from './conversation.ts';
 import { fixture } from './fixture.ts';
+
+const t = await part(import.meta);
 
 t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s topics are looked at', async (t) => {
   const f = await fixture(t);
@@ -60,3 +62,5 @@ t.test('a search ends when its client has gone', async (t) => {
   t.ok(before > 0);
   t.ok(pages <= before + 1, `${pages - before} pages in a hundred turns; an endless search takes one in each`);
 });
+
+t.end();

@@ -1,10 +1,13 @@
 /** Who loses a right loses all that was made of it, before the answer leaves; the answer counts what ended. */
 
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { connected, disconnected, published, subscribed, taken, texts } from './conversation.ts';
 import { type Fixture, fixture, fixtureIn, sibling, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient } from './raw.ts';
+
+const t = await part(import.meta);
 
 const header = 'platform-revocation';
 
@@ -267,3 +270,5 @@ t.test('a device that moves where nobody loses it is not looked for in long queu
   await put(f, `/devices/${f.device.id}`, { organizationId: null });
   t.ok(read >= 20);
 });
+
+t.end();

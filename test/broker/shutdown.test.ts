@@ -2,12 +2,15 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { type Running, startProcess } from '../support/process.ts';
 import { adminEmail, adminPassword } from '../support/service.ts';
 import { certificate } from './certificate.ts';
+
+const t = await part(import.meta);
 
 /** Milliseconds; the server's own patience with requests under way is 3000. */
 const quickly = 2900;
@@ -84,3 +87,5 @@ t.test('SIGTERM waits for nobody who has opened a TLS port and said nothing', as
   await openIdle(t, `${server.url.replace('http', 'ws')}/mqtt`);
   await endsQuickly(t, server);
 });
+
+t.end();

@@ -1,7 +1,7 @@
 /** The life of a stored session in one process: its order, its bounds, its end. */
 
-import t from 'tap';
 import { purge } from '../../src/purge/purge.ts';
+import { part } from '../support/part.ts';
 import { until } from '../support/until.ts';
 import {
   connected,
@@ -17,6 +17,8 @@ import {
 } from './conversation.ts';
 import { fixture, rawConnected, sibling, versionOf } from './fixture.ts';
 import { publishPacket, subscribePacket } from './raw.ts';
+
+const t = await part(import.meta);
 
 t.test('a message that comes while a session gets its queue does not overtake it', async (t) => {
   const f = await left(t);
@@ -170,3 +172,5 @@ t.test(
     t.same(await phoneHears(false, 1), ['after'], 'what was queued went with the right, though nobody had asked');
   },
 );
+
+t.end();

@@ -1,9 +1,11 @@
 /** The command line itself: help, mistyped words, completion. What each command does is tested with its part. */
 import { execFileSync } from 'node:child_process';
-import t from 'tap';
 import { flagOf } from '../../cli/command.ts';
 import { commands } from '../../cli/table/index.ts';
+import { part } from '../support/part.ts';
 import { cliFile, runToEnd } from '../support/process.ts';
+
+const t = await part(import.meta);
 
 const slipway = (...args: string[]) => runToEnd(cliFile, args, {});
 
@@ -109,3 +111,5 @@ t.test('zsh runs the completion of bash, and that of fish names each flag', asyn
     [],
   );
 });
+
+t.end();

@@ -2,10 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, openWindow } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let service: Service;
@@ -174,3 +176,5 @@ t.test('the files of the console are sent compressed to those who accept it, and
   t.ok((lengths.br ?? 0) < (lengths.gzip ?? 0) && (lengths.gzip ?? 0) < plain.text.length / 2, JSON.stringify(lengths));
   t.equal((await service.http('GET', `${main}.br`, { token: null })).status, 404, 'there is no other address for it');
 });
+
+t.end();

@@ -1,10 +1,12 @@
 import mqtt from 'mqtt';
 import type { Browser } from 'playwright-core';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, signIn } from './browser.ts';
 import { makeDevices, makeOrganizations } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let browser: Browser;
@@ -245,3 +247,5 @@ t.test('"Show the call" shows what was asked, without secrets', async (t) => {
   t.match(text, /curl -sS -X GET .*\/api\/v1\/devices/);
   t.notMatch(text, /correct horse battery/);
 });
+
+t.end();

@@ -1,12 +1,14 @@
 /** What a person does in each place of the console, by the names that the page shows. */
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
 
 const mail = new Mailbox();
 let service: Service;
@@ -208,3 +210,5 @@ t.test(
     await page.getByText('other@example.com').waitFor();
   },
 );
+
+t.end();

@@ -1,12 +1,14 @@
 /** Places of the console with work in them: what a person does there, and what the service and devices do meanwhile. */
 import { Secret, TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
-import t from 'tap';
 import { startReceiver } from '../bridges/receiver.ts';
 import { publish, rollout } from '../downlink/fleet.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, settled, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let browser: Browser;
@@ -218,3 +220,5 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   await page.getByRole('link', { name: device.serialNumber }).waitFor();
   t.strictSame(errors, []);
 });
+
+t.end();

@@ -1,10 +1,12 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import { copyDatabases } from '../../db/files/copies.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('copies are of one moment, whatever is written to either file meanwhile', async (t) => {
   const directory = temporaryDirectory(t);
@@ -39,3 +41,5 @@ t.test('copies are of one moment, whatever is written to either file meanwhile',
     copy.close();
   }
 });
+
+t.end();

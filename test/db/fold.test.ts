@@ -1,6 +1,8 @@
-import t from 'tap';
 import { rowsWithText } from '../../db/registry/text.ts';
 import { fold } from '../../db/sqlite/fold.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('every letter is the same in either case, and however it is composed', (t) => {
   const wrong: string[] = [];
@@ -29,3 +31,5 @@ t.test('the index of texts is not asked for one that is longer than any column',
   t.equal(rowsWithText('serialNumber', 'x'.repeat(766)), undefined);
   t.end();
 });
+
+t.end();

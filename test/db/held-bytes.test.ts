@@ -1,12 +1,15 @@
 /** What an account is charged for in messages.db is what it has there, whatever has happened in between. */
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { bringUpToDate } from '../../db/files/schema.ts';
 import { OutboxWriter } from '../../db/messages/outbox/writer.ts';
 import { MessageStore } from '../../db/messages/store.ts';
 import { copyMessages } from '../../db/moving/messages.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const accountId = '018f0000-0000-7000-8000-00000000000a';
 const clientId = `${accountId}/device`;
@@ -78,3 +81,5 @@ t.test('what waits for bridges is counted once, by the amounts that refuse it an
   outbox.write({ kind: 'forget', bridgeIds: ['b'] }, () => 0);
   t.equal(outbox.pendingBytes, 0);
 });
+
+t.end();

@@ -1,7 +1,6 @@
 /** Who holds a data directory: after another process has taken over, nothing more is committed. */
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
-import t from 'tap';
 import { commitAsHolder, Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.ts';
 import { MessageStore } from '../../db/messages/store.ts';
 import { type Db, Registry } from '../../db/registry/index.ts';
@@ -9,6 +8,9 @@ import { SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { WriterThread } from '../../db/sqlite/writer-thread.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('a second process is told which one holds the directory', async (t) => {
   const directory = temporaryDirectory(t);
@@ -117,3 +119,5 @@ t.test('what commits outside of the registry looks before and after, and passes 
   t.equal(calls.at(-1), 'alone');
   t.end();
 });
+
+t.end();

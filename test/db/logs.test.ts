@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { LogReader } from '../../db/messages/logs/reader.ts';
 import type { LogSearch } from '../../db/messages/logs/search.ts';
 import { wordsOf } from '../../db/messages/logs/terms.ts';
@@ -12,6 +12,9 @@ import { MessageReader } from '../../db/messages/threads/reader.ts';
 import { migrate } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { fold } from '../../db/sqlite/fold.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const page = { page: 1, pageSize: 1000 };
@@ -220,3 +223,5 @@ t.test('a reading thread that cannot open its files fails the calls to it, and i
   await t.rejects(asked, { message: /directory does not exist/ });
   await closed;
 });
+
+t.end();

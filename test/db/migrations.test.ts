@@ -1,12 +1,15 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { bringUpToDate, stepsHad } from '../../db/files/schema.ts';
 import { snapshotsOf } from '../../db/files/snapshots.ts';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const step = (name: string, ...statements: string[]): Migration => ({
   name,
@@ -237,3 +240,5 @@ t.test('CAs from before are active; what an audit record says of passwords and a
     ],
   );
 });
+
+t.end();

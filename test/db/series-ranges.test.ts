@@ -2,7 +2,7 @@ import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { SeriesMarks } from '../../db/messages/series/marks.ts';
 import { aggregates, type Sum } from '../../db/messages/series/sums.ts';
 import {
@@ -15,6 +15,9 @@ import {
 } from '../../db/messages/store.ts';
 import { migrate } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const day = 86_400_000;
@@ -432,3 +435,5 @@ t.test('points that were there before there were marks are found by category', a
     );
   }
 });
+
+t.end();

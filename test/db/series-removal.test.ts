@@ -2,9 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { MessageStore, type NewLogEntry, type Point, type SeriesKey, timeLimit } from '../../db/messages/store.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const keyOf = (accountId: string, deviceId = 'device', channelTemplateId = 'channel'): SeriesKey => ({
@@ -286,3 +289,5 @@ t.test('no log entry takes the place of one that was removed', async (t) => {
   await appendLog(again.store, entryOf('a', 'device', now));
   t.ok(Math.min(...places()) > last);
 });
+
+t.end();

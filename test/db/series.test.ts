@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import {
   type LogEntry,
   MessageStore,
@@ -16,6 +16,9 @@ import {
   type SeriesKey,
   type Severity,
 } from '../../db/messages/store.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const accountId = '018f0000-0000-7000-8000-00000000000a';
@@ -338,3 +341,5 @@ t.test('kill -9 loses nothing that was acknowledged', async (t) => {
     [],
   );
 });
+
+t.end();

@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
-import t from 'tap';
 import { bringUpToDate } from '../../db/files/schema.ts';
 import { OutboxWriter } from '../../db/messages/outbox/writer.ts';
 import { Arrivals } from '../../db/messages/series/arrivals.ts';
@@ -10,6 +9,9 @@ import { SeriesCounts } from '../../db/messages/series/counts.ts';
 import { SeriesRemoval } from '../../db/messages/series/removal.ts';
 import { aboveShare } from '../../db/messages/series/shares.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const held = (...bytes: number[]) => bytes.map((bytes, n) => ({ accountId: `${n}`, bytes }));
 const names = (above: Array<{ accountId: string }>) => above.map(({ accountId }) => accountId);
@@ -96,3 +98,5 @@ t.test('what bridges have delivered makes room without a sum of all accounts for
   t.ok(deletions > 30, `in ${deletions} parts`);
   t.ok(sums <= 4, `${sums} sums of all accounts`);
 });
+
+t.end();

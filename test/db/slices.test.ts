@@ -1,8 +1,10 @@
 /** Long work on the event loop: however much of it there is at once, one piece goes on in each turn of the loop. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import { Slices } from '../../db/sqlite/slices.ts';
 import { FairQueue } from '../../src/limits/fair-queue.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 /** Longer than a slice. */
 function work(): void {
@@ -59,3 +61,5 @@ t.test('a queue of work on the event loop lets others go first between two piece
   );
   t.equal(most, 1);
 });
+
+t.end();

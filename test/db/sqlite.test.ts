@@ -1,11 +1,13 @@
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
-import t from 'tap';
 import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
 import { Writer } from '../../db/sqlite/group-commit.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { StatementCache } from '../../db/sqlite/statements.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 interface Schema {
   items: { id: string; size: number };
@@ -208,3 +210,5 @@ t.test('a commit is charged to nobody: it is for all that were written before it
   await Promise.all([before, ...waiting]);
   t.ok(lending.order.indexOf('tested') < 50, `who gets the file: ${lending.order.indexOf('tested')} others went first`);
 });
+
+t.end();

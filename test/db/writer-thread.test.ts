@@ -3,11 +3,13 @@
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
-import t from 'tap';
 import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { WriterThread } from '../../db/sqlite/writer-thread.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 interface Schema {
   items: { id: string; size: number; bytes: Buffer | null };
@@ -134,3 +136,5 @@ t.test('a statement for a thread that has ended is refused, and is not done by a
   await t.rejects(open.run({ sql: `INSERT INTO items VALUES ('alone', 0, NULL)`, parameters: [] }), /has ended/);
   t.equal(await sizeOf('alone'), undefined);
 });
+
+t.end();

@@ -1,7 +1,9 @@
 /** Holds the pages of docs/, README.md and CONTRIBUTING.md against the repository: paths, links, packages. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import t from 'tap';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const pages = [
   ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md'],
@@ -52,6 +54,14 @@ t.test('every link within the pages leads somewhere', async (t) => {
       t.ok(existsSync(path), `${page}: ${path}`);
       if (anchor !== undefined) t.ok(anchorsOf(path).includes(anchor), `${page}: ${path}#${anchor}`);
     }
+});
+
+t.test('every test file is in a wing', async (t) => {
+  const filesIn = (folder: string) => readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
+  const wings = filesIn('test/wings').map((wing) => readFileSync(join('test/wings', wing), 'utf8'));
+  const imported = [...wings.join('').matchAll(/^import '\.\.\/(.*)';$/gm)].map(([, file]) => file);
+  const files = filesIn('test').filter((file) => /(?<!^(?:wings|alone|slow)\/.*)\.test\.ts$/.test(file));
+  t.strictSame(imported.sort(), files, 'each once');
 });
 
 t.test('the tree of docs/architecture.md has every folder of the source', async (t) => {
@@ -136,3 +146,5 @@ t.test('every promise of docs/guarantees.md names what holds it', async (t) => {
   t.ok(rows.length > 30);
   for (const row of rows) t.match(row, /\| (?:`(?:test\/[\w./-]+\.ts|npm run test:\w+)`(?:, )?)+ \|$/);
 });
+
+t.end();

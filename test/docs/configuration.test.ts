@@ -3,9 +3,11 @@
  * `UPDATE_CONFIGURATION=1 npx tap test/docs/configuration.test.ts` writes the tables of docs/configuration.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import t from 'tap';
 import { limits } from '../../src/limits/table.ts';
 import { commandSettings, type Setting, settings } from '../../src/settings.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const file = 'docs/configuration.md';
 const table = (title: string, rows: string[]) => [title, title.replace(/[^|]+/g, '---'), ...rows, ''].join('\n');
@@ -48,3 +50,5 @@ t.test('every variable has one row in the docs, and only the tables name variabl
   const read = new Set([...known, ...commandSettings.map(({ variable }) => variable)]);
   for (const name of documented) t.ok(read.has(name), `${name} is read`);
 });
+
+t.end();

@@ -2,11 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { publish, sha256 } from './fleet.ts';
+
+const t = await part(import.meta);
 
 t.test('a backup holds the files of packages, a restore restores them, doctor tells what is damaged', async (t) => {
   const service = await startService(t);
@@ -37,3 +39,5 @@ t.test('a backup holds the files of packages, a restore restores them, doctor te
   rmSync(content);
   t.match(await doctor(), { level: 'error', message: /missing or damaged/ });
 });
+
+t.end();

@@ -2,10 +2,13 @@
 import { once } from 'node:events';
 import { Agent, type RequestOptions, request } from 'node:https';
 import { json } from 'node:stream/consumers';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
+import { part } from '../support/part.ts';
 import { type Anything, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let template: Anything['deviceTemplate'];
@@ -94,3 +97,5 @@ t.test('a token or a password counts before the certificate', async (t) => {
   t.match(await asDevice('GET', '/profile/me', '', admin), { status: 200 });
   t.match(await asDevice('GET', '/devices'), { status: 401 }, 'a device has nothing else here');
 });
+
+t.end();

@@ -2,11 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { get, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
-import t from 'tap';
 import type { Ok } from '../support/answers.ts';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { board, codec, getChunk, info } from './board.ts';
 import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
+
+const t = await part(import.meta);
 
 const text = (value: string) => Buffer.concat([Buffer.from([0x60 + value.length]), Buffer.from(value)]);
 const [beginMap, beginList, end] = [Buffer.from([0xbf]), Buffer.from([0x9f]), Buffer.from([0xff])];
@@ -188,3 +190,5 @@ t.test('a client that waits to be asked for its password is asked; browsers ask 
   t.same(await challenge({ authorization: 'Bearer x' }), [401, undefined]);
   t.same(await challenge({ cookie: 'a=b' }), [401, undefined]);
 });
+
+t.end();

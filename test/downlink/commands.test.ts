@@ -1,10 +1,12 @@
 /** Commands: waiting, order, attempts, timeouts, expiry, cancelling, late answers, and who may send them. */
 import type { MqttClient } from 'mqtt';
-import t from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
 import { follow } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { type Device, devices } from './fleet.ts';
+
+const t = await part(import.meta);
 
 async function listen(
   service: Service,
@@ -361,3 +363,5 @@ t.test('a restart loses none: what was sent goes again with its attempt', async 
   await subscribe(after, again, device);
   t.match(await until(after, device, id, 'sent'), { attempt: 2 });
 });
+
+t.end();

@@ -4,15 +4,18 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { FirmwareFiles } from '../../db/files/firmware.ts';
 import type { Delivery } from '../../src/downlink/rollouts/rollout.ts';
 import { Downloads } from '../../src/downlink/ways/downloads.ts';
 import { Places } from '../../src/downlink/ways/places.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { type Device, devices, offerTo, publish, rollOut, rolloutUntil, sha256 } from './fleet.ts';
+
+const t = await part(import.meta);
 
 /** More than the system keeps for a connection. */
 const size = 16 * 1024 * 1024;
@@ -114,3 +117,5 @@ t.test('a place is for who reads: further devices are told when to try again, sl
   // The service notes the end of a download after the client has read its last byte.
   await until(() => service.server.ctx.downloads.running === 1);
 });
+
+t.end();

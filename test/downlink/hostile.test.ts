@@ -1,9 +1,11 @@
 /** Attacks on the ways to devices: topics of others, URLs that are void, what other accounts may name. */
 import { randomBytes } from 'node:crypto';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { closed, type Service, startService } from '../support/service.ts';
 import { board, codec, getChunk, info } from './board.ts';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil } from './fleet.ts';
+
+const t = await part(import.meta);
 
 async function offered(service: Service, count: number) {
   const template = await service.template();
@@ -135,3 +137,5 @@ t.test('a pattern with many wildcards chooses devices as fast as one with a sing
   t.same((await chosenBy(`${many}*`)).sort(), [...ids].sort());
   t.same(await chosenBy(`${'a'.repeat(200)}*${'a'.repeat(60)}*`), [], 'parts do not overlap');
 });
+
+t.end();

@@ -2,11 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { type Device, devices, rolloutUntil, sha256, update } from './fleet.ts';
+
+const t = await part(import.meta);
 
 t.test('publish, roll out and watch', async (t) => {
   const service = await startService(t);
@@ -83,3 +85,5 @@ t.test(
     });
   },
 );
+
+t.end();

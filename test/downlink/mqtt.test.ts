@@ -1,9 +1,11 @@
 /** Firmware over MQTT: JSON on `_firmware`, CBOR on the control topics, junk there, and offers that are revoked. */
 import { randomBytes } from 'node:crypto';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { board, codec, info } from './board.ts';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
+
+const t = await part(import.meta);
 
 /** The service of the tests that need nothing of their own in it. */
 let shared: Service;
@@ -208,3 +210,5 @@ t.test(
     t.match(await asDevice(service, moved, 'POST', '/firmware/status', { state: 'downloading' }), { status: 200 });
   },
 );
+
+t.end();

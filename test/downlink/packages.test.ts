@@ -3,9 +3,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
 import { type ClientRequest, request } from 'node:http';
 import { join } from 'node:path';
-import t from 'tap';
 import { Collector } from '../../src/downlink/packages/contents.ts';
+import { part } from '../support/part.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const etag = (version: string) => ({ headers: { etag: version } });
@@ -303,3 +305,5 @@ t.test('an account uploads so many files at a time', async (t) => {
   held[0]?.end(randomBytes(100));
   while ((await put(service, `${second.id}/files/one`, randomBytes(10))).status !== 200);
 });
+
+t.end();

@@ -2,8 +2,8 @@
 import { exec } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
-import t from 'tap';
 import { Progress } from '../../src/downlink/rollouts/progress.ts';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import {
   asDevice,
@@ -17,6 +17,8 @@ import {
   sha256,
   update,
 } from './fleet.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -475,3 +477,5 @@ t.test('a package of another account is out of reach: to read, to roll out, to b
   t.match(await asDevice(service, own, 'GET', `/firmware/files/${their.files[0]?.sha256}`), { status: 404 });
   t.match(await asDevice(service, theirs, 'POST', '/firmware/status', { state: 'downloading' }), { status: 404 });
 });
+
+t.end();

@@ -1,11 +1,13 @@
 /** The channels for firmware and commands: the device and callers of the whole account hear them, end-users do not. */
 import { randomBytes } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
-import t from 'tap';
 import { serviceChannelNames, serviceChannels } from '../../src/topics.ts';
 import { openStream } from '../support/events.ts';
+import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from './fleet.ts';
+
+const t = await part(import.meta);
 
 const unlisted = serviceChannelNames.filter((name) => !serviceChannels[name].listed);
 
@@ -171,3 +173,5 @@ t.test('an end-user cannot publish there, and explain says so of publishing and 
     t.match(await explain('subscribe', service.topic('+', name)), { rule: 'matches nothing in reach' });
   }
 });
+
+t.end();

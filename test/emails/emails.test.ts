@@ -5,8 +5,11 @@ import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { join } from 'node:path';
 import { SMTPServer } from 'smtp-server';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** A mail server that keeps what it is told, and refuses one address. */
 async function mailServer(t: Test) {
@@ -117,3 +120,5 @@ t.test('without either, emails and messages lie in the outbox, for its owner onl
   );
   t.equal(statSync(outbox).mode & 0o777, 0o600);
 });
+
+t.end();

@@ -1,8 +1,10 @@
 /** Bulk changes as jobs: what the single call does, for many devices, and the way back. */
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
@@ -326,3 +328,5 @@ t.test('a job that is written on the event loop is written a few devices at a ti
   const first = told.find((done) => done > 0);
   t.ok(first !== undefined && first <= 20, `its first share had ${first} devices`);
 });
+
+t.end();

@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { Equipping } from '../../src/factory/provisioning/equipping.ts';
 import { Sealing } from '../../src/identity/secrets/sealing.ts';
 import { Secrets } from '../../src/identity/secrets/secrets.ts';
 import { hashOfCode } from '../../src/registry/credentials/association-codes.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('anyone who asks for secrets gets their own, also when what was asked later is answered first', async (t) => {
   const keys = join(temporaryDirectory(t), 'keys');
@@ -52,3 +54,5 @@ t.test('a thread that cannot open its keys fails the calls to it, and is closed 
   await t.rejects(asked, { code: /EEXIST|ENOTDIR/ });
   await closed;
 });
+
+t.end();

@@ -4,11 +4,13 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import t from 'tap';
 import type { Unit } from '../../src/factory/provisioning/unit.ts';
 import { type FlashExtra, flashFile } from '../../src/factory/results/formats.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { nvsText, readNvs } from './nvs.ts';
+
+const t = await part(import.meta);
 
 const accountId = '0191d0c0-0000-7000-8000-000000000001';
 const deviceId = '0191d0c0-0000-7000-8000-00000000000d';
@@ -289,3 +291,5 @@ t.test('the rules refuse what the generator would refuse or spoil', async (t) =>
   ] as const)
     t.throws(() => readNvs(file), why);
 });
+
+t.end();

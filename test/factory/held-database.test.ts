@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { sql } from 'kysely';
-import t from 'tap';
 import type { Tx } from '../../db/registry/index.ts';
 import { follow, postRows } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { serials } from './command.ts';
+
+const t = await part(import.meta);
 
 const rows = 2000;
 
@@ -59,3 +61,5 @@ async function hold({ directory }: Service): Promise<Sqlite.Database> {
     }
   }
 }
+
+t.end();

@@ -1,10 +1,12 @@
 /** Bodies with rows are in memory: only so many at once. */
 import { once } from 'node:events';
 import { request } from 'node:http';
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { postRows } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -63,3 +65,5 @@ t.test('the bodies of one account leave room for those of another', async (t) =>
   t.equal((await post(foreign)).status, 202);
   for (const one of open) one.destroy();
 });
+
+t.end();

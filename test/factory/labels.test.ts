@@ -1,9 +1,11 @@
 /** A label's QR code is the claim address and nothing else, on paper as SVG, PNG and in a sheet. */
 import { inflateSync } from 'node:zlib';
 import QRCode from 'qrcode';
-import t from 'tap';
 import type { Label } from '../../src/factory/provisioning/unit.ts';
 import { labelPng, labelSheet, labelSvg } from '../../src/factory/results/labels.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const label: Label = {
   serialNumber: 'SN-0001',
@@ -128,3 +130,5 @@ t.test('nothing in a serial number becomes markup', async (t) => {
     t.match(shown, '&amp;');
   }
 });
+
+t.end();

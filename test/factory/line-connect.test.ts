@@ -3,10 +3,13 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import mqtt, { type IClientOptions } from 'mqtt';
-import t from 'tap';
+import { trustAnyCertificate } from '../broker/certificate.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { type MadeUnit, Station, serials } from './command.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 /** Where openssl has made what docs/factory.md says: a CA, the server's certificate, and a CA of the units. */
@@ -24,7 +27,7 @@ t.before(async () => {
   execFileSync('sh', ['-ec', `${names}\n${units}`], { cwd: desk, stdio: 'ignore' });
   writeFileSync(join(desk, 'certify.sh'), program.replaceAll('units-ca.', `${desk}/units-ca.`), { mode: 0o755 });
   // For what the test itself asks over HTTP: units and the command trust the CA that they are given.
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  trustAnyCertificate(t);
   service = await startService(t, {
     env: { SLIPWAY_TLS_CERT: join(desk, 'server.pem'), SLIPWAY_TLS_KEY: join(desk, 'server.key') },
   });
@@ -96,3 +99,5 @@ t.test('with the client certificate that --certify has made for it, many units a
   const swapped = { ...none, cert: second.certificate ?? '', key: second.privateKey ?? '' };
   await t.rejects(boot(first, swapped), refused, 'and only that of the unit');
 });
+
+t.end();

@@ -1,10 +1,12 @@
 /** Files of a directory that get lost, and how a unit comes to them again. */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { Journal } from '../../cli/line/journal.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { devicesOf, Station, serials } from './command.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -266,3 +268,5 @@ t.test('a directory that takes no files ends with a sentence that names it', asy
   const unnamed = await to(join(station.directory, 'other'), '--certify', 'no-such-program');
   t.match(unnamed, { code: 2, stderr: /--certify no-such-program cannot be called/ });
 });
+
+t.end();

@@ -5,12 +5,14 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
-import t from 'tap';
 import { Client } from '../../cli/line/client.ts';
 import { certificate } from '../broker/certificate.ts';
+import { part } from '../support/part.ts';
 import { cliFile, plainNode } from '../support/process.ts';
 import { type Service, startService } from '../support/service.ts';
 import { Station, serials } from './command.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let ahead = 0;
@@ -166,3 +168,5 @@ t.test('Ctrl-C ends a run with 130, and says what to do', async (t) => {
   t.equal(code, 130);
   t.match(said, /Run the command again/);
 });
+
+t.end();

@@ -5,14 +5,16 @@ import { mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
-import t from 'tap';
 import type { Client } from '../../cli/line/client.ts';
 import { Journal } from '../../cli/line/journal.ts';
 import { deliver, readFileOptions } from '../../cli/line/line.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { cliFile } from '../support/process.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
 import { devicesOf, Station, serials } from './command.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -326,3 +328,5 @@ t.test('results that expired before they were written: the units get new secrets
   t.equal((await devicesOf(aged)).length, 3);
   for (const { deviceId, secret } of station.units()) await aged.connect({ deviceId, secret });
 });
+
+t.end();

@@ -2,14 +2,17 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { Client } from '../../cli/line/client.ts';
 import { Journal } from '../../cli/line/journal.ts';
 import { readAddresses } from '../../cli/line/line.ts';
 import { runCommand } from '../support/command.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { devicesOf, Station } from './command.ts';
 import { nvsText, readNvs } from './nvs.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -213,3 +216,5 @@ t.test('where units connect and are claimed is told to who may make codes', asyn
   const { token } = await service.endUser((await service.organization()).id);
   t.equal((await service.http('GET', '/api/v1/provisioning/addresses', { token })).status, 403);
 });
+
+t.end();

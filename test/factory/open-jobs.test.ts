@@ -1,10 +1,12 @@
 /** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
 
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { follow, postRows } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
@@ -79,3 +81,5 @@ t.test('a long job gives its place away while another account waits, and goes on
     await service.ok('POST', `/api/v1/provisioning/jobs/${one.id}/cancel`);
   }
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
-import t from 'tap';
 import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.ts';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -431,3 +433,5 @@ t.test('its events end with the session of the reader', async (t) => {
   t.notMatch(await events.text(), /"state":"succeeded"/);
   t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
 });
+
+t.end();

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import yauzl from 'yauzl';
 import { clearRows } from '../../src/factory/results/expiry.ts';
 import { resultFile } from '../../src/factory/results/files.ts';
 import { encrypt } from '../../src/formats/aes-gcm.ts';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
@@ -323,3 +326,5 @@ async function looked(t: Test, id: string): Promise<void> {
   }
   t.fail('sealed results are still there');
 }
+
+t.end();

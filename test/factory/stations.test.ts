@@ -1,7 +1,9 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
-import t from 'tap';
 import { follow, postRows } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 60 * 60_000;
@@ -350,3 +352,5 @@ t.test('a station has no MQTT connections, so none end with it', async (t) => {
   client.end(true);
   await closed(client);
 });
+
+t.end();

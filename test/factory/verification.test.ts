@@ -1,7 +1,9 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
 import { setTimeout as delay } from 'node:timers/promises';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let template: Made<'deviceTemplate'>;
@@ -245,3 +247,5 @@ t.test('the end of the process does not wait for a unit, and gives no verdict', 
   t.match(answer, { status: 503, body: { error: { code: -199 } } });
   t.ok(Date.now() - began < 5000);
 });
+
+t.end();

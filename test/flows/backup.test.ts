@@ -6,7 +6,6 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync,
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { inflateRawSync } from 'node:zlib';
-import t from 'tap';
 import yazl from 'yazl';
 import { type Login, openLink } from '../../bench/link.ts';
 import { stepsHad } from '../../db/files/schema.ts';
@@ -14,9 +13,12 @@ import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { cliFile, plainNode, runToEnd } from '../support/process.ts';
 import { type Point, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 /** Where backups go, and the one that everybody restores. */
 const shelf = temporaryDirectory(t);
@@ -327,3 +329,5 @@ async function listen({ server }: Service, login: Login, count: number): Promise
     }, reject);
   });
 }
+
+t.end();

@@ -5,10 +5,13 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { inherited, startProcess } from '../support/process.ts';
 import type { Anything } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const project = process.cwd();
 const script: string = JSON.parse(readFileSync('package.json', 'utf8')).scripts.demo;
@@ -149,3 +152,5 @@ t.test('a demo that is interrupted or fails cleans up and says why; --keep remov
   t.equal(await unknown.ended, 2);
   t.equal(unknown.output(), 'Usage: npm run demo [-- --keep]\n');
 });
+
+t.end();

@@ -3,7 +3,6 @@ import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync,
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import t from 'tap';
 import { lookAtClock } from '../../cli/doctor/clock.ts';
 import { lookAtDisk } from '../../cli/doctor/disk.ts';
 import type { Finding } from '../../cli/doctor/finding.ts';
@@ -15,8 +14,11 @@ import { openSqlite } from '../../db/sqlite/open.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { cliFile, runToEnd } from '../support/process.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 
@@ -171,3 +173,5 @@ t.test('a clock that is behind what was written last is found', async (t) => {
   writeFileSync(join(system, 'synchronized'), '');
   t.same(levels(Date.now()), ['ok']);
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** A machine that another one has replaced: it still runs, on the same bytes, and its lock was not seen. */
 import mqtt from 'mqtt';
-import t from 'tap';
 import { takeOver } from '../../db/files/lock.ts';
+import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import { type Anything, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 t.test('a process whose data directory was taken over acknowledges nothing more, and ends with 3', async (t) => {
   const service = await startService(t);
@@ -53,3 +55,5 @@ t.test('a process whose data directory was taken over acknowledges nothing more,
   t.match(await answer.json(), { deviceTemplate: { name: 'Before' } });
   await next.stop('SIGTERM');
 });
+
+t.end();

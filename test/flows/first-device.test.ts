@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -197,3 +199,5 @@ t.test('a log entry of more than 16 KiB is delivered, not stored, and explained'
   const { logs } = await service.ok('GET', `/api/v1/devices/${device.id}/logs?text=y`);
   t.equal(logs.meta.count, 1);
 });
+
+t.end();

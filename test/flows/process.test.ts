@@ -6,11 +6,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
-import t from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { cliFile, mainFile, type Running, runToEnd, startProcess } from '../support/process.ts';
 import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../', import.meta.url));
@@ -274,3 +276,5 @@ t.test(
     t.equal((await publish()).status, 200);
   },
 );
+
+t.end();

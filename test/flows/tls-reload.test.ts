@@ -4,14 +4,17 @@ import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import mqtt from 'mqtt';
-import t from 'tap';
+import { trustAnyCertificate } from '../broker/certificate.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import { startService } from '../support/service.ts';
 
+const t = await part(import.meta);
+
 t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and open ones go on', async (t) => {
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  trustAnyCertificate(t);
   const service = await startService(t);
   const template = await service.template({ channels: ['series'] });
   const { device, secret } = await service.device({ deviceTemplateId: template.id });
@@ -92,3 +95,5 @@ t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and 
   client.end(true);
   t.equal(await server.stop('SIGTERM'), 0);
 });
+
+t.end();

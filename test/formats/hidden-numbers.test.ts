@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import t from 'tap';
 import { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('numbers come back with the same key only, and a number and the next one have nothing in common', async (t) => {
   const numbers = new HiddenNumbers(randomBytes(32));
@@ -25,3 +27,5 @@ t.test('numbers come back with the same key only, and a number and the next one 
   for (const text of ['', 'x', '1-2', 'x'.repeat(22), 'x'.repeat(32), 'x'.repeat(44), `${'x'.repeat(31)}=`])
     t.equal(numbers.read(text), undefined, text);
 });
+
+t.end();

@@ -3,9 +3,11 @@
  * `UPDATE_API_TABLE=1 npx tap test/http/api-table.test.ts` in the root of the project writes the tables.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import t from 'tap';
 import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
@@ -136,3 +138,5 @@ function exampleOf(name: string, schema: Schema | undefined): unknown {
   if (name === 'associationCode') return '000000000000';
   return schema.enum?.[0] ?? '1';
 }
+
+t.end();

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
-import t from 'tap';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };
 let service: Service;
@@ -182,3 +184,5 @@ t.test('failed logins of strangers take a tenth of what an account keeps, and pu
   const [newest] = await records('outcome=failure', accountId, jwt);
   t.strictSame(newest?.details, { omitted: 35 }, 'the next one says how many are not in the record');
 });
+
+t.end();

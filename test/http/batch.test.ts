@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -193,3 +195,5 @@ t.test('a request that fails on our side is one answer among the others', async 
   ]);
   t.notMatch(answer.text, 'secret');
 });
+
+t.end();

@@ -1,7 +1,9 @@
 /** Names in bodies that have no effect: named in a header, or refused with SLIPWAY_STRICT_BODIES. */
-import t from 'tap';
 import type { OpenApi, Schema } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { type Entity, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let strict: Service;
@@ -146,3 +148,5 @@ t.test('a PUT of an end-user with a person names the properties of its person', 
   t.equal(given.status, 200, given.text);
   t.equal(given.headers.get('platform-ignored-properties'), null, 'one without a person gets it');
 });
+
+t.end();

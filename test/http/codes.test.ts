@@ -1,9 +1,11 @@
 import { request } from 'node:http';
 import Sqlite from 'better-sqlite3';
-import t from 'tap';
 import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
 import { documentOf } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** Every documented error code. */
 const documentedCodes = [100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 30, 31, 20, 21, -199];
@@ -295,3 +297,5 @@ t.test('with SLIPWAY_STRICT_QUERIES an unknown parameter is refused', async (t) 
   const body = { serialNumber: 'x', accountId: strict.accountId, roomm: '7' };
   t.equal((await strict.http('POST', '/api/v1/devices', { body })).status, 200, 'bodies are as before');
 });
+
+t.end();

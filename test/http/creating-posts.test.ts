@@ -1,11 +1,13 @@
 /** Every POST that makes something, sent twice with one Idempotency-Key. */
-import t from 'tap';
 import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { follow } from '../support/jobs.ts';
 import { documentOf } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { type Person, secondFactors } from '../support/second-factors.ts';
 import { type Anything, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** One request that succeeds. */
 interface Sent {
@@ -254,3 +256,5 @@ t.test('an entity that was made before a crash is in the answer to the same requ
     t.equal(again.headers.get('etag'), first.headers.get('etag'), path);
   }
 });
+
+t.end();

@@ -1,6 +1,8 @@
 import { connect } from 'node:net';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Answer, type Failure, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -253,3 +255,5 @@ t.test('an error of our own says nothing about itself but in the log', async (t)
   t.notMatch(answer.text, /secret|inside/);
   t.ok(logLines.some((line) => line.includes('SELECT secret') && line.includes(answer.body.requestId)));
 });
+
+t.end();

@@ -4,13 +4,16 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { get as getSecure } from 'node:https';
 import { promisify } from 'node:util';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { versionOf } from '../broker/fixture.ts';
 import { publish, rollOut } from '../downlink/fleet.ts';
 import { serials } from '../factory/command.ts';
 import { postRows } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const run = promisify(execFile);
@@ -95,3 +98,5 @@ t.test('they end so when the server stops, with and without TLS', async (t) => {
     await Promise.all([own.close(), ended(t)]);
   }
 });
+
+t.end();

@@ -1,7 +1,9 @@
 /** What programs written for platforms of this kind expect of HTTP itself, whatever the resource. */
-import t from 'tap';
 import { makeCertificate } from '../support/certificates.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let appToken: string;
@@ -320,3 +322,5 @@ t.test('a text that cannot be stored is named by its place, in lists and below',
   t.equal(await place({ a: JSON.parse(`${'['.repeat(32)}${']'.repeat(32)}`) }), 200);
   t.match(await place({ a: JSON.parse(`${'['.repeat(33)}${']'.repeat(33)}`) }), /^a(\.0)+$/);
 });
+
+t.end();

@@ -1,7 +1,9 @@
 /** Long reading is shared: what one account reads in bulk does not make another wait, and drawing is not done by the event loop. */
-import t from 'tap';
 import { download, follow, postRows, provision } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const rows = (count: number) => Array.from({ length: count }, (_, n) => ({ serialNumber: `R-${n}` }));
 
@@ -55,3 +57,5 @@ t.test('labels are drawn by a thread: the event loop has time for others', async
   const { utilization } = performance.eventLoopUtilization(before);
   t.ok(utilization < 0.7, `of the event loop ${Math.round(100 * utilization)} % were used while labels were drawn`);
 });
+
+t.end();

@@ -1,8 +1,10 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
-import t from 'tap';
 import { documentOf } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { claimsOf, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
@@ -356,3 +358,5 @@ t.test('after 72 hours the key is free again', async (t) => {
   now += 1;
   t.not((await post('/devices', { serialNumber: 'old' }, 'old key')).body.device.id, first.body.device.id);
 });
+
+t.end();

@@ -2,9 +2,11 @@
 import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** Inside the checkout, so that the client finds its packages. */
 const directory = join(process.cwd(), `dist/test/openapi-client-${process.pid}`);
@@ -94,3 +96,5 @@ t.test('what exceeds a maximum is refused, and says where', async (t) => {
   const ids = Array.from({ length: 50_001 }, (_, n) => `${n}`);
   t.match(await service.http('POST', '/api/v1/devices/jobs', { body: { action: 'delete', ids } }), refused('ids'));
 });
+
+t.end();

@@ -1,7 +1,6 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import t from 'tap';
 import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi/components.ts';
 import {
   answerOf,
@@ -12,7 +11,10 @@ import {
   partOf,
   type Schema,
 } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /**
  * The operations that clients rely on: operation | `etag`, then query parameters of a GET or properties of a body |
@@ -408,3 +410,5 @@ t.test('readable pages are at /docs and need no network', async (t) => {
     200,
   );
 });
+
+t.end();

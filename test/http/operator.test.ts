@@ -5,15 +5,17 @@ import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
-import t from 'tap';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/connections/counters.ts';
 import { isStoreBusy } from '../../db/sqlite/dialect.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { type Fixture, fixture } from '../broker/fixture.ts';
 import { hits, metric } from '../broker/metrics.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
+import { part } from '../support/part.ts';
 import { type Answer, closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 let f: Fixture;
 const logLines: string[] = [];
@@ -362,3 +364,5 @@ t.test('with a token, only anyone who sends it reads them', async (t) => {
   t.notMatch(without.text, / nan$/im);
   t.match(without.text, /^slipway_queue_depth\{queue="ingest"\} 0$/m);
 });
+
+t.end();

@@ -1,9 +1,11 @@
 /** Many requests at once: they begin a few milliseconds at a time; accounts take turns, and strangers have one of them. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Fastify from 'fastify';
-import t from 'tap';
 import type { App } from '../../src/http/app.ts';
 import { paceRequests } from '../../src/http/guards/pacing.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 /** An app that serves a request in 2 ms, and names whom it served. The account of a request is its token. */
 async function servingSlowly() {
@@ -103,3 +105,5 @@ t.test('those that wait begin in each turn of the event loop', async (t) => {
   t.ok(to - from <= 14, `40 requests, of which at least four begin in a turn, took ${to - from} turns`);
   await app.close();
 });
+
+t.end();

@@ -1,10 +1,12 @@
 /** The pages that emails and labels lead to, read and used as a browser would. */
 import vm from 'node:vm';
 import { Secret, TOTP } from 'otpauth';
-import t from 'tap';
 import { withCode } from '../../src/factory/claim-url.ts';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -169,3 +171,5 @@ t.test('who has several organizations chooses, and who has a second factor gives
   t.equal(await opened.send({ organization: below.id }), 'Done. The device is yours.');
   t.equal(await place(), below.id);
 });
+
+t.end();

@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test('the last event does not wait for its turn; others do', async (t) => {
   const state = { done: 0, ended: false };
@@ -51,3 +53,5 @@ t.test('a reader that has not taken what came before gets no more of it, and no 
   body.on('data', () => t.fail('it got more'));
   await t.rejects(finished(body), { code: 'ERR_STREAM_PREMATURE_CLOSE' });
 });
+
+t.end();

@@ -1,8 +1,10 @@
 /** A request has to come in time; an upload has to keep coming. */
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import t from 'tap';
 import { isUpload, limitRequestTime } from '../../src/http/guards/request-time.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const time = 1000;
 
@@ -42,3 +44,5 @@ t.test('bodies that do not come are cut off, and uploads that keep coming are no
   t.equal(await send('/upload', 15, 600), 200, 'an upload may take longer than that');
   t.equal(await send('/upload', 100, 1), 408, 'a byte now and then does not keep a connection');
 });
+
+t.end();

@@ -1,10 +1,12 @@
 /** No route can answer a long array as a whole. */
 import Fastify from 'fastify';
-import t from 'tap';
 import { type TSchema, Type } from 'typebox';
 import { streamed } from '../../src/http/answers/streamed-list.ts';
 import type { App } from '../../src/http/app.ts';
 import { sliceArrays } from '../../src/http/guards/sliced-arrays.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 t.test(
   'a route whose answer has an array without maxItems cannot be mounted, and the error says what to do',
@@ -28,3 +30,5 @@ t.test(
     mount('/missing', answer({}), 404);
   },
 );
+
+t.end();

@@ -3,9 +3,12 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let secure: Service;
@@ -293,3 +296,5 @@ t.test('at every route a stranger who announces 100 KB is answered before any of
   t.same(wrong, []);
   t.ok(asked > 200, `${asked} requests`);
 });
+
+t.end();

@@ -2,10 +2,12 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import t from 'tap';
 import type { Row } from '../../db/registry/records.ts';
 import { request } from '../support/http.ts';
+import { part } from '../support/part.ts';
 import { type Entity, type Made, type Person, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const devices = 160;
 const fieldCount = 62;
@@ -194,3 +196,5 @@ t.test('a batch of long pages holds one piece of one of them at a time', async (
   t.ok(sender.bytesWritten > 0 && sender.bytesWritten < devices * 60_000, `${sender.bytesWritten} bytes made`);
   t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);
 });
+
+t.end();

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { closed, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const time = { now: start };
@@ -146,3 +148,5 @@ t.test('applications are deleted while they write: nothing is made afterwards', 
   for (const { status } of await answers) t.ok([200, 401, 403].includes(status), String(status));
   t.equal((await create(99)).status, 401);
 });
+
+t.end();

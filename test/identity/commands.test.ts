@@ -2,10 +2,13 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, closed, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 async function slipway(service: Service, ...args: string[]) {
   const { code, stdout, stderr } = await runCommand([...args, '--data-dir', service.directory]);
@@ -206,3 +209,5 @@ t.test('what cannot be done is said in a sentence, with exit code 2', async (t) 
     t.match(stderr, sentence, args);
   }
 });
+
+t.end();

@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { TOTP } from 'otpauth';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { purge } from '../../src/purge/purge.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import {
@@ -19,7 +19,10 @@ import {
   sessionsOf,
   startProvider,
 } from '../support/oidc.ts';
+import { part } from '../support/part.ts';
 import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 const logLines: string[] = [];
@@ -781,3 +784,5 @@ t.test('with the last provider of an issuer its links go, and those of others st
   t.strictSame(await linksOf(service, userId), []);
   t.equal((await linksOf(service, other.userId)).length, 1);
 });
+
+t.end();

@@ -1,8 +1,10 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
-import t from 'tap';
 import { areStrangers, FairLanes, FairQueue, strangerLane } from '../../src/limits/fair-queue.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -192,3 +194,5 @@ t.test('one account has only its part of the places, however slow its work is', 
   for (const end of open) end();
   await Promise.all([...slow, other]);
 });
+
+t.end();

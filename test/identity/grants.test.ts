@@ -1,10 +1,13 @@
 /** Who chose a password, and what becomes of it when its identity gets more rights (docs/identity.md). */
 import { TOTP } from 'otpauth';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 const stolen = 'the secret of a stranger';
@@ -210,3 +213,5 @@ async function endUserTemplate(): Promise<string> {
   const path = `/api/v1/end-users/templates?accountId=${service.accountId}&default=true`;
   return (await service.ok('GET', path)).endUserTemplates.results[0].id;
 }
+
+t.end();

@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -128,3 +130,5 @@ t.test('a secret never follows to another issuer', async (t) => {
   const back = await put(made.id, moved.version, { issuer: made.issuer, clientSecret: 'another' });
   t.match(back, { status: 200, body: { identityProvider: { clientSecretSet: true } } });
 });
+
+t.end();

@@ -1,6 +1,8 @@
-import t from 'tap';
 import { PlatformError } from '../../src/errors.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };
@@ -173,3 +175,5 @@ t.test('a caller may be limited in general', async (t) => {
   time.now += 1000;
   t.equal((await list()).status, 200);
 });
+
+t.end();

@@ -1,6 +1,8 @@
-import t from 'tap';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -93,3 +95,5 @@ t.test('the sessions of a person are listed, and end for that person and for adm
   t.equal((await service.ok('POST', `${path}/end-sessions`)).ended, 1, 'an admin ends the last one');
   t.equal((await look(phone)).status, 401);
 });
+
+t.end();

@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Secret } from 'otpauth';
-import t from 'tap';
 import { resolveComponents } from '../../src/http/openapi/components.ts';
 import { purge } from '../../src/purge/purge.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { countStatuses } from '../support/many.ts';
 import { answerOf, documentOf, type OpenApi } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import { beforeNextTransaction } from '../support/races.ts';
 import { atOnce, otherCode, type Person, secondFactors, statuses } from '../support/second-factors.ts';
 import {
@@ -19,6 +19,8 @@ import {
   type Service,
   startService,
 } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 const step = 30_000;
@@ -671,3 +673,5 @@ t.test('wrong codes at confirmation and removal are in the audit record', async 
     { outcome: 'success', details: removed, ...by },
   ]);
 });
+
+t.end();

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { countStatuses } from '../support/many.ts';
+import { part } from '../support/part.ts';
 import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
@@ -322,3 +324,5 @@ t.test('tokens that are wrong or spent are in the audit record of whom they were
   ]);
   t.equal(results.length, 3, 'sampled, and nothing of who is nobody’s');
 });
+
+t.end();

@@ -2,13 +2,15 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { dictionary } from '@zxcvbn-ts/language-common';
-import t from 'tap';
 import { Passwords } from '../../src/identity/secrets/passwords.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -192,3 +194,5 @@ t.test('the first start reads the password from SLIPWAY_ADMIN_PASSWORD_FILE, and
   const again = await startProcess(t, env.SLIPWAY_DATA_DIR, settings);
   t.equal(await again.stop('SIGTERM'), 0);
 });
+
+t.end();

@@ -1,9 +1,11 @@
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { countStatuses } from '../support/many.ts';
+import { part } from '../support/part.ts';
 import { beforeNextTransaction } from '../support/races.ts';
 import { adminEmail, adminPassword, type Made, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
@@ -459,3 +461,5 @@ t.test('answers say what existing clients read', async (t) => {
   t.same(await ask('update-email-address', { newEmailAddress: 'neo@example.com' }), { success: true, userId });
   t.type((await service.ok('GET', `/api/v1/profile/${userId}`, { token })).emailConfirmed, 'boolean');
 });
+
+t.end();

@@ -2,14 +2,16 @@ import { createHmac, createPrivateKey, generateKeyPairSync, sign } from 'node:cr
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import t from 'tap';
 import { rowsOf } from '../../db/registry/statement.ts';
 import { SessionUses } from '../../src/identity/sessions/uses.ts';
 import { openLog } from '../../src/log.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const minute = 60_000;
@@ -380,3 +382,5 @@ t.test(
     t.equal((await list(service.admin)).headers.get('cache-control'), 'no-store');
   },
 );
+
+t.end();

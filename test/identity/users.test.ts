@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
@@ -343,3 +345,5 @@ t.test('invitations are at rest hashed, and in no log', async (t) => {
   t.notOk(files.join('').includes(token));
   t.notOk(logLines.join('\n').includes(token));
 });
+
+t.end();

@@ -1,8 +1,10 @@
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
-import t from 'tap';
 import { Slices } from '../../db/sqlite/slices.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const hour = 3_600_000;
 
@@ -136,3 +138,5 @@ t.test('in every zone at any time, edges ascend, hold the range and are at most 
     { numRuns: 300 },
   );
 });
+
+t.end();

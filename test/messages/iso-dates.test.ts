@@ -1,8 +1,10 @@
 import { strictEqual } from 'node:assert';
 import fc from 'fast-check';
-import t from 'tap';
 import { timeLimit } from '../../db/messages/store.ts';
 import { isoDates } from '../../src/formats/iso-dates.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const day = 86_400_000;
 
@@ -36,3 +38,5 @@ t.test('dates are written as Date writes them, whatever was written before', asy
   ])
     strictEqual(date(time), new Date(time).toISOString());
 });
+
+t.end();

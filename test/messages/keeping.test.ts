@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { purge } from '../../src/purge/purge.ts';
 import { startReceiver } from '../bridges/receiver.ts';
+import { part } from '../support/part.ts';
 import {
   adminEmail,
   adminPassword,
@@ -18,6 +19,8 @@ import {
   startService,
 } from '../support/service.ts';
 import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 const start = Date.parse('2026-03-01T12:00:00.000Z');
@@ -601,3 +604,5 @@ t.test('below the reserve the registry does not grow either; what shrinks and re
   await service.ok('DELETE', `/api/v1/devices/${id}`, { headers: { etag: await etag() } });
   await service.ok('POST', '/api/v1/sessions/logout');
 });
+
+t.end();

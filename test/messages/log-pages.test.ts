@@ -1,6 +1,9 @@
 /** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
-import t from 'tap';
+
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const perPost = 50;
 const posts = 4;
@@ -57,3 +60,5 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   };
   await t.rejects(service.http('GET', path), 'the answer is cut where the device is deleted');
 });
+
+t.end();

@@ -1,6 +1,8 @@
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
+import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };
@@ -260,3 +262,5 @@ t.test('existing clients search by sourceId, sort by more than time, and read wh
   t.match(logs.results[0], { sourceTimestamp: iso(3000), code: '9' }, 'GET is as it was');
   t.notOk('sourceId' in logs.results[0]);
 });
+
+t.end();

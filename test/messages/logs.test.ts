@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { nextMessage, present, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };
@@ -189,3 +191,5 @@ t.test('what is posted is stored like what the device says, and heard like that'
   t.match(wrapped.body.logs, [{ message: null, custom: { entries: [{ message: 'inside' }] } }]);
   t.equal(wrapped.headers.get('platform-ignored-properties'), null, 'what is kept is not ignored');
 });
+
+t.end();

@@ -1,7 +1,9 @@
 /** What becomes of payloads that people send by mistake, and of those on channels whose form is fixed. */
 import type { MqttClient } from 'mqtt';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const forms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 type Form = (typeof forms)[number];
@@ -159,3 +161,5 @@ t.test('a topic that is no channel: the accepted form is on _rejected, in the re
   const http = await own.http('POST', '/api/v1/messaging/publish/test/topic', { body: {} });
   t.match(http.body.error.details, [{ path: 'topic', message: /\/d\/<device id>\/<channel>$/ }]);
 });
+
+t.end();

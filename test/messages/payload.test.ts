@@ -1,8 +1,10 @@
 import fc from 'fast-check';
-import t from 'tap';
 import type { Point } from '../../db/messages/store.ts';
 import { readLogEntry } from '../../src/messages/payload/log-entry.ts';
 import { readPoints } from '../../src/messages/payload/payload.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const years = { first: Date.parse('0000-01-01T00:00:00.000Z'), last: Date.parse('9999-12-31T23:59:59.999Z') };
@@ -292,3 +294,5 @@ t.test('nesting without end is kept as text', async (t) => {
   t.strictSame(readLog(deep), { ...entry, message: deep });
   t.match(read(deep), { reason: /JSON/ });
 });
+
+t.end();

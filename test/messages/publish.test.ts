@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import mqtt from 'mqtt';
-import t from 'tap';
 import { type Fixture, fixture, sibling, stored } from '../broker/fixture.ts';
 import { metric } from '../broker/metrics.ts';
+import { part } from '../support/part.ts';
 import { type Answer, nextMessage, type Request } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let f: Fixture;
 t.before(async () => {
@@ -330,3 +332,5 @@ t.test('what of the query had no effect is named, and nothing of the payload', a
   t.equal(await ignored(''), null);
   t.equal(await ignored('?qos=1&qoss=2'), 'qoss');
 });
+
+t.end();

@@ -3,11 +3,14 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { Point } from '../../db/messages/store.ts';
 import { csvColumns } from '../../src/messages/payload/forms/csv.ts';
 import { readPoints } from '../../src/messages/payload/payload.ts';
+import { part } from '../support/part.ts';
 import { type Anything, nextMessage, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 let templateId: string;
@@ -506,3 +509,5 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
     { message: /aborted/ },
   );
 });
+
+t.end();

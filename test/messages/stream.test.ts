@@ -2,10 +2,12 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { mock } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
 import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.ts';
 import { type Events, openStream } from '../support/events.ts';
+import { part } from '../support/part.ts';
 import type { Entity } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const header = 'platform-revocation';
 /** The heartbeat is asked for by ticking; everything else keeps the real time. */
@@ -462,3 +464,5 @@ t.test('streams of one caller are limited, and end with the session and the serv
   await staying.closed;
   t.ok(performance.now() - begun < 3000, 'nobody waits for it');
 });
+
+t.end();

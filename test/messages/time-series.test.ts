@@ -1,5 +1,8 @@
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import { part } from '../support/part.ts';
 import { type Point, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const iso = (offset: number) => new Date(start + offset).toISOString();
@@ -279,3 +282,5 @@ t.test('who is out of reach gets no rollup and no file, and who sees nothing sto
   );
   t.strictSame((await service.ok('GET', `${insider.path('live')}?rollup=1h`, { token })).result, []);
 });
+
+t.end();

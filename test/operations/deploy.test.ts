@@ -3,14 +3,16 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { ConfigError, readConfig } from '../../src/config.ts';
 import { limits } from '../../src/limits/table.ts';
 import { commandSettings, settings } from '../../src/settings.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import type { List } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 const page = (...path: string[]) => readFileSync(join(project, ...path), 'utf8');
@@ -331,3 +333,5 @@ t.test('the check of the cluster names what would keep the other node from takin
     t.equal(stdout.match(/^FAIL/gm)?.length, 1, stdout);
   }
 });
+
+t.end();

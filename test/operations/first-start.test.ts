@@ -5,11 +5,14 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { inherited, launch, mainFile, plainNode } from '../support/process.ts';
 import { adminEmail, adminPassword } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const accountId = '01a20412-0bbf-70d0-bfb3-da148a24836e';
 
@@ -170,3 +173,5 @@ t.test('standard output of every start begins with the address of the console', 
     await server.stop('SIGTERM');
   }
 });
+
+t.end();

@@ -4,9 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import t from 'tap';
 import { parse } from 'yaml';
 import { readConfig } from '../../src/config.ts';
+import { part } from '../support/part.ts';
+
+const t = await part(import.meta);
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../', import.meta.url));
@@ -145,3 +147,5 @@ t.test('Prometheus and Grafana find what they are told, with TLS and without', a
   t.ok(boards.length > 0);
   for (const board of boards) t.ok(JSON.parse(page(`docs/grafana/${board}`)).panels.length > 0);
 });
+
+t.end();

@@ -3,9 +3,12 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { mainFile, plainNode } from '../support/process.ts';
+
+const t = await part(import.meta);
 
 const project = fileURLToPath(new URL('../../', import.meta.url));
 const json = (file: string) => JSON.parse(readFileSync(join(project, file), 'utf8'));
@@ -88,3 +91,5 @@ t.test('each command checks before it runs', async (t) => {
   for (const name of ['prestart', 'build', 'demo']) t.match(scripts[name], /^node bin\/check\.cjs/, name);
   t.match(scripts.pretest, 'build');
 });
+
+t.end();

@@ -1,6 +1,8 @@
-import t from 'tap';
 import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
@@ -88,3 +90,5 @@ t.test('guessing is limited for the guesser alone, and for a time', async (t) =>
   now += 15 * 60_000;
   t.equal((await start(unknownCode(), target, guesser.token)).status, 404);
 });
+
+t.end();

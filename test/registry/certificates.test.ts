@@ -1,5 +1,4 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
-import t from 'tap';
 import { purge } from '../../src/purge/purge.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
@@ -14,7 +13,10 @@ import {
   rsa,
   type Wanted,
 } from '../support/certificates.ts';
+import { part } from '../support/part.ts';
 import { type Entity, nextMessage, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 const certificates = '/api/v1/access/mqtt-certificates';
@@ -276,3 +278,5 @@ t.test('a deleted device keeps its certificates for as long as it can be recover
   await purge(service.server.ctx);
   t.same([await count(gone.id), await count(kept.id)], [0, 1]);
 });
+
+t.end();

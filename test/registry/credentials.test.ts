@@ -1,6 +1,8 @@
 import mqtt from 'mqtt';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { closed, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -242,3 +244,5 @@ t.test('who has replaced what is in the audit record', async (t) => {
     { outcome: 'success', actorKind: 'admin', details: { from: 'old hardware', to: 'new hardware' } },
   ]);
 });
+
+t.end();

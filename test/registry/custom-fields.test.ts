@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -277,3 +279,5 @@ t.test('device templates have custom fields of their own, one set for the accoun
   const fields = await service.ok('GET', `/api/v1/devices/templates/custom-fields?accountId=${service.accountId}`);
   t.match(fields.deviceTemplateFields.results, [{ id: field.id }]);
 });
+
+t.end();

@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -368,3 +370,5 @@ t.test('devices are counted by state within the reach of the caller', async (t) 
   const all = await service.ok('GET', path);
   t.ok(all.counts.total > counts.total);
 });
+
+t.end();

@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -233,3 +235,5 @@ t.test('an identity is never both account user and end-user', async (t) => {
   t.match(await postAdmin({}), { status: 400, body: { error: { code: 106 } } });
   t.match(await postAdmin({ userId: endUser.userId }, token), { status: 403, body: { error: { code: 21 } } });
 });
+
+t.end();

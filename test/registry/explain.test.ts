@@ -1,9 +1,12 @@
 /** POST /permissions/explain says what HTTP and MQTT then really do. */
 import { randomUUID } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
+import { part } from '../support/part.ts';
 import { type Entity, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 interface Principal {
   type: string;
@@ -386,3 +389,5 @@ t.test('an identity without an end-user makes three organizations in its life', 
   const fourth = await service.http('POST', '/api/v1/organizations', { token, body });
   t.match(fourth, { status: 403, body: { error: { code: 21 } } });
 });
+
+t.end();

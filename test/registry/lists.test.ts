@@ -3,7 +3,6 @@ import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { type SqlBool, sql } from 'kysely';
-import t from 'tap';
 import { countAndKeep, type Question } from '../../db/registry/list-counts.ts';
 import { notePresence } from '../../db/registry/presence.ts';
 import { contains } from '../../db/registry/text.ts';
@@ -12,7 +11,10 @@ import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/ids.ts';
 import { purge } from '../../src/purge/purge.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
+import { part } from '../support/part.ts';
 import { type Entity, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');
@@ -571,3 +573,5 @@ t.test('devices are found by what their connections report, unless they are in t
   await service.ok('POST', `/api/v1/trash/devices/${b.id}/recover`, { headers: { etag: b.version } });
   t.same(await found({ externalIp: '10.9.8.7' }), ['seen b']);
 });
+
+t.end();

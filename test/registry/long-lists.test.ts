@@ -1,10 +1,12 @@
 /** Lists of an account with more rows than the event loop looks through: what they find, and that others do not wait for it. */
 import { join } from 'node:path';
-import t from 'tap';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/ids.ts';
 import { maxRowsOnLoop } from '../../src/threads/long-reads.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** The second half of the devices, in the order of lists, has another name; every second device is in the organization. */
 const most = 2 * maxRowsOnLoop + 10;
@@ -114,3 +116,5 @@ t.test('the event loop has time for others while long lists are found', async (t
   t.ok(utilization < 0.7, `${Math.round(100 * utilization)} % of the event loop were used`);
   t.equal(longReads.waiting, 0);
 });
+
+t.end();

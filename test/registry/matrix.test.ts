@@ -5,12 +5,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { rolloutUntil } from '../downlink/fleet.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
+import { part } from '../support/part.ts';
 import {
   type Answer,
   type Made,
@@ -20,6 +21,8 @@ import {
   startService,
   wrapped,
 } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 /** Endpoints without an id of anything that is stored, and why. */
 const withoutIds: Record<string, string> = {
@@ -1117,3 +1120,5 @@ t.test('names and email addresses of one account are free in another', async (t)
     t.equal((await service.http('POST', '/api/v1/end-users', { token, body })).status, 200, email);
   }
 });
+
+t.end();

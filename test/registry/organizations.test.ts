@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { type Entity, type List, type Made, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -284,3 +286,5 @@ t.test('nor for the first step of a newcomer, whose refused steps do not count',
     body: { organization: { defaultEndUser: { userId: endUser.userId } } },
   });
 });
+
+t.end();

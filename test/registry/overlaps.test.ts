@@ -1,7 +1,10 @@
 /** Secrets that overlap (`graceSeconds`): both work until the new one has connected or the time is over. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 import { closed, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 3600;
@@ -170,3 +173,5 @@ t.test('a restart keeps the window, and finds one that is over', async (t) => {
     await new Promise((resolve) => setTimeout(resolve, 50));
   t.match(await stored(open.device.id, after), { previousGeneration: 1 });
 });
+
+t.end();

@@ -4,9 +4,11 @@
  */
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
-import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
+import { part } from '../support/part.ts';
 import { type Service, startService, wrapped } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -577,3 +579,5 @@ t.test('whatever an account goes through, each sees and does what the rules say,
   await fc.assert(life, { numRuns: 8, interruptAfterTimeLimit: 20_000 });
   t.ok(lived > 2, `${lived} lives`);
 });
+
+t.end();

@@ -1,7 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { beforeNextTransaction } from '../support/races.ts';
 import { closed, type Made, type Person, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -170,3 +172,5 @@ t.test('of parallel regenerations exactly one secret works afterwards, before an
   const second = await startService(t, { directory });
   t.same(await accepted(second), works);
 });
+
+t.end();

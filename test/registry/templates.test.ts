@@ -1,5 +1,7 @@
-import t from 'tap';
+import { part } from '../support/part.ts';
 import { present, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -176,3 +178,5 @@ t.test('a channel may have the name of anything that objects inherit', async (t)
     t.match((await service.ok('GET', `/api/v4/data/${service.topic(device.id, name)}`)).result, [{ numericValue: 1 }]);
   }
 });
+
+t.end();

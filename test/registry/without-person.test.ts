@@ -1,7 +1,9 @@
 /** End-users of which nobody can log in: they hold credentials and own devices until a person is attached. */
-import t from 'tap';
 import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
 import { closed, type Made, nextMessage, type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -167,3 +169,5 @@ t.test('an end-user makes and attaches in its own organizations only, and only p
   );
   t.equal((await put(body.endUser, { userId: endUser.userId }, token)).status, 200);
 });
+
+t.end();

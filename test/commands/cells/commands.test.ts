@@ -2,7 +2,6 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
-import t from 'tap';
 import { readCell, readDirectory } from '../../../cli/cells/asking.ts';
 import { checkCells } from '../../../cli/cells/check.ts';
 import { type Cell, type CellsConfig, readCells } from '../../../cli/cells/config.ts';
@@ -10,8 +9,11 @@ import { mapsOf } from '../../../cli/cells/maps.ts';
 import { cellsWrite, writeCells } from '../../../cli/cells/write.ts';
 import { halves, placeOf, startCell } from '../../support/cells.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
+import { part } from '../../support/part.ts';
 import { cliFile, runToEnd } from '../../support/process.ts';
 import { type Service, startService } from '../../support/service.ts';
+
+const t = await part(import.meta);
 
 const token = 'of-the-operator';
 const env = { SLIPWAY_METRICS_TOKEN: token };
@@ -129,3 +131,5 @@ t.test('the endpoints for the operator are closed to everybody else', async (t) 
     t.equal((await open.http('GET', path, { token })).status, 404, `${path} where no token is set`);
   }
 });
+
+t.end();

@@ -2,12 +2,14 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import t from 'tap';
 import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../cli/cells/config.ts';
 import { mapsOf } from '../../../cli/cells/maps.ts';
 import { cellsFiles } from '../../../cli/cells/write.ts';
 import { UsageError } from '../../../cli/usage.ts';
 import { newAccountId, newId, readSlots, slotsText } from '../../../src/ids.ts';
+import { part } from '../../support/part.ts';
+
+const t = await part(import.meta);
 
 const example = `# Two machines
 cells:
@@ -132,3 +134,5 @@ t.test('of 100,000 ids none is looked up at the wrong cell', async (t) => {
   }
   t.equal(wrong, 0);
 });
+
+t.end();

@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { slotOf } from '../../../src/ids.ts';
 import { certificate } from '../../broker/certificate.ts';
 import { connectPacket, rawClient, speak } from '../../broker/raw.ts';
@@ -14,6 +14,7 @@ import { type Proxied, placeOf, startCell, startProxy, through } from '../../sup
 import { makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
 import { checkConfiguration, withHaproxy } from '../../support/haproxy.ts';
+import { part } from '../../support/part.ts';
 import {
   adminEmail,
   adminPassword,
@@ -22,6 +23,8 @@ import {
   nextMessage,
   type Service,
 } from '../../support/service.ts';
+
+const t = await part(import.meta);
 
 t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
   const tls = certificate(t);
@@ -262,3 +265,5 @@ async function routing(t: Test, proxied: Proxied, both: readonly [Service, Servi
     t.equal((await first.http('GET', `/api/v1/devices/${device.id}`)).status, 200);
   });
 }
+
+t.end();

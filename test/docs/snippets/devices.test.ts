@@ -6,11 +6,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { openBrowser } from '../../console/shared-browser.ts';
+import { part } from '../../support/part.ts';
 import { type Service, startService } from '../../support/service.ts';
 import { checkBoard } from './boards.ts';
 import { pythons } from './python.ts';
+
+const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
@@ -149,3 +152,5 @@ for (const [name, kind, source] of [
   t.test(`the example for ${name} is a program that compiles against what it uses of its libraries`, async (t) =>
     checkBoard(t, kind, readFileSync(source, 'utf8')),
   );
+
+t.end();

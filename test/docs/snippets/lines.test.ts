@@ -3,18 +3,21 @@ import { execFileSync } from 'node:child_process';
 import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { curlOf } from '../../../console/app/calls.ts';
 import { stationLines } from '../../../console/factory/station-lines.ts';
 import { greeting } from '../../../src/process/greeting.ts';
 import { certificate } from '../../broker/certificate.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
+import { part } from '../../support/part.ts';
 import { startProcess } from '../../support/process.ts';
 import { adminPassword, nextMessage, type Service, startService } from '../../support/service.ts';
 import { checkBoard } from './boards.ts';
 import { pythons } from './python.ts';
 import { Shell } from './shell.ts';
 import { has } from './story.ts';
+
+const t = await part(import.meta);
 
 /** An account of its own is made, so that this is a first start. */
 const first = { SLIPWAY_ACCOUNT_NAME: 'First' };
@@ -166,3 +169,5 @@ t.test('the lines of a new station that the console shows let the command make u
     /1 could be made/,
   );
 });
+
+t.end();

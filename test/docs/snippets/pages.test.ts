@@ -1,13 +1,16 @@
 /** Every block and every command of the pages is run, or a table says why it is not and what is checked instead. */
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { certificate } from '../../broker/certificate.ts';
 import { Mailbox } from '../../support/mailbox.ts';
+import { part } from '../../support/part.ts';
 import { adminEmail, adminPassword, Service, startService } from '../../support/service.ts';
 import { checkWords, elsewhere } from './elsewhere.ts';
 import { type Block, blocksOf, pages, wordsOf } from './pages.ts';
 import { Shell, type ShellOptions } from './shell.ts';
 import { stories } from './stories/index.ts';
 import type { Secure, Told } from './story.ts';
+
+const t = await part(import.meta);
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -105,3 +108,5 @@ t.test('every command within a sentence is one that exists', async (t) => {
       if (wrong) t.fail(`${page}:${line}: ${text}: ${wrong}`);
     }
 });
+
+t.end();

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
+import { proveCommands } from '../downlink/long/command-proof.ts';
+import { proveFleet, provePause } from '../downlink/long/fleet-proof.ts';
+import { type Group, startGround } from '../downlink/long/played.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { runToEnd } from '../support/process.ts';
 import { present, type Service, startService } from '../support/service.ts';
-import { devices, publish, rollOut, rollout, rolloutUntil } from './fleet.ts';
-import { proveCommands } from './long/command-proof.ts';
-import { proveFleet, provePause } from './long/fleet-proof.ts';
-import { type Group, startGround } from './long/played.ts';
 
 t.test('a server that is killed again and again', async (t) => {
   const ground = await startGround(t, [45, 24, 40]);

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { startService } from './support/service.ts';
+import { startService } from '../support/service.ts';
 
 const clients = 96;
 /** Node by itself would take as many turns as there are clients. */

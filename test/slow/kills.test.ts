@@ -1,8 +1,8 @@
 /** Level 2 to NATS while the service and the target are killed, in short; `npm run test:bridges` is the long form. */
 import t from 'tap';
+import { proveDelivery } from '../bridges/kills/proof.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { withNats } from '../support/nats-server.ts';
-import { proveDelivery } from './kills/proof.ts';
 
 t.test(
   'every acknowledged message is in the stream once, in order per device, though service and target are killed',

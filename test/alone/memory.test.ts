@@ -7,7 +7,7 @@ import type { BrokerClient, Outgoing } from '../../broker/aedes-types.ts';
 import { Deliveries } from '../../broker/packets/deliveries.ts';
 import { Pace } from '../../broker/packets/pace.ts';
 import { Turns } from '../../broker/packets/turns.ts';
-import { fixture, rawConnected } from './fixture.ts';
+import { fixture, rawConnected } from '../broker/fixture.ts';
 
 t.test('a payload that waits for a socket does not keep all that was read with it', async (t) => {
   const written: Buffer[] = [];

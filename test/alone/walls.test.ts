@@ -6,7 +6,6 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
-import { type Service, startService } from '../support/service.ts';
 import {
   type Attack,
   type Attacker,
@@ -19,10 +18,18 @@ import {
   protocolErrors,
   type Target,
   wildcards,
-} from './attacks.ts';
-import { answerBytes, connectBytes, publishBytes, subscribeBytes, type Text, unsubscribeBytes } from './bytes.ts';
-import { rawClient } from './raw.ts';
-import { Victims } from './victims.ts';
+} from '../broker/attacks.ts';
+import {
+  answerBytes,
+  connectBytes,
+  publishBytes,
+  subscribeBytes,
+  type Text,
+  unsubscribeBytes,
+} from '../broker/bytes.ts';
+import { rawClient } from '../broker/raw.ts';
+import { Victims } from '../broker/victims.ts';
+import { type Service, startService } from '../support/service.ts';
 
 /** Rounds of random programs: a number, because a time limit ends before the first round on a busy machine. */
 const randomRounds = 6;

@@ -1,0 +1,27 @@
+/** The MQTT broker. */
+import '../broker/abstract.test.ts';
+import '../broker/channels.test.ts';
+import '../broker/client-certificates.test.ts';
+import '../broker/connections.test.ts';
+import '../broker/control.test.ts';
+import '../broker/entity-secrets.test.ts';
+import '../broker/facts.test.ts';
+import '../broker/fair-registry.test.ts';
+import '../broker/fair-store.test.ts';
+import '../broker/fan-out.test.ts';
+import '../broker/journal.test.ts';
+import '../broker/left-wills.test.ts';
+import '../broker/limits.test.ts';
+import '../broker/listeners.test.ts';
+import '../broker/missed.test.ts';
+import '../broker/persistence.test.ts';
+import '../broker/pipelines.test.ts';
+import '../broker/presence.test.ts';
+import '../broker/protocol.test.ts';
+import '../broker/proxy-protocol.test.ts';
+import '../broker/refusals.test.ts';
+import '../broker/restart.test.ts';
+import '../broker/retained.test.ts';
+import '../broker/revocation.test.ts';
+import '../broker/shutdown.test.ts';
+import '../broker/stored-sessions.test.ts';

@@ -1,0 +1,22 @@
+/** What holds for every request over HTTP. */
+import '../http/api-table.test.ts';
+import '../http/audit.test.ts';
+import '../http/batch.test.ts';
+import '../http/body-names.test.ts';
+import '../http/codes.test.ts';
+import '../http/creating-posts.test.ts';
+import '../http/errors.test.ts';
+import '../http/event-streams.test.ts';
+import '../http/existing-clients.test.ts';
+import '../http/fair-reads.test.ts';
+import '../http/idempotency.test.ts';
+import '../http/openapi-client.test.ts';
+import '../http/openapi.test.ts';
+import '../http/operator.test.ts';
+import '../http/pacing.test.ts';
+import '../http/pages.test.ts';
+import '../http/progress-streams.test.ts';
+import '../http/request-time.test.ts';
+import '../http/sliced-arrays.test.ts';
+import '../http/strangers.test.ts';
+import '../http/streamed-lists.test.ts';
