@@ -35,24 +35,24 @@ export function writeReport(files: readonly string[], before?: string): void {
 export function tables(runs: readonly Results[], former?: Results): string {
   const scenarios = new Map(runs.flatMap(({ results }) => results.map((one) => [one.scenario, one] as const)));
   const measured = [...scenarios.values()].filter(({ scenario }) => scenario !== 'growth');
+  const blank = former ? [''] : [];
   const lines = measured.flatMap((shown) => {
-    const { scenario, rows, load, others, error } = shown;
+    const { scenario, rows, error } = shown;
     return error === undefined
       ? rows.map((row) => {
           const [what = '', figure = '', ...found] = cells(row, isBusy(shown));
-          const earlier = formerly(former, scenario, row);
-          return [`\`${scenario}\``, what, figure, earlier, ...found, String(Math.max(load, others ?? 0))];
+          return [`\`${scenario}\``, what, figure, ...(former ? [formerly(former, scenario, row)] : []), ...found];
         })
-      : [[`\`${scenario}\``, 'failed', '', '', '', '', '', error, String(load)]];
+      : [[`\`${scenario}\``, 'failed', '', ...blank, '', '', '', error]];
   });
   const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
-  lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '', '']);
-  const headings = ['scenario', 'what', 'figure', 'before', 'Slipway', 'peer', 'ratio', '', 'load'];
+  lines.push(['`npm run test:crash`', crash, '0', ...blank, '', '', '', '']);
+  const headings = ['scenario', 'what', 'figure', ...(former ? ['before'] : []), 'Slipway', 'peer', 'ratio', ''];
   return [
     ...described(runs),
     ...(former ? [`Before: slipway ${former.versions.slipway} with its own benchmark, on the same machine.`] : []),
     table(headings, lines),
-    'Load: how many cores others were using just before the scenario or during it. More than a third of one spoils the times: such rows say BUSY.',
+    'Rows say BUSY where other programs used more than a third of a core.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
 }
@@ -84,10 +84,11 @@ export function described(runs: readonly Results[]): string[] {
   });
 }
 
-/** What was measured down, the numbers of devices across. */
+/** What was measured down, the smallest and the largest number of devices across. */
 function grown(rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
-  const numbers = [...new Set(rows.map(({ devices = 0 }) => devices))];
+  const all = rows.map(({ devices = 0 }) => devices);
+  const numbers = [...new Set([Math.min(...all), Math.max(...all)])];
   const names = [...new Set(rows.map(({ what }) => what))];
   const lines = names.map((name) => [
     name,
