@@ -14,7 +14,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'openWork'>;
+  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork'>;
   authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
   listeners: Pick<Listeners, 'forgetTlsSessions'>;
@@ -74,7 +74,7 @@ export class RightsRevocations implements Revocations {
     const { services, sessions } = this.#parts;
     const ended = countOf(sessions.endPrincipal(principal));
     // The URLs of its downloads are void by the new generation of its secret.
-    services.openWork.endDownloads(principal);
+    services.deviceWork.endDownloads(principal);
     return ended;
   }
 
@@ -107,7 +107,7 @@ export class RightsRevocations implements Revocations {
   principalDeleted(accountId: string, principal: string): Promise<Revoked> {
     const { signs, services } = this.#parts;
     signs.endPrincipal(principal);
-    const commands = () => services.openWork.cancelCommands({ createdById: principal });
+    const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
     return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
   }
 
@@ -122,7 +122,7 @@ export class RightsRevocations implements Revocations {
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
   #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
-    const commands = () => services.openWork.cancelLostCommands({ createdById: principal });
+    const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
     if (!caller || !services.access.may(caller, 'subscribe', 'device'))
       return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
     sessions.renew(principal, caller);
@@ -132,22 +132,22 @@ export class RightsRevocations implements Revocations {
 
   /** Cuts off those who reached the device where it was and no longer do. */
   deviceMoved({ id, accountId }: Placement, before: string | null): Promise<Revoked> {
-    const { openWork } = this.#parts.services;
+    const { deviceWork } = this.#parts.services;
     return this.#end({
       ...this.#lossOfDevice(accountId, id, before),
-      commands: () => openWork.cancelLostCommands({ deviceId: id }),
-      offers: () => openWork.endOffersAfterMove(id),
+      commands: () => deviceWork.cancelLostCommands({ deviceId: id }),
+      offers: () => deviceWork.endOffersAfterMove(id),
     });
   }
 
   /** Its own connections and sessions end, and what others have of it. */
   deviceDeleted({ id, accountId, organizationId }: Placement): Promise<Revoked> {
-    const { openWork } = this.#parts.services;
+    const { deviceWork } = this.#parts.services;
     return this.#end(
       {
         ...this.#lossOfDevice(accountId, id, organizationId),
-        commands: () => openWork.cancelCommands({ deviceId: id }),
-        offers: () => openWork.endOffers(id),
+        commands: () => deviceWork.cancelCommands({ deviceId: id }),
+        offers: () => deviceWork.endOffers(id),
       },
       this.#cutOff(accountId, id),
     );
@@ -155,7 +155,7 @@ export class RightsRevocations implements Revocations {
 
   /** Cuts off those who have lost what is below it. */
   organizationMoved({ id, accountId }: { id: string; accountId: string }, before: string | null): Promise<Revoked> {
-    const { access, openWork } = this.#parts.services;
+    const { access, deviceWork } = this.#parts.services;
     const isBelow = memoized((deviceId: string) => {
       const place = access.placement(deviceId)?.organizationId ?? null;
       return access.isWithin(place, [id]);
@@ -167,8 +167,8 @@ export class RightsRevocations implements Revocations {
     return this.#end({
       ...this.#lossOfPeople(accountId, lost),
       device: isBelow,
-      commands: () => openWork.cancelLostCommands({ accountId }),
-      offers: () => openWork.endOffersOutsideTargets(accountId),
+      commands: () => deviceWork.cancelLostCommands({ accountId }),
+      offers: () => deviceWork.endOffersOutsideTargets(accountId),
     });
   }
 

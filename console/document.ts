@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import openapiTS, { astToString } from 'openapi-typescript';
 import { readConfig } from '../src/config.ts';
-import { openContext } from '../src/context.ts';
 import { buildHttp } from '../src/http/server.ts';
 import { openLog } from '../src/log.ts';
+import { openContext } from '../src/process/context.ts';
 
 const [target = 'console/api-types.d.ts'] = process.argv.slice(2);
 const directory = mkdtempSync(join(tmpdir(), 'slipway-types-'));

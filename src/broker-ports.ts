@@ -293,7 +293,7 @@ export interface WhoseCommands {
 }
 
 /** Commands and offers of firmware that are open. All of it is on disk, and told, when a method resolves. */
-export interface OpenWork {
+export interface DeviceWork {
   cancelCommands(whose: WhoseCommands): Promise<void>;
   /** Cancels commands whose makers reach their devices no longer. */
   cancelLostCommands(whose: WhoseCommands): Promise<void>;
@@ -383,7 +383,7 @@ export interface BrokerServices extends BrokerGround {
   numbers: HiddenNumbers;
   control: ControlService;
   downlink: DownlinkService;
-  openWork: OpenWork;
+  deviceWork: DeviceWork;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

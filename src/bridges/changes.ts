@@ -3,7 +3,6 @@ import type { Static } from 'typebox';
 import { bridgeColumns } from '../../db/registry/records/bridges.ts';
 import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
-import type { Context } from '../context.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { etagOf } from '../entity/routes.ts';
@@ -11,6 +10,7 @@ import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/ver
 import { invalid } from '../errors.ts';
 import { makeSecret } from '../identity/secrets/secrets.ts';
 import { type createBody, showBridge, type updateBody, urlOf } from './bridge.ts';
+import type { BridgesContext } from './context.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
@@ -21,7 +21,7 @@ import { type Asked, checkAsked, readSettings } from './wanted.ts';
 export const maxPerAccount = 5;
 
 /** @throws PlatformError 400/106 for what the target cannot be opened with or a missing library, and for one bridge too many. */
-export async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+export async function createBridge(ctx: BridgesContext, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, kind, form = 'json', settings = {} } = body;
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
   const { secret: given, ...others } = body;
@@ -52,7 +52,7 @@ export async function createBridge(ctx: Context, caller: Caller, body: Static<ty
 
 /** @throws PlatformError as change, and 400/106 as createBridge. */
 export async function updateBridge(
-  ctx: Context,
+  ctx: BridgesContext,
   caller: Caller,
   found: BridgeRow,
   version: number,
@@ -100,7 +100,7 @@ export async function updateBridge(
  * of their own. A webhook's secret is never sent.
  * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
  */
-function demandSameServer(ctx: Context, before: BridgeRow, { kind, url, settings }: Asked): void {
+function demandSameServer(ctx: BridgesContext, before: BridgeRow, { kind, url, settings }: Asked): void {
   if (kind === 'webhook' || before.sealedSecret === null) return;
   const [now, then] = [new URL(url), new URL(urlOf(ctx, before))];
   const same = now.protocol === then.protocol && now.host === then.host;
@@ -116,7 +116,7 @@ function demandOwnSecret(kind: string, { secret, credentials }: Static<typeof up
 }
 
 /** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */
-export async function deleteBridge(ctx: Context, caller: Caller, id: string, version: number) {
+export async function deleteBridge(ctx: BridgesContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
     await tx.updateTable('bridges').set({ sealedSecret: null }).where('id', '=', id).execute();
@@ -129,7 +129,7 @@ export async function deleteBridge(ctx: Context, caller: Caller, id: string, ver
 
 /** Notes in the audit record what was done to a bridge. */
 export function recordChange(
-  ctx: Context,
+  ctx: BridgesContext,
   tx: Parameters<Audit['record']>[0],
   caller: Caller,
   row: BridgeRow,

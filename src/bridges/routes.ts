@@ -3,7 +3,6 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { demandPage } from '../entity/listing.ts';
 import { idParams, listResponse, metaWith, nameIgnored, readDate } from '../entity/routes.ts';
@@ -14,6 +13,7 @@ import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { bridgeListing, bridgeShape, createBody, showBridge, updateBody, withSecret, withStatus } from './bridge.ts';
 import { createBridge, deleteBridge, maxPerAccount, recordChange, updateBridge } from './changes.ts';
+import type { BridgesContext } from './context.ts';
 import type { KeptMessages } from './kept.ts';
 import type { BridgeRow } from './opening.ts';
 import { type Outcome, showMessage } from './target.ts';
@@ -60,7 +60,7 @@ const testShape = Type.Object(
   { description: 'What became of the message.' },
 );
 
-export function bridgeRoutes(app: App, ctx: Context): void {
+export function bridgeRoutes(app: App, ctx: BridgesContext): void {
   const { bridges } = ctx;
   const tags = ['Bridges'];
   entityRoutes(app, ctx, {
@@ -176,7 +176,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
 
 /** @throws PlatformError 416/109 past the last page; in the middle 401/31 and 403/21 when the caller has lost its right. */
 function readDeadLetters(
-  ctx: Context,
+  ctx: BridgesContext,
   caller: Caller,
   row: BridgeRow,
   { page = 1, pageSize = 10 }: Static<typeof deadLetterQuery>,
@@ -202,7 +202,12 @@ function showDeadLetter({ sequence: _, reason, since, ...message }: ReturnType<K
 }
 
 /** How many messages are delivered again. @throws PlatformError 400/106 for an invalid time. */
-async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static<typeof replayBody>): Promise<number> {
+async function replay(
+  ctx: BridgesContext,
+  caller: Caller,
+  row: BridgeRow,
+  body: Static<typeof replayBody>,
+): Promise<number> {
   const from = readDate('from', body.from) ?? 0;
   const to = readDate('to', body.to) ?? 0;
   if (to <= from) throw invalid('to', 'must be later than from');
@@ -211,7 +216,7 @@ async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static
 }
 
 /** Sends one marked message and returns the outcome. It counts against the caller's request rate. */
-async function testBridge({ bridges, clock }: Context, row: BridgeRow) {
+async function testBridge({ bridges, clock }: BridgesContext, row: BridgeRow) {
   const began = clock.now();
   const outcome = await bridges.test(row);
   const delivered = outcome.result === 'accepted';

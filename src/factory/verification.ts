@@ -7,7 +7,6 @@ import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.ts';
 import { timestamp } from '../clock.ts';
-import type { Context } from '../context.ts';
 import { pageOfTable } from '../entity/listing.ts';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
@@ -18,6 +17,7 @@ import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
 import { newId } from '../ids.ts';
 import { keepNewest, keptOf } from '../limits/kept.ts';
+import type { FactoryContext } from './context.ts';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;
@@ -56,7 +56,7 @@ const shape = Type.Object({
   createdById: Type.String(),
 });
 
-export function verificationRoutes(app: App, ctx: Context): void {
+export function verificationRoutes(app: App, ctx: FactoryContext): void {
   // A server that closes waits for its answers.
   app.addHook('preClose', async () => ctx.streams.endWatches());
   app.post(
@@ -143,7 +143,7 @@ function endOf({ raw }: FastifyReply, time: number): Promise<'over'> {
  * The device that is to be verified. Of several with one serial number none is chosen: the verdict would be on another.
  * @throws PlatformError 403/21, 404/100, 410/107; 400/106 for both names or none, and for a serial number of several.
  */
-async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber }: Static<typeof body>) {
+async function findDevice(ctx: FactoryContext, caller: Caller, { deviceId, serialNumber }: Static<typeof body>) {
   if ((deviceId === undefined) === (serialNumber === undefined))
     throw invalid('deviceId', 'either deviceId or serialNumber is required');
   if (deviceId !== undefined) return demandLive(findReached(ctx, caller, 'devices', deviceId));
@@ -170,7 +170,12 @@ interface Seen {
  * What is seen of the device when it has passed, or at the latest when it is over.
  * @throws PlatformError 401/31 when the caller is logged out meanwhile, 503 when the process ends.
  */
-async function waitFor(ctx: Context, watch: DeviceWatch, deviceId: string, over: Promise<'over'>): Promise<Seen> {
+async function waitFor(
+  ctx: FactoryContext,
+  watch: DeviceWatch,
+  deviceId: string,
+  over: Promise<'over'>,
+): Promise<Seen> {
   for (let heard: DeviceSign | 'over' = 'sign'; ; ) {
     const next = watch.next();
     const published = await hasPublished(ctx, deviceId);
@@ -182,13 +187,13 @@ async function waitFor(ctx: Context, watch: DeviceWatch, deviceId: string, over:
   }
 }
 
-async function hasPublished({ registry }: Context, deviceId: string): Promise<boolean> {
+async function hasPublished({ registry }: FactoryContext, deviceId: string): Promise<boolean> {
   const first = registry.query.selectFrom('publications').select('time').where('deviceId', '=', deviceId);
   return (await first.executeTakeFirst()) !== undefined;
 }
 
 /** @throws PlatformError 401/31, 403/21 for a caller who has lost the right, 404/100, 410/107 for the device. */
-async function keep(ctx: Context, caller: Caller, deviceId: string, { connected, published }: Seen) {
+async function keep(ctx: FactoryContext, caller: Caller, deviceId: string, { connected, published }: Seen) {
   return writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
     if (!device || !ctx.access.reachesDevice(caller, device)) throw new PlatformError('notFound');
@@ -214,7 +219,7 @@ function show({ passed, connected, published, ...row }: Row<'verifications'>): S
   return { ...row, passed: passed === 1, connected: connected === 1, published: published === 1 };
 }
 
-async function readVerifications(ctx: Context, caller: Caller, asked: Static<typeof query>) {
+async function readVerifications(ctx: FactoryContext, caller: Caller, asked: Static<typeof query>) {
   const { query: db } = ctx.registry;
   let matching = db.selectFrom('verifications').where('accountId', '=', asked.accountId);
   for (const column of ['deviceId', 'serialNumber'] as const) {

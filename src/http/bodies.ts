@@ -1,12 +1,12 @@
 /** Bodies of requests: JSON and forms, checked against the schema of their route. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import type { FastifyRequest, FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
-import type { Context } from '../context.ts';
 import { findUnstorable, unstorable } from '../entity/values.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { isNestedDeeply } from '../formats/json-size.ts';
 import { laneOf, strangerLane } from '../limits/fair-queue.ts';
 import type { App } from './app.ts';
+import type { Context } from './context.ts';
 import { isJson, jsonFault } from './validation.ts';
 
 /** Characters of a JSON body that is read without waiting for a turn, and bytes that take as long as a row of a list. */

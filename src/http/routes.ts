@@ -1,7 +1,6 @@
 /** Every endpoint, by what it asks of its caller. The order is that of the OpenAPI document. */
 import { auditRoutes } from '../audit/index.ts';
 import { bridgeRoutes } from '../bridges/routes.ts';
-import type { Context } from '../context.ts';
 import { commandRoutes } from '../downlink/commands/command-routes.ts';
 import { firmwareFileRoutes } from '../downlink/packages/package-files.ts';
 import { firmwarePackageRoutes } from '../downlink/packages/packages.ts';
@@ -56,6 +55,7 @@ import { pageRoutes } from './answers/pages.ts';
 import type { App } from './app.ts';
 import { batchRoutes } from './batch.ts';
 import { cellRoutes } from './cell.ts';
+import type { Context } from './context.ts';
 import { keepReserve } from './guards/disk-reserve.ts';
 import { healthRoutes } from './health.ts';
 import { idempotentPosts } from './idempotency.ts';

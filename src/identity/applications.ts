@@ -8,7 +8,6 @@ import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
 import type { Clock } from '../clock.ts';
-import type { Context } from '../context.ts';
 import {
   commonShape,
   createProperties,
@@ -26,6 +25,7 @@ import { parseDate } from '../entity/values.ts';
 import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import type { IdentityContext } from './context.ts';
 import { makeToken } from './secrets/secrets.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
@@ -44,7 +44,7 @@ const createdShape = Type.Object({
 
 const listing = listingOf('applications', applicationColumns);
 
-export function applicationRoutes(app: App, ctx: Context): void {
+export function applicationRoutes(app: App, ctx: IdentityContext): void {
   entityRoutes(app, ctx, {
     path: '/applications',
     tag: 'Applications',
@@ -79,7 +79,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
  * Makes an application of the caller's account; its appToken is in the answer and nowhere else.
  * @throws PlatformError 400/106 for a station without its limits, or another with them; 400/102 for what it names.
  */
-async function createApplication(ctx: Context, caller: Caller, body: CreateBody) {
+async function createApplication(ctx: IdentityContext, caller: Caller, body: CreateBody) {
   const appToken = makeToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
@@ -139,7 +139,7 @@ async function readStation(
 }
 
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */
-async function deleteApplication(ctx: Context, caller: Caller, id: string) {
+async function deleteApplication(ctx: IdentityContext, caller: Caller, id: string) {
   const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
   ctx.revoked.note(caller, await ctx.revocations.principalDeleted(row.accountId, id));
   return show(row);

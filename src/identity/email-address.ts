@@ -7,13 +7,13 @@ import { Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { Id } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
 import type { App } from '../http/app.ts';
 import { Attempts } from '../limits/attempts.ts';
+import type { IdentityContext } from './context.ts';
 import { demandEmail, demandFree, isAccountUser, type Person } from './identities.ts';
 import { findOwn } from './profile.ts';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.ts';
@@ -29,7 +29,7 @@ const confirmBody = Type.Object({ token: Type.String({ description: 'From the em
 const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolean() }, { description }) });
 
 /** Endpoints for a change of address, called by the person or an admin. */
-export function emailAddressRoutes(app: App, ctx: Context): void {
+export function emailAddressRoutes(app: App, ctx: IdentityContext): void {
   const confirmations = new Attempts(ctx.clock, maxConfirmations, hour);
 
   app.post(
@@ -69,7 +69,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints without a login: the token from the email is enough. */
-export function emailConfirmationRoutes(app: App, ctx: Context): void {
+export function emailConfirmationRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/auth/confirm-email',
     {
@@ -96,7 +96,7 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 400/106, 400/110 when taken, 429 after too many emails, 500 when it cannot be sent.
  */
 async function askNewAddress(
-  ctx: Context,
+  ctx: IdentityContext,
   confirmations: Attempts,
   caller: Caller,
   person: Person,
@@ -116,7 +116,12 @@ async function askNewAddress(
 }
 
 /** @throws PlatformError 403/21 for an admin, whose login would be the caller's then; 400/106, 400/110 when taken. */
-async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
+async function changeAddressAsAdmin(
+  ctx: IdentityContext,
+  caller: Caller,
+  person: Person,
+  email: string,
+): Promise<void> {
   await writeAs(ctx, caller, undefined, async (tx) => {
     if (await isAccountUser(tx, person.id)) throw new PlatformError('forbidden');
     await changeAddress(tx, 'newEmailAddress', person, { email, emailConfirmed: 0 });
@@ -132,7 +137,7 @@ async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person
 }
 
 /** @throws PlatformError 400 (badToken), or 400/106 and 400/110 when somebody has taken the address meanwhile. */
-async function confirmAddress(ctx: Context, given: string, address: string): Promise<void> {
+async function confirmAddress(ctx: IdentityContext, given: string, address: string): Promise<void> {
   const person = await ctx.registry.transaction(async (tx) => {
     const token = await findMailedToken(tx, ctx.clock, 'email', given);
     if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
@@ -176,6 +181,6 @@ async function changeAddress(
 }
 
 /** After the change, which stands whether or not the email can be sent. */
-async function tellFormerAddress(ctx: Context, { id, accountId, email }: Person): Promise<void> {
+async function tellFormerAddress(ctx: IdentityContext, { id, accountId, email }: Person): Promise<void> {
   await sendEmail(ctx, id, addressChangedEmail(await headingFor(ctx, accountId, email)));
 }

@@ -12,7 +12,7 @@ import type { RevokedCounts } from '../http/revoked-counts.ts';
 import type { Sessions } from './sessions/sessions.ts';
 
 /** The times for which former secrets stay valid; told when a secret has no such time any more. */
-interface SecretOverlaps {
+export interface SecretOverlaps {
   changed(entityId: string, until: null): void;
 }
 

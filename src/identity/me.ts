@@ -2,9 +2,9 @@
 
 import { Type } from 'typebox';
 import { Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import type { Context } from '../context.ts';
 import type { App } from '../http/app.ts';
 import { largest } from '../limits/table.ts';
+import type { IdentityContext } from './context.ts';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
 const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
@@ -30,7 +30,7 @@ const meShape = Type.Object(
 );
 
 /** GET /profile/me. */
-export function meRoutes(app: App, { access, registry }: Context): void {
+export function meRoutes(app: App, { access, registry }: IdentityContext): void {
   app.get(
     '/profile/me',
     {

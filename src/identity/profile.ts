@@ -9,11 +9,11 @@ import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
 import type { Access } from '../access.ts';
 import { type Caller, isAccountWide } from '../access.ts';
-import type { Context } from '../context.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { laneOf } from '../limits/fair-queue.ts';
+import type { IdentityContext } from './context.ts';
 import type { PasswordChooser } from './grants.ts';
 import { setPassword } from './identities.ts';
 import { type Address, personProperties, readPerson } from './person.ts';
@@ -73,7 +73,7 @@ export function showProfile(identity: Row<'identities'>): Static<typeof profileS
   };
 }
 
-export function profileRoutes(app: App, ctx: Context): void {
+export function profileRoutes(app: App, ctx: IdentityContext): void {
   const tags = [tag];
 
   app.get(
@@ -157,7 +157,7 @@ export async function seenAsEndUsers(
 }
 
 /** An identity whose profile the caller may read. @throws PlatformError 404/100 for any other. */
-async function findSeen(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
+async function findSeen(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
   const identities = ctx.registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
   const identity = await identities.executeTakeFirst();
   if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
@@ -168,13 +168,13 @@ async function findSeen(ctx: Context, caller: Caller, userId: string): Promise<R
 }
 
 /** An identity that the caller may change. @throws PlatformError 404/100 out of reach, 403/21 when it may only be read. */
-export async function findOwn(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
+export async function findOwn(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
   const identity = await findSeen(ctx, caller, userId);
   if (caller.id !== userId && !isAccountWide(caller)) throw new PlatformError('forbidden');
   return identity;
 }
 
-async function updateProfile(ctx: Context, caller: Caller, body: Static<typeof updateBody>) {
+async function updateProfile(ctx: IdentityContext, caller: Caller, body: Static<typeof updateBody>) {
   const { userId } = body;
   const before = await findOwn(ctx, caller, userId);
   const changes = readPerson(body);
@@ -191,7 +191,7 @@ async function updateProfile(ctx: Context, caller: Caller, body: Static<typeof u
  * Admins need the old password of others too: a stolen session is no way into somebody's account.
  * @throws PlatformError 401 for a wrong old password, 429 after too many, 400/106 by the policy.
  */
-async function changePassword(ctx: Context, caller: Caller, body: Static<typeof passwordBody>): Promise<void> {
+async function changePassword(ctx: IdentityContext, caller: Caller, body: Static<typeof passwordBody>): Promise<void> {
   const { userId, oldPassword, newPassword } = body;
   const { passwords, loginLimits } = ctx;
   const identity = await findOwn(ctx, caller, userId);

@@ -4,9 +4,9 @@ import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { timestamp } from '../clock.ts';
-import type { Context } from '../context.ts';
 import { writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';
+import type { IdentityContext } from './context.ts';
 import { confirmedMethods, mfaMethods } from './mfa/factors.ts';
 import { findOwn } from './profile.ts';
 
@@ -43,7 +43,7 @@ const endedShape = Type.Object(
 );
 
 /** GET /users/{userId}/security and POST /users/{userId}/end-sessions. */
-export function securityRoutes(app: App, ctx: Context): void {
+export function securityRoutes(app: App, ctx: IdentityContext): void {
   app.get(
     '/users/:userId/security',
     {
@@ -81,7 +81,7 @@ export function securityRoutes(app: App, ctx: Context): void {
 }
 
 async function readSecurity(
-  ctx: Context,
+  ctx: IdentityContext,
   caller: Caller,
   userId: string,
 ): Promise<Static<typeof securityShape>['security']> {
@@ -109,7 +109,7 @@ async function readSecurity(
   };
 }
 
-async function endOthers(ctx: Context, caller: Caller, userId: string): Promise<number> {
+async function endOthers(ctx: IdentityContext, caller: Caller, userId: string): Promise<number> {
   const { audit, revocations, revoked, sessions } = ctx;
   const { accountId } = await findOwn(ctx, caller, userId);
   const ended = await writeAs(ctx, caller, undefined, async (tx) => {

@@ -2,11 +2,11 @@
 
 import { Type } from 'typebox';
 import { Id } from '../../db/registry/records.ts';
-import type { Context } from '../context.ts';
 import { headingFor, resetEmail, sendEmail } from '../emails/texts.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { Attempts, sendAllowance } from '../limits/attempts.ts';
+import type { IdentityContext } from './context.ts';
 import { findIdentity, maxEmailLength } from './identities.ts';
 import { makeMailedToken } from './secrets/mailed-tokens.ts';
 
@@ -36,7 +36,7 @@ const forgotShape = Type.Object(
 );
 
 /** Endpoints that need no token. */
-export function signInRoutes(app: App, ctx: Context): void {
+export function signInRoutes(app: App, ctx: IdentityContext): void {
   const { registry, clock } = ctx;
   app.get(
     '/auth/default-account',
@@ -116,7 +116,13 @@ export function signInRoutes(app: App, ctx: Context): void {
 }
 
 /** Sends nothing to an address that nobody logs in with, or that has reached its limit of emails for this hour. */
-async function sendReset(ctx: Context, emails: Attempts, accountId: string, emailAddress: string, address: string) {
+async function sendReset(
+  ctx: IdentityContext,
+  emails: Attempts,
+  accountId: string,
+  emailAddress: string,
+  address: string,
+) {
   const { registry, clock, emailLimits, audit } = ctx;
   const identity = await findIdentity(registry.query, accountId, emailAddress);
   if (!identity) return;

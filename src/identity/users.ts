@@ -4,13 +4,13 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { DateText, Id } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { Attempts, sendAllowance } from '../limits/attempts.ts';
 import { laneOf } from '../limits/fair-queue.ts';
+import type { IdentityContext } from './context.ts';
 import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.ts';
 import { names } from './person.ts';
 import { profileShape, seenAsEndUsers, showProfile } from './profile.ts';
@@ -47,7 +47,7 @@ const deleted = Type.Object(
 );
 
 /** Endpoints for applications, with their appToken. */
-export function registrationRoutes(app: App, ctx: Context): void {
+export function registrationRoutes(app: App, ctx: IdentityContext): void {
   const registrations = new Attempts(ctx.clock, maxRegistrations, 60_000);
 
   app.post(
@@ -82,7 +82,7 @@ export function registrationRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints for persons, admins and back-ends. */
-export function userRoutes(app: App, ctx: Context): void {
+export function userRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/users/batch',
     {
@@ -126,7 +126,7 @@ export function userRoutes(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 400/106 for a password against the policy or a taken email, 400/110 for an account user's. */
-async function register(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function register(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, ...noPassword });
   const passwordHash = await ctx.passwords.hashNew('password', password, email, laneOf(caller));
@@ -148,7 +148,7 @@ async function register(ctx: Context, caller: Caller, body: Static<typeof create
   return answer;
 }
 
-async function readProfiles(ctx: Context, caller: Caller, userIds: readonly string[]) {
+async function readProfiles(ctx: IdentityContext, caller: Caller, userIds: readonly string[]) {
   const asked = [...new Set(userIds)];
   const seen = await seenAsEndUsers(ctx, caller, asked);
   const shown = asked.filter((userId) => userId === caller.id || seen.has(userId));
@@ -163,7 +163,7 @@ async function readProfiles(ctx: Context, caller: Caller, userIds: readonly stri
  * trash goes too and cannot be recovered, because it would belong to nobody.
  * @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
  */
-async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Promise<void> {
+async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: string): Promise<void> {
   const entityIds = await writeAs(ctx, caller, undefined, async (tx) => {
     const identities = tx.selectFrom('identities').select('accountId').where('id', '=', userId);
     if ((await identities.executeTakeFirst())?.accountId !== caller.accountId) throw new PlatformError('notFound');

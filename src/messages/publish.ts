@@ -5,12 +5,12 @@ import { Type } from 'typebox';
 import type { Caller } from '../access.ts';
 import type { ProofRefusal, ProvenCaller } from '../broker-ports.ts';
 import type { Config } from '../config.ts';
-import type { Context } from '../context.ts';
 import { nameIgnored } from '../entity/routes.ts';
 import { errorBody, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { idempotentPosts } from '../http/idempotency.ts';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.ts';
+import type { MessagesContext } from './context.ts';
 import { payloadBody } from './series/bodies.ts';
 
 const query = Type.Object({
@@ -35,16 +35,16 @@ const jwtUsername = 'Auth:JWT';
 const challenge = 'Basic realm="slipway", charset="UTF-8"';
 
 /** POST /messaging/publish/{topic}, in a scope of its own: elsewhere bodies are JSON, and passwords no way in. */
-export function publishing(app: App, ctx: Context): void {
+export function publishing(app: App, ctx: MessagesContext): void {
   mountPublish(app, ctx, false);
 }
 
 /** As publishing, at the root, where existing clients look for it; the document has it once. */
-export function publishingAtRoot(app: App, ctx: Context): void {
+export function publishingAtRoot(app: App, ctx: MessagesContext): void {
   mountPublish(app, ctx, true);
 }
 
-function mountPublish(scope: App, ctx: Context, hide: boolean): void {
+function mountPublish(scope: App, ctx: MessagesContext, hide: boolean): void {
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
   const { maxPayloadBytes } = ctx.config.mqtt;
   const sizeLimit = payloadLimit(ctx);
@@ -105,7 +105,7 @@ export function payloadLimit({ config }: { config: Config }): string {
  */
 export function takePasswords(
   app: App,
-  ctx: Context,
+  ctx: MessagesContext,
   proven: WeakMap<FastifyRequest, ProvenCaller>,
   isProven: (request: FastifyRequest) => boolean = () => false,
 ): void {
@@ -129,7 +129,7 @@ export function takePasswords(
 
 /** Undefined when a request has neither a password nor a certificate: its token, if it has one, is checked elsewhere. */
 async function proveDevice(
-  { publisher }: Context,
+  { publisher }: MessagesContext,
   request: FastifyRequest,
   credentials: { username: string; password: string } | undefined,
 ): Promise<ProvenCaller | ProofRefusal | undefined> {

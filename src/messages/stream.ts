@@ -2,12 +2,12 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { StreamRefusal } from '../broker-ports.ts';
-import type { Context } from '../context.ts';
 import { nameIgnored } from '../entity/routes.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { eventsAnswer, sendEvents } from '../http/answers/events.ts';
 import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
+import type { MessagesContext } from './context.ts';
 
 const query = Type.Object({
   topics: Type.String({ minLength: 1, maxLength: 65_536, description: 'Topic filters as in MQTT, comma-separated.' }),
@@ -16,7 +16,7 @@ const query = Type.Object({
 const retryAfter = 15;
 
 /** GET /stream. */
-export function streamRoutes(app: App, ctx: Context): void {
+export function streamRoutes(app: App, ctx: MessagesContext): void {
   // A server that closes waits for its answers, and these have no end.
   app.addHook('preClose', async () => ctx.streams.endAll());
   app.get(
@@ -67,7 +67,7 @@ function readTopics({ topics }: Static<typeof query>): string[] {
   return topics.split(',').filter((topic) => topic !== '');
 }
 
-function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): PlatformError {
+function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: MessagesContext): PlatformError {
   const { maxSubscriptions, maxConnectionsPerPrincipal } = config.mqtt;
   switch (refused) {
     case 'cutOff':

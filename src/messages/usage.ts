@@ -3,10 +3,10 @@
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import type { App } from '../http/app.ts';
 import { limits } from '../limits/table.ts';
 import { limitStates, limitUse } from '../limits/use.ts';
+import type { MessagesContext } from './context.ts';
 
 const limitShape = Type.Object({
   name: Type.String(),
@@ -47,7 +47,9 @@ const answer = Type.Object(
   { description: 'What the account stores, and how much of its limits it uses.' },
 );
 
-export function usageRoutes(app: App, ctx: Context): void {
+type UsageContext = MessagesContext & { bridges: { stored(accountId: string): number } };
+
+export function usageRoutes(app: App, ctx: UsageContext): void {
   const { messages, bridges, config, keeping } = ctx;
   const use = limitUse(ctx);
 

@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client';
-import type { Context } from '../context.ts';
+import type { Context } from '../http/context.ts';
 import { counter, counterBy, countersBy, gauge, histogram } from './exposing.ts';
 
 /** The broker counts on its own; here it is read. */

@@ -1,5 +1,5 @@
 /** Begins to act for accounts: those that have come from another server, and those that stay after all. */
-import type { Context } from '../context.ts';
+import type { Context } from '../http/context.ts';
 
 /** Goes on with all that accounts have begun, and releases them: they must be held. */
 export async function actFor(ctx: Context, accounts: readonly string[]): Promise<void> {

@@ -15,8 +15,8 @@ import {
   type PageRange,
   RegistryPages,
 } from '../../db/moving/pages.ts';
-import type { Context } from '../context.ts';
 import { invalid, PlatformError } from '../errors.ts';
+import type { Context } from '../http/context.ts';
 import { slotOf } from '../ids.ts';
 import { actFor } from './acting.ts';
 import { accountsOfSlot, removeAccounts } from './removal.ts';

@@ -4,7 +4,7 @@ import { CompiledQuery } from 'kysely';
 import { MessagesOut } from '../../db/moving/messages-out.ts';
 import { removalOf } from '../../db/moving/pages.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import type { Context } from '../context.ts';
+import type { Context } from '../http/context.ts';
 import { slotOf } from '../ids.ts';
 
 /** Devices whose messages are being removed at a time. */

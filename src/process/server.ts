@@ -3,7 +3,6 @@ import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config.ts';
-import { type Opened, openContext } from '../context.ts';
 import type { App } from '../http/app.ts';
 import { buildHttp } from '../http/server.ts';
 import { listenWide } from '../network/accepting.ts';
@@ -12,6 +11,7 @@ import { reloadTls } from '../network/tls-reload.ts';
 import { startPurge } from '../purge/purge.ts';
 import { type CreatedAccount, createFirstAccount } from '../registry/accounts.ts';
 import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
+import { type Opened, openContext } from './context.ts';
 import { checkStart, nameTheVariable } from './start-checks.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */

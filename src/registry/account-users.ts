@@ -6,7 +6,6 @@ import { accountUserColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { AuditEvent } from '../audit/events.ts';
-import type { Context } from '../context.ts';
 import {
   commonShape,
   createProperties,
@@ -24,6 +23,7 @@ import { endVoided, readIdentity } from '../identity/grants.ts';
 import { identityFor, maxEmailLength } from '../identity/identities.ts';
 import { Invitations, invitationSent } from '../identity/invitations.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
+import type { RegistryContext } from './context.ts';
 
 const createBody = Type.Object({
   accountId: Type.String(),
@@ -49,7 +49,7 @@ const listing = listingOf('accountUsers', accountUserColumns);
 const showColumns = showing(accountUserColumns);
 const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
 
-export function accountUserRoutes(app: App, ctx: Context): void {
+export function accountUserRoutes(app: App, ctx: RegistryContext): void {
   const { clock, access, revocations, registry } = ctx;
   const invitations = new Invitations(ctx);
 

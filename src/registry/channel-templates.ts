@@ -6,7 +6,6 @@ import type { Tx } from '../../db/registry/index.ts';
 import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
@@ -14,6 +13,7 @@ import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { demandWithin, type Limits } from '../limits/table.ts';
 import { channelTemplateShape, showChannelTemplate } from './channel.ts';
+import type { RegistryContext } from './context.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(channelTemplateColumns) });
 const updateBody = Type.Object(changeProperties(channelTemplateColumns));
@@ -50,7 +50,7 @@ function checkRetention(retentionDays: number | null | undefined, persistenceTyp
     throw invalid('retentionDays', 'is for timeSeries channels only');
 }
 
-export function channelTemplateRoutes(app: App, ctx: Context): void {
+export function channelTemplateRoutes(app: App, ctx: RegistryContext): void {
   const { clock, access } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {

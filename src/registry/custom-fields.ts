@@ -5,7 +5,6 @@ import type { Tx } from '../../db/registry/index.ts';
 import { customFieldColumns } from '../../db/registry/records/templates.ts';
 import { Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { Context } from '../context.ts';
 import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { type ListQuery, listSchema } from '../entity/listing.ts';
@@ -14,6 +13,7 @@ import { change, demandReference, insert, recover, stamp, trash, writeAs } from 
 import { type FailureKind, invalid } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { demandWithin, type Limits } from '../limits/table.ts';
+import type { RegistryContext } from './context.ts';
 import { deviceShape } from './devices/device.ts';
 import { endUserShape } from './end-user.ts';
 import { organizationShape } from './organizations.ts';
@@ -101,13 +101,13 @@ async function demandRoom(tx: Tx, limits: Limits, templateId: string, path: stri
   demandWithin(limits, 'customFields', Number(count), path);
 }
 
-export function customFieldRoutes(app: App, ctx: Context): void {
+export function customFieldRoutes(app: App, ctx: RegistryContext): void {
   for (const kind of kinds) mountCustomFields(app, ctx, kind);
 }
 
 const showColumns = showing(customFieldColumns);
 
-function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void {
+function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind): void {
   const { clock, access } = ctx;
   const { template } = kind;
   const templateId = template ? { [template.property]: Type.String() } : {};

@@ -6,7 +6,6 @@ import { endUserColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../access.ts';
 import type { Revoked } from '../broker-ports.ts';
-import type { Context } from '../context.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { parentsOf, readNames } from '../entity/expand.ts';
 import { fieldBody } from '../entity/fields.ts';
@@ -32,6 +31,7 @@ import { Invitations } from '../identity/invitations.ts';
 import { personBody } from '../identity/person.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
+import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { demandMembershipRoom } from './memberships.ts';
 import { organizationShape, showOrganization } from './organizations.ts';
@@ -75,7 +75,7 @@ type Expand = { expand?: string };
 
 const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
 
-export function endUserRoutes(app: App, ctx: Context): void {
+export function endUserRoutes(app: App, ctx: RegistryContext): void {
   const { registry, clock, access, revocations, config } = ctx;
   const invitations = new Invitations(ctx);
   const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
@@ -254,7 +254,7 @@ function isGiven(value: unknown): boolean {
  */
 async function existingIdentity(
   tx: Tx,
-  { access }: Context,
+  { access }: RegistryContext,
   caller: Caller,
   userId: string,
 ): Promise<Row<'identities'>> {

@@ -6,7 +6,6 @@ import type { Db, Tx } from '../../db/registry/index.ts';
 import { organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../access.ts';
-import type { Context } from '../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -40,6 +39,7 @@ import {
 import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
+import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { demandMembershipRoom } from './memberships.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
@@ -91,7 +91,7 @@ export function showOrganization({ fields }: { fields: Fields }, row: Row<'organ
   return Object.assign(showCommon(row), show(row), custom);
 }
 
-export function organizationRoutes(app: App, ctx: Context): void {
+export function organizationRoutes(app: App, ctx: RegistryContext): void {
   const { registry, clock, access, revocations, config } = ctx;
   const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 

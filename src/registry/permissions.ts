@@ -3,11 +3,11 @@
 import { type Static, Type } from 'typebox';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
 import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.ts';
-import type { Context } from '../context.ts';
 import { find, placeOf } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { controlTopic, parseTopic } from '../topics.ts';
+import type { RegistryContext } from './context.ts';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
 
 /** The kinds that can be asked for, and where they stand. */
@@ -92,7 +92,7 @@ const answerShape = Type.Object(
 type Answer = Static<typeof answerShape>;
 
 /** POST /permissions/explain. */
-export function permissionRoutes(app: App, ctx: Context): void {
+export function permissionRoutes(app: App, ctx: RegistryContext): void {
   app.post(
     '/permissions/explain',
     {
@@ -114,7 +114,7 @@ export function permissionRoutes(app: App, ctx: Context): void {
  * Whether a principal of the caller's account may do something there now, connected or not.
  * @throws PlatformError 403/21; 404/100 for a principal or an entity that is not there; 400/106 for half a question.
  */
-export async function explain(ctx: Context, caller: Caller, question: Question): Promise<Answer> {
+export async function explain(ctx: RegistryContext, caller: Caller, question: Question): Promise<Answer> {
   const { action, topic, entity } = question;
   const ofTopic = action === 'publish' || action === 'subscribe';
   if (ofTopic ? topic === undefined : topic !== undefined)
@@ -132,7 +132,7 @@ export async function explain(ctx: Context, caller: Caller, question: Question):
 
 /** The caller as it would be in a request; entities in the trash cannot call. @throws PlatformError 404/100. */
 async function findPrincipal(
-  { access, registry }: Context,
+  { access, registry }: RegistryContext,
   accountId: string,
   { type, id }: Question['principal'],
 ): Promise<{ principal: Caller; trashed: boolean }> {
@@ -161,7 +161,7 @@ async function findPrincipal(
   return { principal, trashed: application.deleted !== null };
 }
 
-function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
+function explainTopic(ctx: RegistryContext, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
   const decision = ctx.publisher.decide(principal, action, topic);
   if (decision === 'malformed') return refused('malformed topic');
   if (decision === 'refused') return refused(whyRefused(ctx, principal, action, topic));
@@ -177,7 +177,7 @@ function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subs
 
 /** The first of the conditions of a topic that does not hold. */
 function whyRefused(
-  { access, config }: Context,
+  { access, config }: RegistryContext,
   principal: Caller,
   action: 'publish' | 'subscribe',
   topic: string,
@@ -198,7 +198,7 @@ function whyRefused(
 }
 
 async function explainEntity(
-  ctx: Context,
+  ctx: RegistryContext,
   principal: Caller,
   action: Exclude<Action, 'publish' | 'subscribe'>,
   { type, id = null }: NonNullable<Question['entity']>,
@@ -221,18 +221,18 @@ async function explainEntity(
 }
 
 /** A device changes itself, on `_set/fields`. */
-function explainOwn({ access }: Context, principal: Caller, { id, deleted }: Row<EntityTable>): Answer {
+function explainOwn({ access }: RegistryContext, principal: Caller, { id, deleted }: Row<EntityTable>): Answer {
   if (access.reachableDevice(principal, id)) return { allowed: true, rule: 'own device', path: [] };
   return refused(deleted !== null && id === principal.id ? 'in the trash' : 'outside the reach');
 }
 
 /** A station reaches the devices that it has made, while they stand where it puts them. */
-function explainMade({ access }: Context, principal: Station, device: Row<'devices'>): Answer {
+function explainMade({ access }: RegistryContext, principal: Station, device: Row<'devices'>): Answer {
   if (!access.reachesDevice(principal, device)) return refused('outside the reach');
   return device.deleted === null ? madeByStation : refused('in the trash');
 }
 
-async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
+async function explainCreate(ctx: RegistryContext, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
   const { access, registry } = ctx;
   const { accountId } = principal;
   if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} cannot be in an organization`);
@@ -255,7 +255,7 @@ async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: st
 const madeByStation: Answer = { allowed: true, rule: 'made by the station', path: [] };
 
 /** Allowed, of something that is in `organizationId`. */
-function allowedAt({ access }: Context, principal: Caller, organizationId: string | null): Answer {
+function allowedAt({ access }: RegistryContext, principal: Caller, organizationId: string | null): Answer {
   if (principal.kind !== 'endUser') return { allowed: true, rule: 'account-wide', path: [] };
   const path = access.pathWithin(organizationId, principal.organizationIds);
   return { allowed: true, rule: 'within an organization', path };

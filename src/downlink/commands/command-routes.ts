@@ -4,7 +4,6 @@ import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
 import { pageOfTable } from '../../entity/listing.ts';
@@ -15,6 +14,7 @@ import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { maxRowsOnLoop } from '../../threads/long-reads.ts';
+import type { DownlinkContext } from '../context.ts';
 import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.ts';
 
 const tags = ['Commands'];
@@ -38,7 +38,7 @@ const commandParams = Type.Object({ id: Type.String(), commandId: Type.String() 
 const one = (description: string) => ({ 200: Type.Object({ command: commandShape }, { description }) });
 const errors = ['notFound', 'deleted', 'forbidden'] as const;
 
-export function commandRoutes(app: App, ctx: Context): void {
+export function commandRoutes(app: App, ctx: DownlinkContext): void {
   const { registry, commands } = ctx;
   const waiting = new Map<string, number>();
 
@@ -156,7 +156,7 @@ function send(reply: FastifyReply, command: Command): FastifyReply {
   return reply.type('application/json; charset=utf-8').send(`{"command":${showCommand(command).text}}`);
 }
 
-function untilEnded({ registry, commands }: Context, command: Command): Promise<Command> {
+function untilEnded({ registry, commands }: DownlinkContext, command: Command): Promise<Command> {
   return new Promise((resolve, reject) => {
     const end = () => {
       clearTimeout(timer);
@@ -184,7 +184,7 @@ function readCommand({ query }: Registry, id: string): Promise<Command | undefin
 
 /** @throws PlatformError 404/100 for one that is not the device's. */
 async function commandOf(
-  ctx: Context,
+  ctx: DownlinkContext,
   caller: Caller,
   { id, commandId }: Static<typeof commandParams>,
 ): Promise<Command> {
@@ -195,7 +195,7 @@ async function commandOf(
 }
 
 async function listCommands(
-  ctx: Context,
+  ctx: DownlinkContext,
   caller: Caller,
   deviceId: string,
   { state, ...query }: Static<typeof listQuery>,

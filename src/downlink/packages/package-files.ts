@@ -3,12 +3,12 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.ts';
 import { Nullable } from '../../../db/registry/records.ts';
-import type { Context } from '../../context.ts';
 import { entityResponse, nameIgnored, sendEntity } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { isUpload } from '../../http/guards/request-time.ts';
+import type { DownlinkContext } from '../context.ts';
 import { frozen, packageShape, withFiles } from './packages.ts';
 import { readFileName } from './upload-headers.ts';
 import { Uploads, uploadOf } from './uploads.ts';
@@ -52,7 +52,7 @@ const path = '/firmware/packages/:id/files/:name';
 const tags = ['Firmware'];
 
 /** In a scope of its own: elsewhere bodies are JSON and wait in memory. */
-export function firmwareFileRoutes(app: App, ctx: Context): void {
+export function firmwareFileRoutes(app: App, ctx: DownlinkContext): void {
   const { registry } = ctx;
   const uploads = new Uploads(ctx);
   app.removeAllContentTypeParsers();

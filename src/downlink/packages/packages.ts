@@ -5,7 +5,6 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import { firmwarePackageColumns } from '../../../db/registry/records/downlink.ts';
 import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -32,6 +31,7 @@ import {
 } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
+import type { DownlinkContext } from '../context.ts';
 import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.ts';
 
 /** Files of one package. */
@@ -47,7 +47,7 @@ export const packageShape = Type.Object({
 
 const listing = listingOf('firmwarePackages', firmwarePackageColumns);
 
-export function firmwarePackageRoutes(app: App, ctx: Context): void {
+export function firmwarePackageRoutes(app: App, ctx: DownlinkContext): void {
   const { registry, clock } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
@@ -163,7 +163,13 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 400/106 for a step that the state does not allow, or a draft without a whole file. */
-async function moveTo(ctx: Context, caller: Caller, id: string, version: number, state: 'published' | 'retired') {
+async function moveTo(
+  ctx: DownlinkContext,
+  caller: Caller,
+  id: string,
+  version: number,
+  state: 'published' | 'retired',
+) {
   const { registry, clock } = ctx;
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const before = await findLive(tx, 'firmwarePackages', caller.accountId, id);

@@ -7,11 +7,11 @@ import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { change, findLive, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, tooLarge } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
 import { firmwareBytes } from '../../limits/use.ts';
+import type { DownlinkContext } from '../context.ts';
 import type { FirmwarePackage } from './files.ts';
 import { frozen, maxFiles, recordPackage } from './packages.ts';
 import { type Part, readDigest, readPart } from './upload-headers.ts';
@@ -30,10 +30,10 @@ export function uploadOf(db: Registry['query'] | Tx, packageId: string, name: st
 
 /** Uploads under way. One file has one writer: a later request ends the former one, which may hang in a broken connection. */
 export class Uploads {
-  readonly #ctx: Context;
+  readonly #ctx: DownlinkContext;
   readonly #writers = new Map<string, { accountId: string; abort(): void; ended: Promise<unknown> }>();
 
-  constructor(ctx: Context) {
+  constructor(ctx: DownlinkContext) {
     this.#ctx = ctx;
   }
 

@@ -4,7 +4,6 @@ import { type Static, Type } from 'typebox';
 import { Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { pageOfTable } from '../../entity/listing.ts';
@@ -17,6 +16,7 @@ import { ProgressStreams } from '../../http/answers/progress-streams.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
+import type { DownlinkContext } from '../context.ts';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.ts';
 import {
   type Counts,
@@ -54,7 +54,7 @@ const devicesQuery = Type.Object({
 });
 const one = (description: string) => entityResponse('firmwareRollout', rolloutShape, description);
 
-export function firmwareRolloutRoutes(app: App, ctx: Context): void {
+export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
   async function create(caller: Caller, body: Static<typeof rolloutBody>) {
     const row = await createRollout(ctx, caller, body);
     const matched = await matchedBy(ctx, row, body.target);
@@ -126,14 +126,14 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
 }
 
 /** As lists and events show rollouts: how many devices each names, of which there may be 10,000. */
-async function showCounted({ registry }: Context, rows: readonly Row<'firmwareRollouts'>[]) {
+async function showCounted({ registry }: DownlinkContext, rows: readonly Row<'firmwareRollouts'>[]) {
   const ids = rows.map(({ id }) => id);
   const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
   return (row: Row<'firmwareRollouts'>) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
 }
 
 async function listDevices(
-  ctx: Context,
+  ctx: DownlinkContext,
   caller: Caller,
   rolloutId: string,
   { state, ...query }: Static<typeof devicesQuery>,
@@ -165,7 +165,7 @@ function sumOf(counts: Counts): number {
   return deliveryStates.reduce((sum, state) => sum + counts[state], 0);
 }
 
-function changes(app: App, ctx: Context): void {
+function changes(app: App, ctx: DownlinkContext): void {
   for (const [verb, change, summary, description] of [
     [
       'pause',
@@ -215,7 +215,7 @@ function changes(app: App, ctx: Context): void {
     );
 }
 
-function events(app: App, ctx: Context): void {
+function events(app: App, ctx: DownlinkContext): void {
   const { access, firmwareEngine } = ctx;
   const streams = new ProgressStreams(ctx);
   app.addHook('preClose', async () => streams.endAll());
@@ -266,7 +266,7 @@ const stateAnswer = Type.Object(
   { description: 'The update that is under way, or the last one; null when there was none.' },
 );
 
-function deviceRoutes(app: App, ctx: Context): void {
+function deviceRoutes(app: App, ctx: DownlinkContext): void {
   const { registry, firmwareEngine } = ctx;
   const errors = ['notFound', 'deleted', 'forbidden'] as const;
   app.get(
@@ -309,7 +309,7 @@ function deviceRoutes(app: App, ctx: Context): void {
   );
 
   /** @throws PlatformError 400/106 when nothing waits for it. */
-  async function consent({ clock, audit }: Context, caller: Caller, deviceId: string): Promise<void> {
+  async function consent({ clock, audit }: DownlinkContext, caller: Caller, deviceId: string): Promise<void> {
     await registry.transaction(async (tx) => {
       const open = await openDelivery(tx, deviceId);
       const rollouts = tx
@@ -333,7 +333,7 @@ function deviceRoutes(app: App, ctx: Context): void {
   }
 }
 
-async function stateOf({ registry }: Context, deviceId: string): Promise<Static<typeof stateShape> | null> {
+async function stateOf({ registry }: DownlinkContext, deviceId: string): Promise<Static<typeof stateShape> | null> {
   const db = registry.query;
   const delivery = await currentDelivery(db, deviceId);
   if (!delivery) return null;

@@ -3,12 +3,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { ProvenCaller } from '../../broker-ports.ts';
-import type { Context } from '../../context.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
 import { provenCaller, takePasswords } from '../../messages/publish.ts';
+import type { DownlinkContext } from '../context.ts';
 import { fileShape } from '../packages/files.ts';
 import { maxFiles } from '../packages/packages.ts';
 import { reportBody } from '../rollouts/reports.ts';
@@ -42,7 +42,7 @@ const fileQuery = Type.Object({
 });
 
 /** In a scope of its own: devices prove themselves with their secret or certificate. */
-export function firmwareDeviceRoutes(app: App, ctx: Context): void {
+export function firmwareDeviceRoutes(app: App, ctx: DownlinkContext): void {
   const { firmwareEngine } = ctx;
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
   takePasswords(app, ctx, proven);
@@ -98,7 +98,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
 }
 
 /** The files themselves: with a signed URL, or with the secret of a device to which they are offered. */
-export function firmwareContentRoutes(app: App, ctx: Context): void {
+export function firmwareContentRoutes(app: App, ctx: DownlinkContext): void {
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
   takePasswords(app, ctx, proven, ({ query }) => isSigned(query as SignedQuery));
   app.get(
@@ -155,7 +155,7 @@ function isSigned({ offer, signature }: SignedQuery): boolean {
 
 /** @throws PlatformError 401 without a proof, 403 for a bad URL, 404 for a content that is not offered, 410 for a void offer. */
 async function deliveryFor(
-  { firmwareEngine }: Context,
+  { firmwareEngine }: DownlinkContext,
   request: FastifyRequest<{ Params: { sha256: string }; Querystring: SignedQuery }>,
   proven: WeakMap<FastifyRequest, ProvenCaller>,
 ): Promise<Delivery> {
@@ -169,7 +169,7 @@ async function deliveryFor(
 }
 
 async function sendContent(
-  { firmware, downloads, log }: Context,
+  { firmware, downloads, log }: DownlinkContext,
   { headers, method, id }: FastifyRequest,
   reply: FastifyReply,
   delivery: Delivery,

@@ -5,7 +5,6 @@ import { type Static, Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { commandBody } from '../../downlink/commands/command.ts';
 import { bodyFilters, idsOf, type ListQuery } from '../../entity/listing.ts';
 import { idParams } from '../../entity/routes.ts';
@@ -13,6 +12,7 @@ import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
+import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
 import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.ts';
@@ -63,7 +63,7 @@ function changesDevices(body: unknown): boolean {
 
 const undoes: Partial<Record<string, JobAction>> = { delete: 'undoDelete', move: 'undoMove' };
 
-export function bulkRoutes(app: App, ctx: Context): void {
+export function bulkRoutes(app: App, ctx: FactoryContext): void {
   app.post(
     '/devices/jobs',
     {
@@ -126,11 +126,11 @@ export function bulkRoutes(app: App, ctx: Context): void {
 }
 
 /** Besides the right of the route: what the action in the body does to each device. */
-function demandRights({ access }: Context, caller: Caller, action: JobAction): void {
+function demandRights({ access }: FactoryContext, caller: Caller, action: JobAction): void {
   for (const right of neededRights[action]) access.demand(caller, ...right);
 }
 
-async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
+async function bulkJob(ctx: FactoryContext, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
   const { action, organizationId, dryRun = false } = asked;
   if ((action === 'move') !== (organizationId !== undefined))
     throw invalid('organizationId', action === 'move' ? 'is required' : 'is allowed for the action move only');
@@ -147,7 +147,11 @@ async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBo
 }
 
 /** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
-async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<typeof bulkBody>): Promise<string[]> {
+async function selectIds(
+  ctx: FactoryContext,
+  caller: Caller,
+  { filter, ids }: Static<typeof bulkBody>,
+): Promise<string[]> {
   if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
   const tooMany = (path: string) => invalid(path, `must select at most ${maxRows} devices`);
   if (ids) {
@@ -171,7 +175,7 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
 }
 
 /** The rows of devices; the serial number is for anyone who reads them, and of the account's own devices alone. */
-async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
+async function rowsOf({ registry }: FactoryContext, accountId: string, ids: readonly string[]): Promise<string[]> {
   const rows: string[] = [];
   for (let from = 0; from < ids.length; from += lookedUpAtOnce) {
     const batch = ids.slice(from, from + lookedUpAtOnce);
@@ -189,7 +193,7 @@ async function rowsOf({ registry }: Context, accountId: string, ids: readonly st
 }
 
 /** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */
-async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+async function undoJob(ctx: FactoryContext, caller: Caller, job: Job): Promise<Job> {
   const action = undoes[job.action];
   if (!action) throw cannotUndo('Created devices and replaced secrets cannot be undone.');
   demandRights(ctx, caller, action);
@@ -214,7 +218,7 @@ async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
 }
 
 /** The rows of what a job has done, with what it has kept of each. */
-async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
+async function doneRows({ registry }: FactoryContext, job: Job): Promise<string[]> {
   const rows: string[] = [];
   for (let after = 0; ; ) {
     const batch = await registry.query

@@ -1,17 +1,17 @@
 /** How a job goes on, as server-sent events. */
 import type { Readable } from 'node:stream';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { ProgressStreams } from '../../http/answers/progress-streams.ts';
+import type { FactoryContext } from '../context.ts';
 import { findJob, isOpen, showJob } from './job.ts';
 
 /** The open streams of a server. */
 export class JobStreams {
-  readonly #ctx: Context;
+  readonly #ctx: FactoryContext;
   readonly #streams: ProgressStreams;
 
-  constructor(ctx: Context) {
+  constructor(ctx: FactoryContext) {
     this.#ctx = ctx;
     this.#streams = new ProgressStreams(ctx);
   }

@@ -6,7 +6,6 @@ import { type Static, Type } from 'typebox';
 import { Nullable, oneOf } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { pageOfTable } from '../../entity/listing.ts';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
@@ -17,6 +16,7 @@ import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
 import { keptOf } from '../../limits/kept.ts';
+import type { FactoryContext } from '../context.ts';
 import type { StoredRow } from '../provisioning/rows.ts';
 import type { Unit } from '../provisioning/unit.ts';
 import { demandResults, openResults, unitsOf } from '../provisioning/units.ts';
@@ -65,7 +65,7 @@ const rowShape = Type.Object({
 export const jobResponse = (description: string) => Type.Object({ job: jobShape }, { description });
 
 /** Mounts everything that can be asked of a job that is there. */
-export function jobRoutes(app: App, ctx: Context): void {
+export function jobRoutes(app: App, ctx: FactoryContext): void {
   const { access } = ctx;
   const streams = new JobStreams(ctx);
   app.addHook('preClose', async () => streams.endAll());
@@ -154,12 +154,12 @@ export function jobRoutes(app: App, ctx: Context): void {
   fetchingRoutes(app, ctx);
 }
 
-async function shown(ctx: Context, caller: Caller, id: string) {
+async function shown(ctx: FactoryContext, caller: Caller, id: string) {
   return showJob(await currentJob(ctx, caller, id));
 }
 
 /** Cancel and retry. */
-function changingRoutes(app: App, ctx: Context): void {
+function changingRoutes(app: App, ctx: FactoryContext): void {
   for (const [verb, errors, summary, description, change] of [
     [
       'cancel',
@@ -196,7 +196,7 @@ function changingRoutes(app: App, ctx: Context): void {
 }
 
 /** Results and labels, until they are confirmed. */
-function fetchingRoutes(app: App, ctx: Context): void {
+function fetchingRoutes(app: App, ctx: FactoryContext): void {
   const content = Object.fromEntries(fileTypes.map((type) => [type, { schema: Type.Unsafe<Readable>({}) }]));
   const response = { 200: { description: 'The file, as it is made.', content } };
   const config = { right: ['read', 'job'], errors: ['notFound', 'resultsGone', 'forbidden'] } as const;
@@ -269,7 +269,7 @@ function fetchingRoutes(app: App, ctx: Context): void {
 
 /** Sends what is made of the units of a job, and notes who has had it. */
 async function send(
-  ctx: Context,
+  ctx: FactoryContext,
   request: FastifyRequest<{ Params: Static<typeof idParams> }>,
   reply: FastifyReply,
   format: string,
@@ -298,7 +298,7 @@ function demandOutsideBatch(request: FastifyRequest): void {
 }
 
 /** A job that the caller sees, with its results ended when their time is over. @throws PlatformError 404/100. */
-export async function currentJob(ctx: Context, caller: Caller, id: string): Promise<Job> {
+export async function currentJob(ctx: FactoryContext, caller: Caller, id: string): Promise<Job> {
   const job = await findJob(ctx, caller, id);
   const isDue = job.sealedKey !== null && job.expires !== null && job.expires <= timestamp(ctx.clock);
   if (!isDue) return job;
@@ -306,7 +306,7 @@ export async function currentJob(ctx: Context, caller: Caller, id: string): Prom
   return findJob(ctx, caller, id);
 }
 
-async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQuery>) {
+async function listJobs(ctx: FactoryContext, caller: Caller, query: Static<typeof listQuery>) {
   const { query: db } = ctx.registry;
   const { state, action } = query;
   let matching = db.selectFrom('jobs').where('accountId', '=', caller.accountId).where('state', '!=', receiving);
@@ -324,7 +324,7 @@ async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQ
   });
 }
 
-async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
+async function listRows(ctx: FactoryContext, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
   const { query: db } = ctx.registry;
   const { state } = query;
   // Rows that a cancelled job did not reach count as skipped; nothing is written for them.

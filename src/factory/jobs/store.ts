@@ -8,11 +8,11 @@ import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.
 import { insertMany } from '../../../db/registry/many.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { newId } from '../../ids.ts';
+import type { FactoryContext } from '../context.ts';
 import { clearRows, dropJob } from '../results/expiry.ts';
 import { makeResultKey } from '../results/store.ts';
 import {
@@ -63,7 +63,7 @@ export async function findByChecksum({ query }: Registry, checksum: string): Pro
  * @throws PlatformError as writeAs; 429/-199 where too many are open already; 400/106 where the account keeps too many rows.
  */
 export async function makeJob(
-  ctx: Context,
+  ctx: FactoryContext,
   caller: Caller,
   wanted: NewJob,
   also?: (tx: Tx) => Promise<void>,
@@ -118,7 +118,7 @@ function* portions(rows: readonly string[], most: number): Generator<readonly st
   }
 }
 
-function newJob(ctx: Context, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
+function newJob(ctx: FactoryContext, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
   const id = newId(caller.accountId);
   const flags = { action, dryRun: dryRun ? 1 : 0 };
   return {
@@ -167,7 +167,7 @@ async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
   throw new PlatformError('tooMany', { message: 'Too many jobs are open. Wait until some have ended.', allowance });
 }
 
-async function openJob(tx: Tx, { audit }: Context, caller: Caller, { id }: Job, { checksum }: NewJob) {
+async function openJob(tx: Tx, { audit }: FactoryContext, caller: Caller, { id }: Job, { checksum }: NewJob) {
   // Others may have come in while its rows were stored.
   await demandRoom(tx, caller);
   const made = await changeJob(tx, id, [receiving], { state: 'pending', checksum: checksum ?? null });
@@ -186,7 +186,7 @@ async function openJob(tx: Tx, { audit }: Context, caller: Caller, { id }: Job, 
 }
 
 /** Ends a job: what has been made stays, its pending rows are skipped. A job that has ended stays as it is. */
-export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+export async function cancelJob(ctx: FactoryContext, caller: Caller, job: Job): Promise<Job> {
   const cancelled = await writeAs(ctx, caller, undefined, async (tx) => {
     const changed = await changeJob(tx, job.id, ['pending', 'running'], {
       state: 'cancelled',
@@ -215,7 +215,7 @@ export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise
  * @throws PlatformError 403/21 for somebody else's, 400/106 for one that has been cancelled (an undo goes on: there is no
  * other way back), or undone; 429/-199 where too many are open already.
  */
-export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+export async function retryJob(ctx: FactoryContext, caller: Caller, job: Job): Promise<Job> {
   if (!isMaker(caller, job))
     throw new PlatformError('forbidden', { message: 'Only the caller that created the job can retry it.' });
   const isCancelled = job.state === 'cancelled';
@@ -253,7 +253,7 @@ function demandRetriable({ keptRows }: Pick<Job, 'keptRows'>): void {
 }
 
 /** Destroys the results of a job: their key at once, the rows soon after. */
-export async function confirmJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+export async function confirmJob(ctx: FactoryContext, caller: Caller, job: Job): Promise<Job> {
   const confirmed = await writeAs(ctx, caller, undefined, async (tx) => {
     const now = timestamp(ctx.clock);
     const changes = { sealedKey: null, confirmed: now, expires: now };
@@ -274,6 +274,6 @@ export async function confirmJob(ctx: Context, caller: Caller, job: Job): Promis
   return confirmed;
 }
 
-async function reread({ registry }: Context, id: string): Promise<Job> {
+async function reread({ registry }: FactoryContext, id: string): Promise<Job> {
   return registry.query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 }

@@ -2,11 +2,11 @@
 import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { nameIgnored } from '../../entity/routes.ts';
 import { invalid } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
+import type { FactoryContext } from '../context.ts';
 import { type Job, neededRights, showJob } from '../jobs/job.ts';
 import { jobResponse, jobsPath } from '../jobs/routes.ts';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.ts';
@@ -36,7 +36,7 @@ const query = Type.Object({
 const columns =
   'Columns: `serialNumber`; `template` or `deviceTemplateId`, `organization` or `organizationId`; whatever POST /devices sets, custom fields among it. Any other is refused.';
 
-export function provisioningRoutes(app: App, ctx: Context): void {
+export function provisioningRoutes(app: App, ctx: FactoryContext): void {
   // Its bodies are rows: they are read as they come, and are never held as a whole.
   app.register(async (scope) => {
     scope.removeAllContentTypeParsers();
@@ -48,7 +48,7 @@ export function provisioningRoutes(app: App, ctx: Context): void {
   });
 }
 
-function mount(app: App, ctx: Context): void {
+function mount(app: App, ctx: FactoryContext): void {
   const intake = new Intake();
   app.post(
     jobsPath,
@@ -97,12 +97,12 @@ function mount(app: App, ctx: Context): void {
 }
 
 /** Besides the right of the route: what a job does for each row. */
-function demandRights({ access }: Context, caller: Caller): void {
+function demandRights({ access }: FactoryContext, caller: Caller): void {
   for (const right of neededRights.provision) access.demand(caller, ...right);
 }
 
 async function provisioningJob(
-  ctx: Context,
+  ctx: FactoryContext,
   caller: Caller,
   { template = '', organization = '', dryRun = false, force = false }: Static<typeof query>,
   { rows, digest }: RowsIn,
@@ -137,7 +137,7 @@ const addresses = Type.Object(
 );
 
 /** GET /provisioning/addresses. */
-export function addressRoutes(app: App, ctx: Context): void {
+export function addressRoutes(app: App, ctx: FactoryContext): void {
   app.get(
     '/provisioning/addresses',
     {

@@ -2,7 +2,6 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { inGroups } from '../../formats/crockford.ts';
@@ -10,6 +9,7 @@ import type { Sealing } from '../../identity/secrets/sealing.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
 import { formatTopic } from '../../topics.ts';
 import { withCode } from '../claim-url.ts';
+import type { FactoryContext } from '../context.ts';
 import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.ts';
 import { type Result, ResultSeal } from '../results/store.ts';
 import type { Unit } from './unit.ts';
@@ -36,7 +36,7 @@ export function demandResults(caller: Caller, job: Job): void {
 }
 
 /** Every unit of the job, in the order of its rows. It ends with an error when the caller or the results are gone. */
-export async function* unitsOf(ctx: Context, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
+export async function* unitsOf(ctx: FactoryContext, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
   const [broker, claim] = [brokerUrl(ctx), claimUrl(ctx)];
   let count = 0;
   for await (const result of resultsOf(ctx, job, seal)) {
@@ -49,7 +49,7 @@ export async function* unitsOf(ctx: Context, caller: Caller, job: Job, seal: Res
 }
 
 /** In the order of their rows. Rows that were tried again are sealed apart from those before and after them. */
-async function* resultsOf({ registry }: Context, { id }: Job, seal: ResultSeal): AsyncGenerator<Result> {
+async function* resultsOf({ registry }: FactoryContext, { id }: Job, seal: ResultSeal): AsyncGenerator<Result> {
   let opened: Result[] = [];
   for (let after = 0; ; ) {
     const stored = await registry.query
@@ -71,14 +71,20 @@ async function* resultsOf({ registry }: Context, { id }: Job, seal: ResultSeal):
 }
 
 /** Long reading outlives neither the session nor the results. */
-async function demandStill(ctx: Context, caller: Caller, job: Job) {
+async function demandStill(ctx: FactoryContext, caller: Caller, job: Job) {
   const current = currentCaller(ctx, caller);
   if (!current || !ctx.access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
   const stored = ctx.registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
   if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
 }
 
-function unitOf({ access, config }: Context, { accountId }: Job, result: Result, broker: string, claim: string): Unit {
+function unitOf(
+  { access, config }: FactoryContext,
+  { accountId }: Job,
+  result: Result,
+  broker: string,
+  claim: string,
+): Unit {
   const { row, deviceId, serialNumber, deviceTemplateId, secret, code } = result;
   const topic = (channel: string) => formatTopic(config.topicRoot, accountId, deviceId, channel);
   const channels = [...access.channelsOf(deviceTemplateId).keys()];

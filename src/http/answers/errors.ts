@@ -2,9 +2,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { isStoreFull } from '../../../db/registry/index.ts';
-import type { Context } from '../../context.ts';
 import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
+import type { Context } from '../context.ts';
 import { isFlat } from '../openapi/document.ts';
 import { detailsOf, type Fault } from '../validation.ts';
 

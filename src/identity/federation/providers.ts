@@ -5,7 +5,6 @@ import type { Tx } from '../../../db/registry/index.ts';
 import { identityProviderColumns } from '../../../db/registry/records/identity.ts';
 import { Nullable, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -22,6 +21,7 @@ import { change, find, insert, stamp, trash, writeAs } from '../../entity/verbs.
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
+import type { IdentityContext } from '../context.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
 const clientSecret = Type.Optional(
@@ -47,7 +47,7 @@ const shape = Type.Object({
 
 const listing = listingOf('identityProviders', identityProviderColumns);
 
-export function identityProviderRoutes(app: App, ctx: Context): void {
+export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
   entityRoutes(app, ctx, {
     path: '/identity-providers',
     tag: 'Identity providers',
@@ -83,7 +83,7 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */
-async function createProvider(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function createProvider(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
   checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -100,7 +100,7 @@ async function createProvider(ctx: Context, caller: Caller, body: Static<typeof 
 
 /** @throws PlatformError as change, and 400/106 as createProvider. */
 async function updateProvider(
-  ctx: Context,
+  ctx: IdentityContext,
   caller: Caller,
   id: string,
   version: number,
@@ -128,7 +128,7 @@ async function updateProvider(
 }
 
 /** Nothing recovers a provider, so its secret goes at once. @throws PlatformError as trash. */
-async function deleteProvider(ctx: Context, caller: Caller, id: string, version: number) {
+async function deleteProvider(ctx: IdentityContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'identityProviders', id, version, ctx.clock);
     await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
@@ -148,7 +148,13 @@ async function forgetLinks(tx: Tx, { accountId, issuer }: Provider): Promise<voi
   await tx.deleteFrom('federatedIdentities').where('accountId', '=', accountId).where('issuer', '=', issuer).execute();
 }
 
-function recordChange(ctx: Context, tx: Tx, caller: Caller, { id, accountId, issuer }: Provider, change: string) {
+function recordChange(
+  ctx: IdentityContext,
+  tx: Tx,
+  caller: Caller,
+  { id, accountId, issuer }: Provider,
+  change: string,
+) {
   return ctx.audit.record(tx, {
     event: 'identityProviderChanged',
     outcome: 'success',
@@ -173,7 +179,7 @@ export function redirectUrisOf(provider: Provider): string[] {
 }
 
 /** @throws PlatformError 400/106. A name is looked up when it is connected to. */
-function checkBody({ config }: Context, { issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
+function checkBody({ config }: IdentityContext, { issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
   if (issuer !== undefined && !isIssuer(issuer))
     throw invalid('issuer', 'must be an address with https, or with http on this machine, without query and fragment');
   if (issuer !== undefined && !config.targets.allowPrivate && isPrivate(new URL(issuer)))

@@ -10,12 +10,12 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
-import type { Context } from '../../context.ts';
 import { find } from '../../entity/verbs.ts';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { keepLastLogins } from '../../limits/kept.ts';
+import type { IdentityContext } from '../context.ts';
 import { checkPassword, endVoided, readIdentity } from '../grants.ts';
 import { findIdentity } from '../identities.ts';
 import { makeSecret, makeToken } from '../secrets/secrets.ts';
@@ -59,7 +59,7 @@ interface Login extends Challenge, Pick<Static<typeof authorizeQuery>, 'redirect
 type Provider = Row<'identityProviders'>;
 
 /** Endpoints that need no token: a browser is sent to them. */
-export function federationRoutes(app: App, ctx: Context): void {
+export function federationRoutes(app: App, ctx: IdentityContext): void {
   // Loaded when the first person comes: most services have no provider, and it takes megabytes.
   let loading: Promise<OpenId> | undefined;
   const openId = () => {
@@ -183,7 +183,7 @@ function cookieName({ config }: { config: Config }, state: string): string {
 }
 
 /** Stores a login under way; the secret of the browser that comes back from it. */
-async function remember(ctx: Context, { id }: Provider, login: Login): Promise<string> {
+async function remember(ctx: IdentityContext, { id }: Provider, login: Login): Promise<string> {
   const browser = makeSecret();
   const stateHash = digest(login.state);
   const { state: _, ...rest } = login;
@@ -205,7 +205,7 @@ async function remember(ctx: Context, { id }: Provider, login: Login): Promise<s
  * Takes the login of a state out, in one statement: nobody has it a second time.
  * @throws PlatformError 400/106 when there is none, its time is over, or it was begun in another browser.
  */
-async function takeOut(ctx: Context, state: string, browser = ''): Promise<Login & { providerId: string }> {
+async function takeOut(ctx: IdentityContext, state: string, browser = ''): Promise<Login & { providerId: string }> {
   const stateHash = digest(state);
   const row = await ctx.registry.query
     .deleteFrom('federatedLogins')
@@ -224,7 +224,7 @@ async function takeOut(ctx: Context, state: string, browser = ''): Promise<Login
 
 /** Answers what `work` gives, or how it failed: in the body, or in the fragment of where the browser is to go. */
 async function finish(
-  ctx: Context,
+  ctx: IdentityContext,
   { id, accountId }: Provider,
   redirectUri: string | undefined,
   request: FastifyRequest,
@@ -263,7 +263,7 @@ function withFragment(uri: string, values: object): string {
  * @throws PlatformError 401 when that is nobody of the provider's account.
  */
 async function admit(
-  ctx: Context,
+  ctx: IdentityContext,
   provider: Provider,
   proof: Proof,
   { renewalType, version, fromOwnPage }: Login,
@@ -326,7 +326,7 @@ async function findByEmail(db: Db, { accountId }: Provider, email: string | unde
 }
 
 /** Remembers whom a subject stands for. */
-async function link(ctx: Context, tx: Tx, { accountId }: Provider, { issuer, subject }: Proof, userId: string) {
+async function link(ctx: IdentityContext, tx: Tx, { accountId }: Provider, { issuer, subject }: Proof, userId: string) {
   await tx
     .insertInto('federatedIdentities')
     .values({ accountId, issuer, subject, userId, created: timestamp(ctx.clock) })

@@ -3,10 +3,10 @@ import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
+import type { IdentityContext } from '../context.ts';
 import { factorTry } from '../sessions/login-limits.ts';
 import {
   confirmedMethods,
@@ -33,7 +33,7 @@ export interface TotpEnrolment {
   qrSvg: string;
 }
 
-export async function enrolTotp(ctx: Context, caller: Caller): Promise<TotpEnrolment> {
+export async function enrolTotp(ctx: IdentityContext, caller: Caller): Promise<TotpEnrolment> {
   const { accountName, email } = await purposeOf(ctx.registry.query, caller.id);
   const totp = newTotp(accountName, email);
   const secret = totp.secret.base32;
@@ -46,7 +46,7 @@ export async function enrolTotp(ctx: Context, caller: Caller): Promise<TotpEnrol
   return answer;
 }
 
-export async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: string): Promise<void> {
+export async function enrolPhone(ctx: IdentityContext, caller: Caller, phoneNumber: string): Promise<void> {
   const { code, stored } = ctx.textedCodes.make(caller.id);
   try {
     await begin(ctx, caller, 'sms', { phoneNumber, ...stored });
@@ -60,7 +60,7 @@ export async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: stri
 
 /** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one is in its place. */
 async function begin(
-  ctx: Context,
+  ctx: IdentityContext,
   caller: Caller,
   method: MfaMethod,
   values: Partial<Row<'mfaMethods'>>,
@@ -82,7 +82,7 @@ async function begin(
 }
 
 /** @throws PlatformError 404/100 without a confirmed phone. */
-export async function textRemovalCode(ctx: Context, caller: Caller): Promise<void> {
+export async function textRemovalCode(ctx: IdentityContext, caller: Caller): Promise<void> {
   const { code, stored } = ctx.textedCodes.make(caller.id);
   const phone = await writeAs(ctx, caller, undefined, (tx) =>
     tx
@@ -107,7 +107,7 @@ export async function textRemovalCode(ctx: Context, caller: Caller): Promise<voi
  * then on anyone who has a session has shown a second factor.
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
-export async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: string) {
+export async function confirm(ctx: IdentityContext, caller: Caller, method: MfaMethod, typed: string) {
   const { clock, sessions, audit, revocations, revoked } = ctx;
   const userId = caller.id;
   const isTryLeft = await countTry(ctx, userId, method);
@@ -148,7 +148,7 @@ export async function confirm(ctx: Context, caller: Caller, method: MfaMethod, t
  * @throws PlatformError 404/100 when there is none, 400/106 without the right code, 429 after too many wrong ones.
  */
 export async function removeOwn(
-  ctx: Context,
+  ctx: IdentityContext,
   caller: Caller,
   method: MfaMethod,
   typed: string | undefined,
@@ -173,7 +173,12 @@ async function demandUnconfirmed(_tx: Tx, { confirmed }: Row<'mfaMethods'>): Pro
 }
 
 /** Helps somebody who has lost it. @throws PlatformError 404/100 unless an admin asks for an end-user of the account. */
-export async function removeOfEndUser(ctx: Context, caller: Caller, userId: string, method: MfaMethod): Promise<void> {
+export async function removeOfEndUser(
+  ctx: IdentityContext,
+  caller: Caller,
+  userId: string,
+  method: MfaMethod,
+): Promise<void> {
   const target = ctx.access.callerOf(userId);
   const isHelped = target && target.accountId === caller.accountId && target.kind !== 'admin';
   if (caller.kind !== 'admin' || !isHelped) throw new PlatformError('notFound');
@@ -185,7 +190,7 @@ export async function removeOfEndUser(ctx: Context, caller: Caller, userId: stri
 
 /** Removes a method if `check` lets it; logins that wait for a code end, for the method may be the one they wait for. */
 async function remove(
-  ctx: Context,
+  ctx: IdentityContext,
   caller: Caller,
   userId: string,
   method: MfaMethod,
@@ -214,13 +219,13 @@ async function deleteMethod(tx: Tx, userId: string, method: MfaMethod): Promise<
   await tx.deleteFrom('mfaMethods').where('userId', '=', userId).where('method', '=', method).execute();
 }
 
-function takeCode(ctx: Context, tx: Tx, stored: Row<'mfaMethods'>, typed: string): Promise<boolean> {
+function takeCode(ctx: IdentityContext, tx: Tx, stored: Row<'mfaMethods'>, typed: string): Promise<boolean> {
   if (stored.method === 'totp') return takeTotp(ctx, tx, stored, typed);
   return Promise.resolve(ctx.textedCodes.isRight(stored.userId, stored, typed));
 }
 
 /** Counts a try, on disk before the code is looked at; whether one was left. Each has its own number, also at once. */
-async function countTry({ registry }: Context, userId: string, method: MfaMethod): Promise<boolean> {
+async function countTry({ registry }: IdentityContext, userId: string, method: MfaMethod): Promise<boolean> {
   const counted = await registry.query
     .updateTable('mfaMethods')
     .set((eb) => ({ tries: eb('tries', '+', 1) }))

@@ -6,12 +6,12 @@ import type { Tx } from '../../../db/registry/index.ts';
 import { oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { newTokenId } from '../../ids.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { keepLastLogins } from '../../limits/kept.ts';
+import type { IdentityContext } from '../context.ts';
 import type { Sealing } from '../secrets/sealing.ts';
 import { sendSession, sessionShape } from '../sessions/authentication.ts';
 import { factorTry } from '../sessions/login-limits.ts';
@@ -54,7 +54,7 @@ const loginBody = Type.Object({
 });
 
 /** Endpoints that need no token but the mfaToken of login-user, which is in a header. */
-export function mfaLoginRoutes(app: App, ctx: Context): void {
+export function mfaLoginRoutes(app: App, ctx: IdentityContext): void {
   const tokenName = `${ctx.config.headerPrefix}-mfa-token`;
   // A missing one is left to our code, which answers 401.
   const headers = Type.Object({ [tokenName]: Type.Optional(Type.String({ description: 'The mfaToken.' })) });
@@ -113,7 +113,7 @@ function readToken({ headers }: FastifyRequest, name: string): string {
  * throws leaves no mfaToken.
  */
 export async function requireSecondFactor(
-  ctx: Context,
+  ctx: IdentityContext,
   who: Caller,
   renewalType: RenewalType | undefined,
   methods: MfaMethod[],
@@ -143,7 +143,7 @@ export async function requireSecondFactor(
  * Texts a code for a login that waits; the one before it is void.
  * @throws PlatformError 401 for an invalid or expired token, 400/106 without a phone, 429 after too many texts.
  */
-async function textCode(ctx: Context, token: string, reply: FastifyReply): Promise<void> {
+async function textCode(ctx: IdentityContext, token: string, reply: FastifyReply): Promise<void> {
   const { registry, textedCodes } = ctx;
   const login = await findWaiting(ctx, token);
   const { tokenHash, userId, codesSent, expires } = login;
@@ -175,7 +175,7 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
  * @throws PlatformError 401 for a wrong code, and for an invalid or expired token; 429 after too many wrong codes.
  */
 async function loginWithCode(
-  ctx: Context,
+  ctx: IdentityContext,
   token: string,
   { mfaMethod, code }: Static<typeof loginBody>,
   address: string,
@@ -215,7 +215,7 @@ async function loginWithCode(
 }
 
 async function takeCode(
-  ctx: Context,
+  ctx: IdentityContext,
   tx: Tx,
   waiting: Row<'mfaLogins'>,
   mfaMethod: Static<typeof loginBody>['mfaMethod'],
@@ -231,7 +231,7 @@ async function takeCode(
 }
 
 /** A login that waits for its second step. @throws PlatformError 401 when there is none, or it is over. */
-async function findWaiting(ctx: Context, token: string): Promise<Row<'mfaLogins'>> {
+async function findWaiting(ctx: IdentityContext, token: string): Promise<Row<'mfaLogins'>> {
   const login = await ctx.registry.query
     .selectFrom('mfaLogins')
     .selectAll()
@@ -244,7 +244,7 @@ async function findWaiting(ctx: Context, token: string): Promise<Row<'mfaLogins'
 }
 
 /** Counts a try, on disk before the code is looked at: a refused login rolls back its own transaction only. */
-async function countTry({ registry }: Context, { tokenHash }: Row<'mfaLogins'>): Promise<void> {
+async function countTry({ registry }: IdentityContext, { tokenHash }: Row<'mfaLogins'>): Promise<void> {
   const { numUpdatedRows } = await registry.query
     .updateTable('mfaLogins')
     .set((eb) => ({ tries: eb('tries', '+', 1) }))

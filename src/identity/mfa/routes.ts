@@ -2,10 +2,10 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Context } from '../../context.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
+import type { IdentityContext } from '../context.ts';
 import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemovalCode, titles } from './enrolment.ts';
 import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.ts';
 
@@ -51,7 +51,7 @@ const confirmedShape = Type.Object(
 );
 const success = (description: string) => ({ 200: Type.Object({ success: Type.Literal(true) }, { description }) });
 
-export function mfaRoutes(app: App, ctx: Context): void {
+export function mfaRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/users/:userId/mfa/totp',
     {

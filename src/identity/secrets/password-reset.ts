@@ -6,7 +6,6 @@
 import { type Static, Type } from 'typebox';
 import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import type { EmailLimits } from '../../emails/limits.ts';
 import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
 import { writeAs } from '../../entity/verbs.ts';
@@ -14,6 +13,7 @@ import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
+import type { IdentityContext } from '../context.ts';
 import { findIdentity, isAccountUser, setPassword } from '../identities.ts';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.ts';
 import { maxPasswordLength } from './passwords.ts';
@@ -48,7 +48,7 @@ const changed = Type.Object(
 );
 
 /** Endpoints for applications, with their appToken. */
-export function passwordResetRoutes(app: App, ctx: Context): void {
+export function passwordResetRoutes(app: App, ctx: IdentityContext): void {
   const { access, clock } = ctx;
   const requests = new Attempts(clock, maxPerApplication, minute);
   const mails = new Attempts(clock, maxEmails, 60 * minute);
@@ -108,7 +108,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints without a login: the token from the email is enough. */
-export function passwordChangeRoutes(app: App, ctx: Context): void {
+export function passwordChangeRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/users/:userId/change-password-with-token',
     {
@@ -136,7 +136,7 @@ export function passwordChangeRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 404/100 for nobody of the caller's account, 429 after too many mails, 500 when it cannot be sent.
  */
 async function giveResetToken(
-  ctx: Context,
+  ctx: IdentityContext,
   mails: Attempts,
   application: Row<'applications'>,
   caller: Caller,
@@ -192,7 +192,7 @@ function countEmail(
  * which leaves the token as it was.
  */
 async function changeWithToken(
-  ctx: Context,
+  ctx: IdentityContext,
   userId: string,
   { newPassword, passwordResetToken }: Static<typeof changeBody>,
   address: string,

@@ -5,11 +5,11 @@ import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
-import type { Context } from '../../context.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { findApplication } from '../applications.ts';
+import type { IdentityContext } from '../context.ts';
 import type { Authenticated, Opened } from './sessions.ts';
 
 declare module 'fastify' {
@@ -21,7 +21,7 @@ declare module 'fastify' {
 }
 
 /** Everything below needs a live token, as Bearer header or as cookie; a cookie needs the CSRF header to change things. */
-export function requireCaller(app: App, ctx: Context): void {
+export function requireCaller(app: App, ctx: IdentityContext): void {
   const tokenName = `${ctx.config.headerPrefix}-access-token`;
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
 
@@ -68,7 +68,7 @@ export function requireCaller(app: App, ctx: Context): void {
 }
 
 /** The account of a request whose token was verified before; nothing is read or verified for it. */
-export function knownAccount({ tokens, config }: Pick<Context, 'tokens' | 'config'>) {
+export function knownAccount({ tokens, config }: Pick<IdentityContext, 'tokens' | 'config'>) {
   const cookie = new RegExp(`(?:^|;\\s*)${config.headerPrefix}-access-token=([^;\\s]+)`);
   return (request: FastifyRequest): string | undefined => {
     const { headers } = request;
@@ -85,7 +85,7 @@ function takeWholeBodies(app: App, { config }: { config: Config }): void {
 }
 
 /** Says in a header what the request has ended over MQTT. */
-function tellRevocation(app: App, { revoked, config }: Context): void {
+function tellRevocation(app: App, { revoked, config }: IdentityContext): void {
   const name = `${config.headerPrefix}-revocation`;
   app.addHook('onSend', (request, reply, _, done) => {
     const ended = request.caller && revoked.header(request.caller);
@@ -101,7 +101,7 @@ export function requestRate({ clock, config }: { clock: Clock; config: Config })
 }
 
 /** 401 with 30; 403 with 20 for a token in the header that is another's. */
-async function withoutToken(ctx: Context, request: FastifyRequest): Promise<PlatformError> {
+async function withoutToken(ctx: IdentityContext, request: FastifyRequest): Promise<PlatformError> {
   const elsewhere = request.headers.accesstoken;
   if (typeof elsewhere === 'string' && elsewhere !== '') {
     const application = await findApplication(ctx.registry.query, elsewhere);
@@ -130,7 +130,7 @@ function readBearer(request: FastifyRequest): string | undefined {
 }
 
 /** Everything below needs the appToken of an application in the header `AccessToken`. */
-export function requireAppToken(app: App, ctx: Context): void {
+export function requireAppToken(app: App, ctx: IdentityContext): void {
   takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
   app.addHook('onRequest', async (request) => {
@@ -150,7 +150,7 @@ function endpointOf({ method, routeOptions }: FastifyRequest): string {
 
 /** An appToken where a session is wanted: 403 with 20, and a line in the audit record. */
 function refusedToken(
-  { audit }: Context,
+  { audit }: IdentityContext,
   { id, accountId }: Row<'applications'>,
   request: FastifyRequest,
 ): PlatformError {
@@ -171,7 +171,7 @@ function refusedToken(
  * The application whose appToken is in the header `AccessToken`.
  * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for an invalid token.
  */
-async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
+async function requireApplication(ctx: IdentityContext, request: FastifyRequest): Promise<Row<'applications'>> {
   const token = request.headers.accesstoken;
   if (typeof token !== 'string' || token === '')
     throw new PlatformError('tokenMissing', { message: 'There is no appToken: the header AccessToken is missing.' });
@@ -187,7 +187,7 @@ export const sessionShape = Type.Object(
 );
 
 /** How a session that has begun reaches its owner: the answer's body; headers are set on the reply. */
-export type SendSession = (reply: FastifyReply, ctx: Context, opened: Opened) => Static<typeof sessionShape>;
+export type SendSession = (reply: FastifyReply, ctx: IdentityContext, opened: Opened) => Static<typeof sessionShape>;
 
 /** The token in the header, both tokens in the body. */
 export const sendTokens: SendSession = (reply, ctx, { jwt, csrfToken }) => {
@@ -220,7 +220,7 @@ export function isFromOwnPage({ headers }: FastifyRequest): boolean {
 }
 
 /** Sets the token cookie. `expires` is in milliseconds since 1970. */
-function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
+function setTokenCookie(reply: FastifyReply, ctx: IdentityContext, jwt: string, expires: number): void {
   reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
     path: '/',
     httpOnly: true,

@@ -4,12 +4,12 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { PlatformError } from '../../errors.ts';
 import { emailKey } from '../../formats/email-key.ts';
 import type { App } from '../../http/app.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { findApplication } from '../applications.ts';
+import type { IdentityContext } from '../context.ts';
 import { findIdentity, maxEmailLength } from '../identities.ts';
 import { confirmedMethods } from '../mfa/factors.ts';
 import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.ts';
@@ -44,7 +44,7 @@ const applicationBody = Type.Object({
 });
 
 /** Endpoints that need no token. */
-export function loginRoutes(app: App, ctx: Context): void {
+export function loginRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/auth/login-user',
     {
@@ -83,7 +83,7 @@ export function loginRoutes(app: App, ctx: Context): void {
  * Opens a session for an email and its password, or begins the second step of one. Unknown email, wrong password and
  * wrong account look the same and take the same time. @throws PlatformError 401, 429 after too many wrong tries.
  */
-async function loginUser(ctx: Context, body: Static<typeof userBody>, address: string, reply: FastifyReply) {
+async function loginUser(ctx: IdentityContext, body: Static<typeof userBody>, address: string, reply: FastifyReply) {
   const { emailAddress, password, accountId } = body;
   const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
@@ -114,7 +114,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
  *. `check` runs first in the transaction of either; what it throws leaves nothing. `send` gives the session.
  */
 export async function admitPerson(
-  ctx: Context,
+  ctx: IdentityContext,
   reply: FastifyReply,
   who: Caller,
   renewalType: RenewalType | undefined,
@@ -132,7 +132,7 @@ export async function admitPerson(
   return send(reply, ctx, session);
 }
 
-async function noteFailure(ctx: Context, accountId: string, userId: string | undefined, address: string) {
+async function noteFailure(ctx: IdentityContext, accountId: string, userId: string | undefined, address: string) {
   const account = ctx.registry.query.selectFrom('accounts').select('id').where('id', '=', accountId);
   // Somebody who guesses accounts leaves no trace in any.
   if (!(await account.executeTakeFirst())) return;
@@ -143,7 +143,7 @@ async function noteFailure(ctx: Context, accountId: string, userId: string | und
 
 /** @throws PlatformError 401 for an appToken that is not this application's or has expired, 429 after too many. */
 async function loginApplication(
-  ctx: Context,
+  ctx: IdentityContext,
   { appId, appToken, accountId }: Static<typeof applicationBody>,
   address: string,
   reply: FastifyReply,

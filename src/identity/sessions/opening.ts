@@ -1,12 +1,12 @@
 /** The begin of a login session. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
+import type { IdentityContext } from '../context.ts';
 import type { Opened, RenewalType } from './sessions.ts';
 
 /** Opens a session. An owner who had too many loses the oldest of them, with their connections. See Sessions.open. */
 export async function openSession(
-  { sessions, revocations }: Pick<Context, 'sessions' | 'revocations'>,
+  { sessions, revocations }: Pick<IdentityContext, 'sessions' | 'revocations'>,
   caller: Caller,
   renewalType: RenewalType | undefined,
   work: (tx: Tx) => Promise<void>,

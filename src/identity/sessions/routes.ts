@@ -1,10 +1,10 @@
 /** Sessions once they are there: logout, renewal, what a token is worth, public keys. */
 import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Context } from '../../context.ts';
 import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.ts';
 import type { App } from '../../http/app.ts';
 import { tokenBodyBytes } from '../../http/guards/strangers.ts';
+import type { IdentityContext } from '../context.ts';
 import { sendSession, sessionShape } from './authentication.ts';
 
 const tag = 'Identity';
@@ -25,7 +25,7 @@ const keySet = Type.Object(
 );
 
 /** The keys with which others can check our tokens. */
-export function keyRoutes(app: App, ctx: Context): void {
+export function keyRoutes(app: App, ctx: IdentityContext): void {
   let made: { text: string; constant: Constant } | undefined;
   app.get(
     '/.well-known/jwks.json',
@@ -50,7 +50,7 @@ export function keyRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints that need no token. */
-export function validationRoutes(app: App, ctx: Context): void {
+export function validationRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/auth/validate-jwt',
     {
@@ -87,7 +87,7 @@ export function validationRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints of a caller's own session. */
-export function sessionRoutes(app: App, ctx: Context): void {
+export function sessionRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/sessions/logout',
     {
@@ -129,7 +129,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
 }
 
 /** Says whether a token is valid. Answers 200 with a result code in every case, because clients rely on it. */
-async function validate(ctx: Context, jwt: string) {
+async function validate(ctx: IdentityContext, jwt: string) {
   const claims = await ctx.tokens.verify(jwt);
   if (!claims) return { success: false, result: 'Error', resultCode: 3 } as const;
   if (!ctx.sessions.live(claims)) return { success: false, result: 'Expired', resultCode: 2 } as const;

@@ -5,7 +5,6 @@ import { maxFound } from '../../../db/messages/logs/search.ts';
 import { maxLogEntryLength, type Severity, severities } from '../../../db/messages/store.ts';
 import type { Placement } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { demandPage } from '../../entity/listing.ts';
 import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
@@ -13,6 +12,7 @@ import { invalid, PlatformError } from '../../errors.ts';
 import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import type { MessagesContext } from '../context.ts';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.ts';
 import { eachEntry } from './entries.ts';
 import { logShape, showLog, type WireLog } from './log-entry.ts';
@@ -74,7 +74,7 @@ type LogQuery = Static<typeof query>;
 const readsAtOnce = 2;
 
 /** GET and POST /devices/{id}/logs, POST /logs/search. */
-export function logRoutes(app: App, ctx: Context): void {
+export function logRoutes(app: App, ctx: MessagesContext): void {
   const turns = new FairQueue(readsAtOnce);
   app.get(
     '/devices/:id/logs',
@@ -150,7 +150,7 @@ export function logRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
  * looked for in too many entries; 416/109 past the last page.
  */
-async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: LogQuery, turns: FairQueue) {
+async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, query: LogQuery, turns: FairQueue) {
   const { access, messages } = ctx;
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
@@ -173,7 +173,7 @@ async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: L
  * or time is invalid; 507 for a full disk.
  */
 export async function writeLogs(
-  { access, clock, publisher }: Pick<Context, 'access' | 'clock' | 'publisher'>,
+  { access, clock, publisher }: Pick<MessagesContext, 'access' | 'clock' | 'publisher'>,
   caller: Caller,
   deviceId: string,
   given: Static<typeof body>,

@@ -2,13 +2,13 @@
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { metaWith, nameIgnored } from '../../entity/routes.ts';
 import { invalid } from '../../errors.ts';
 import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import type { MessagesContext } from '../context.ts';
 import { type Export, exportRollup, exportSeries } from './export.ts';
 import { readLatest, readPage } from './pages.ts';
 import { findChannel, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './query.ts';
@@ -39,7 +39,7 @@ const rollupsAtOnce = { ofAll: 4, ofAccount: 2 };
 const rollupsHeld = 8;
 
 /** GET /data/{topic} and /data/{topic}/latest. */
-export function timeSeriesRoutes(app: App, ctx: Context): void {
+export function timeSeriesRoutes(app: App, ctx: MessagesContext): void {
   const sums = new FairQueue(rollupsAtOnce.ofAll, { perAccount: rollupsAtOnce.ofAccount });
   const held = new FairQueue(Number.POSITIVE_INFINITY, { perAccount: rollupsHeld });
   app.get(
@@ -116,7 +116,7 @@ function sendSeries(
 
 /** With what explains an answer that is not as expected: a channel that keeps nothing, parameters without effect. */
 function explained(
-  ctx: Context,
+  ctx: MessagesContext,
   caller: Caller,
   topic: string,
   meta: SeriesAnswer['meta'],

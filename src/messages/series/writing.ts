@@ -1,12 +1,12 @@
 /** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { errorBody, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { idempotentPosts } from '../../http/idempotency.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
+import type { MessagesContext } from '../context.ts';
 import type { OpenKind } from '../payload/reader.ts';
 import { payloadLimit, rejectionShape } from '../publish.ts';
 import { pointBodies } from './bodies.ts';
@@ -22,7 +22,7 @@ const answer = Type.Object(
 );
 
 /** POST /data/{topic}, in a scope of its own: its bodies are payloads. */
-export function seriesWriting(app: App, ctx: Context): void {
+export function seriesWriting(app: App, ctx: MessagesContext): void {
   const { maxPayloadBytes } = ctx.config.mqtt;
   requireCaller(app, ctx);
   idempotentPosts(app, ctx);
@@ -65,7 +65,7 @@ export function seriesWriting(app: App, ctx: Context): void {
  * Publishes a payload that holds points on a channel that stores them.
  * @throws PlatformError as findSeries; 400/106 naming what is wrong with the payload, or the channel; 413 over the limit.
  */
-async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, open: OpenKind) {
+async function writePoints(ctx: MessagesContext, caller: Caller, topic: string, payload: Buffer, open: OpenKind) {
   const { channel } = findChannel(ctx, caller, topic);
   if (channel.persistenceType !== 'timeSeries' || channel.payload === 'none')
     throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');

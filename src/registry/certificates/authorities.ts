@@ -9,7 +9,6 @@ import { certificateAuthorityColumns } from '../../../db/registry/records/certif
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { AuditEvent } from '../../audit/events.ts';
-import type { Context } from '../../context.ts';
 import {
   changeProperties,
   commonShape,
@@ -37,6 +36,7 @@ import {
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
+import type { RegistryContext } from '../context.ts';
 import { readValid, storedForm } from './certificates.ts';
 import { authorityFault, isSignedBy, readPem } from './x509.ts';
 
@@ -51,7 +51,7 @@ const listing = listingOf('certificateAuthorities', certificateAuthorityColumns,
   before: { expiresBefore: 'validTo' },
 });
 
-export function certificateAuthorityRoutes(app: App, ctx: Context): void {
+export function certificateAuthorityRoutes(app: App, ctx: RegistryContext): void {
   entityRoutes(app, ctx, {
     path: '/access/certificate-authorities',
     tag: 'Credentials',
@@ -88,7 +88,7 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
   proofRoute(app, ctx);
 }
 
-function proofRoute(app: App, ctx: Context): void {
+function proofRoute(app: App, ctx: RegistryContext): void {
   app.post(
     '/access/certificate-authorities/:id/proof',
     {
@@ -116,7 +116,7 @@ function proofRoute(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */
-async function registerAuthority(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
   const certificate = readValid(body.certificate, ctx.clock);
   const fault = authorityFault(certificate, 0);
   if (fault !== undefined) throw invalid('certificate', fault);
@@ -142,7 +142,7 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
  * Makes a CA active whose key the caller has shown to hold; proving it again has no effect.
  * @throws PlatformError 404/100, 410/107, 400/106 for a certificate that proves nothing.
  */
-async function proveAuthority(ctx: Context, caller: Caller, id: string, text: string) {
+async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, text: string) {
   const before = demandLive(findReached(ctx, caller, 'certificateAuthorities', id));
   if (before.state === 'active') return show(before);
   const certificate = readValid(text, ctx.clock);
@@ -168,7 +168,7 @@ async function proveAuthority(ctx: Context, caller: Caller, id: string, text: st
 
 /** @throws PlatformError as change, and 400/102, 400/106 as registerAuthority. */
 async function updateAuthority(
-  ctx: Context,
+  ctx: RegistryContext,
   caller: Caller,
   id: string,
   version: number,
@@ -188,7 +188,7 @@ async function updateAuthority(
 }
 
 /** @throws PlatformError as trash. */
-async function deleteAuthority(ctx: Context, caller: Caller, id: string, version: number) {
+async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'certificateAuthorities', id, version, ctx.clock);
     await record(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
@@ -225,7 +225,7 @@ function isGiven(id: string | null | undefined): id is string {
 }
 
 function record(
-  { audit }: Context,
+  { audit }: RegistryContext,
   tx: Tx,
   actor: Caller,
   { id, accountId, fingerprint, createDevices }: Authority,

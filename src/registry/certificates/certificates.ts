@@ -5,7 +5,6 @@ import { certificateColumns } from '../../../db/registry/records/certificates.ts
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import {
   commonShape,
   createProperties,
@@ -21,6 +20,7 @@ import { entityVersion, etagOf } from '../../entity/routes.ts';
 import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
+import type { RegistryContext } from '../context.ts';
 import { activate } from '../credentials/credentials.ts';
 import { type Certificate, readPem, weaknessOf } from './x509.ts';
 
@@ -36,7 +36,7 @@ const shape = Type.Object({
 
 const listing = listingOf('certificates', certificateColumns, { before: { expiresBefore: 'validTo' } });
 
-export function certificateRoutes(app: App, ctx: Context): void {
+export function certificateRoutes(app: App, ctx: RegistryContext): void {
   entityRoutes(app, ctx, {
     path: '/access/mqtt-certificates',
     tag: 'Credentials',
@@ -66,7 +66,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
 }
 
 /** Registers a certificate, and moves a defined device to activated. @throws PlatformError 400/102, 400/106. */
-async function registerCertificate(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function registerCertificate(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
   const { clock, audit, access, downlink } = ctx;
   const certificate = readValid(body.certificate, clock);
   const weakness = weaknessOf(certificate);
@@ -106,7 +106,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
 }
 
 /** @throws PlatformError as trash. */
-async function deleteCertificate(ctx: Context, caller: Caller, id: string, version: number) {
+async function deleteCertificate(ctx: RegistryContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'certificates', id, version, ctx.clock);
     await ctx.audit.record(tx, {

@@ -4,13 +4,13 @@ import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
 import { find, findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { alphabet, inGroups, readTyped } from '../../formats/crockford.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts } from '../../limits/attempts.ts';
+import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
 import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.ts';
 
@@ -35,7 +35,7 @@ const startBody = Type.Object({
   organizationId: Type.Optional(Type.String()),
 });
 
-export function associationRoutes(app: App, ctx: Context): void {
+export function associationRoutes(app: App, ctx: RegistryContext): void {
   const tags = ['Association'];
   const codeShape = Type.Object(
     { associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }), entityVersion },
@@ -103,7 +103,7 @@ export function associationRoutes(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
-async function createCode(ctx: Context, caller: Caller, deviceId: string) {
+async function createCode(ctx: RegistryContext, caller: Caller, deviceId: string) {
   const { access, clock, audit } = ctx;
   const code = makeCode();
   const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
@@ -128,7 +128,7 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string) {
  * Moves the device into the organization that the body names, directly or through an end-user; its id and version.
  * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
  */
-async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>) {
+async function start(ctx: RegistryContext, caller: Caller, code: string, body: Static<typeof startBody>) {
   const { access } = ctx;
   const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
@@ -143,7 +143,7 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   return { deviceId: id, version: formatVersion(device.version) };
 }
 
-async function findByCode(ctx: Context, accountId: string, code: string) {
+async function findByCode(ctx: RegistryContext, accountId: string, code: string) {
   for await (const codeHash of hashesOfCode(ctx, accountId, code)) {
     const found = await ctx.registry.query
       .selectFrom('associationCodes')
@@ -157,7 +157,11 @@ async function findByCode(ctx: Context, accountId: string, code: string) {
   return undefined;
 }
 
-async function targetOrganization(ctx: Context, caller: Caller, body: Static<typeof startBody>): Promise<string> {
+async function targetOrganization(
+  ctx: RegistryContext,
+  caller: Caller,
+  body: Static<typeof startBody>,
+): Promise<string> {
   const { registry, access } = ctx;
   if ((body.endUserId === undefined) === (body.organizationId === undefined))
     throw invalid('endUserId', 'either endUserId or organizationId is required');

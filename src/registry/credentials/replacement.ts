@@ -3,7 +3,6 @@
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import type { Context } from '../../context.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, find, findReached, writeAs } from '../../entity/verbs.ts';
@@ -11,13 +10,14 @@ import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
+import type { RegistryContext } from '../context.ts';
 import { changedState } from '../devices/changes.ts';
 import { deviceShape, newDeviceShape, showDevice } from '../devices/device.ts';
 import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.ts';
 
 const body = Type.Object({ serialNumber: newDeviceShape.properties.serialNumber });
 
-export function replacementRoutes(app: App, ctx: Context): void {
+export function replacementRoutes(app: App, ctx: RegistryContext): void {
   app.post(
     '/devices/:id/replace',
     {
@@ -58,7 +58,7 @@ export function replacementRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 403/21, 404/100, 410/107, 412/108.
  */
 async function replaceDevice(
-  ctx: Context,
+  ctx: RegistryContext,
   caller: Caller,
   id: string,
   version: number,

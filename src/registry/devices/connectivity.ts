@@ -3,7 +3,6 @@
 import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { list } from '../../entity/listing.ts';
 import { idParams, nameIgnored } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
@@ -11,6 +10,7 @@ import type { App } from '../../http/app.ts';
 import { formatTopic, serviceChannel } from '../../topics.ts';
 import { brokerUrl } from '../addresses.ts';
 import { maxChannels } from '../channel.ts';
+import type { RegistryContext } from '../context.ts';
 import { connectLines } from './connect-lines.ts';
 import { deviceListing } from './device.ts';
 
@@ -64,7 +64,7 @@ const countsAnswer = Type.Object(
 );
 
 /** GET /devices/{id}/connectivity and GET /devices/counts. */
-export function connectivityRoutes(app: App, ctx: Context): void {
+export function connectivityRoutes(app: App, ctx: RegistryContext): void {
   const { access, config } = ctx;
 
   app.get(
@@ -153,7 +153,7 @@ export function connectivityRoutes(app: App, ctx: Context): void {
   );
 }
 
-async function countOf(ctx: Context, caller: Caller, query: { accountId: string; [filter: string]: unknown }) {
+async function countOf(ctx: RegistryContext, caller: Caller, query: { accountId: string; [filter: string]: unknown }) {
   const { meta } = await list(ctx, caller, deviceListing, { ...query, pageSize: 1, results: false });
   return meta?.count ?? 0;
 }

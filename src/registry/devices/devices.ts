@@ -3,7 +3,6 @@
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
@@ -13,6 +12,7 @@ import { demandLive, demandReference, insert, trash, writeAs } from '../../entit
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { accountOf, expandedAccount } from '../accounts.ts';
+import type { RegistryContext } from '../context.ts';
 import { organizationShape, showOrganization } from '../organizations.ts';
 import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.ts';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
@@ -25,7 +25,7 @@ const expandQuery = {
 };
 type Expand = { expand?: string };
 
-export function deviceRoutes(app: App, ctx: Context): void {
+export function deviceRoutes(app: App, ctx: RegistryContext): void {
   const { registry, clock, access } = ctx;
   const showOne = (row: Row<'devices'>) => showDevice(ctx, row);
 

@@ -3,13 +3,13 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
-import type { Context } from '../../context.ts';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
+import type { RegistryContext } from '../context.ts';
 
 const query = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
@@ -42,7 +42,7 @@ const refusalShape = Type.Object({
 });
 
 /** GET /devices/{id}/refusals. */
-export function refusalRoutes(app: App, ctx: Context): void {
+export function refusalRoutes(app: App, ctx: RegistryContext): void {
   app.get(
     '/devices/:id/refusals',
     {
@@ -74,7 +74,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
  * One page of the last refusals of a device, newest first.
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 416/109 past the last page.
  */
-async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
+async function readRefusals(ctx: RegistryContext, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
   const { registry, broker } = ctx;
   demandLive(findReached(ctx, caller, 'devices', deviceId));
   await broker.refusalsStored(deviceId);

@@ -1,7 +1,7 @@
 /** Who loses a right loses what was on its way to devices because of it: commands, offers, downloads. */
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
-import type { OpenWork, WhoseCommands } from '../broker-ports.ts';
+import type { DeviceWork, WhoseCommands } from '../broker-ports.ts';
 import { isOpenCommand } from './commands/command.ts';
 import type { Commands } from './commands/commands.ts';
 import { openDelivery } from './rollouts/deliveries.ts';
@@ -20,7 +20,7 @@ interface Parts {
 /** Rows that are looked at together. */
 const atOnce = 500;
 
-export class OpenDeviceWork implements OpenWork {
+export class OpenDeviceWork implements DeviceWork {
   readonly #parts: Parts;
 
   constructor(parts: Parts) {

@@ -1,0 +1,15 @@
+import type { FirmwareFiles } from '../../db/files/firmware.ts';
+import type { MessagesContext } from '../messages/context.ts';
+import type { Commands } from './commands/commands.ts';
+import type { Collector } from './packages/contents.ts';
+import type { FirmwareEngine } from './rollouts/engine.ts';
+import type { Downloads } from './ways/downloads.ts';
+
+/** The services that route modules of firmware and commands get: those below them, and their own. */
+export interface DownlinkContext extends MessagesContext {
+  firmware: FirmwareFiles;
+  firmwareEngine: FirmwareEngine;
+  downloads: Downloads;
+  commands: Commands;
+  collector: Collector;
+}

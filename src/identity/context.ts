@@ -1,0 +1,63 @@
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import type { Access } from '../access.ts';
+import type { Audit } from '../audit/index.ts';
+import type { Downlink, Publisher, Revocations, Streams } from '../broker-ports.ts';
+import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
+import type { EmailLimits } from '../emails/limits.ts';
+import type { Mail, Sms } from '../emails/mail.ts';
+import type { Fields } from '../entity/fields.ts';
+import type { SecretAnswers } from '../entity/kept-answers.ts';
+import type { RevokedCounts } from '../http/revoked-counts.ts';
+import type { FairQueue } from '../limits/fair-queue.ts';
+import type { Moves } from '../moves.ts';
+import type { LongReads } from '../threads/long-reads.ts';
+import type { SecretOverlaps } from './grants.ts';
+import type { TextedCodes } from './mfa/factors.ts';
+import type { Passwords } from './secrets/passwords.ts';
+import type { Sealing } from './secrets/sealing.ts';
+import type { Secrets } from './secrets/secrets.ts';
+import type { LoginLimits } from './sessions/login-limits.ts';
+import type { Sessions } from './sessions/sessions.ts';
+import type { Tokens } from './sessions/tokens.ts';
+
+/** The services that route modules of identities get: those below them, and their own. */
+export interface IdentityContext {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  /** Accounts on their way to or from another server. */
+  moves: Moves;
+  registry: Registry;
+  messages: MessageStore;
+  /** Pieces of long lists and exports: one is made at a time. */
+  reads: FairQueue;
+  longReads: LongReads;
+  /** Counts of lists that are not kept yet: one of an account is made at a time, or they would take each other's places. */
+  firstCounts: FairQueue;
+  /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
+  longAnswers: FairQueue;
+  access: Access;
+  revocations: Revocations;
+  overlaps: SecretOverlaps;
+  publisher: Publisher;
+  streams: Streams;
+  downlink: Downlink;
+  fields: Fields;
+  secretAnswers: SecretAnswers;
+  audit: Audit;
+  mail: Mail;
+  emailLimits: EmailLimits;
+  sms: Sms;
+  /** What each request has ended. */
+  revoked: RevokedCounts;
+  passwords: Passwords;
+  secrets: Secrets;
+  tokens: Tokens;
+  sessions: Sessions;
+  sealing: Sealing;
+  loginLimits: LoginLimits;
+  textedCodes: TextedCodes;
+}

@@ -1,0 +1,49 @@
+/** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
+import type { Config } from '../config.ts';
+import { Jobs } from '../factory/jobs/engine.ts';
+import type { Context } from '../http/context.ts';
+import { Health } from '../http/health.ts';
+import { watchChanges } from './changes.ts';
+import { Closers } from './closers.ts';
+import { openDeviceServices } from './device-services.ts';
+import { openAccountServices, openMessageServices } from './services.ts';
+import { type Overrides, openStores } from './stores.ts';
+
+/** Everything built on one data directory, and its end. */
+export interface Opened {
+  ctx: Context;
+  close(): Promise<void>;
+}
+
+/** Opens the data directory, which `checkStart` has looked at, and builds everything. @throws ConfigError when it cannot be used. */
+export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
+  const closers = new Closers();
+  try {
+    const stores = await openStores(config, overrides, closers);
+    const messages = await openMessageServices(stores, overrides, closers);
+    const accounts = await openAccountServices({ ...stores, ...messages }, overrides, closers);
+    const base = { ...stores, ...messages, ...accounts };
+    const devices = await openDeviceServices(base, closers);
+    const jobs = new Jobs({ ...base, ...devices });
+    closers.push(() => jobs.stop());
+    const health = new Health({ ...base, ...devices });
+    const ctx: Context = { ...base, ...devices, jobs, health };
+    const watching = watchChanges(
+      config.dataDir,
+      () => takeChanges(ctx),
+      (error) => ctx.log.error({ err: error }, 'changes of the command line could not be taken over'),
+    );
+    closers.push(() => watching.stop());
+    return { ctx, close: () => closers.close() };
+  } catch (error) {
+    await closers.close();
+    throw error;
+  }
+}
+
+/** Caches to clear after the command line changed something: signing keys, admins, applications, sessions. */
+async function takeChanges({ tokens, access, revocations }: Context): Promise<void> {
+  await tokens.reload();
+  access.identitiesChanged();
+  revocations.loginsEnded();
+}

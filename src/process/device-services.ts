@@ -1,0 +1,93 @@
+/** The work for devices, and the broker between it and them. */
+import { layFoundation, openBroker } from '../../broker/index.ts';
+import type { BrokerGround, BrokerServices, Downlink } from '../broker-ports.ts';
+import { Commands } from '../downlink/commands/commands.ts';
+import { OpenDeviceWork } from '../downlink/open-device-work.ts';
+import { Collector } from '../downlink/packages/contents.ts';
+import { FirmwareEngine } from '../downlink/rollouts/engine.ts';
+import { Progress } from '../downlink/rollouts/progress.ts';
+import { ControlMessages } from '../downlink/ways/control-topics.ts';
+import { Downloads } from '../downlink/ways/downloads.ts';
+import { DownlinkMessages } from '../downlink/ways/json.ts';
+import { lifetimeOf } from '../identity/sessions/sessions.ts';
+import { Merged } from '../limits/merged.ts';
+import { causeNow, onBehalfOf } from '../log.ts';
+import { readLogEntry } from '../messages/payload/log-entry.ts';
+import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
+import { type FieldsWaiting, readState, setState } from '../registry/devices/state.ts';
+import type { Closers } from './closers.ts';
+import type { AccountServices, MessageServices } from './services.ts';
+import type { Stores } from './stores.ts';
+
+type Base = Stores & MessageServices & AccountServices;
+
+/** What speaks to devices stands on what the broker stands on; the broker opens last, for it speaks for them. */
+export async function openDeviceServices(base: Base, closers: Closers) {
+  const ground = brokerGround(base);
+  const foundation = layFoundation(ground);
+  const { downlink } = foundation;
+  const firmwareEngine = new FirmwareEngine({ ...base, downlink });
+  closers.push(() => firmwareEngine.stop());
+  const progress = new Progress(base, (ids) => firmwareEngine.watchers.tell(ids));
+  closers.push(() => progress.close());
+  const downloads = new Downloads(base.firmware, base.config.limits.firmwareDownloads, (of, bytes) =>
+    progress.received(of, bytes),
+  );
+  closers.push(() => downloads.endAll());
+  const commands = new Commands(base, downlink);
+  closers.push(() => commands.stop());
+  const json = new DownlinkMessages({ ...base, firmwareEngine, commands }, downlink);
+  const control = new ControlMessages({ ...base, firmwareEngine, downloads, progress }, downlink);
+  closers.push(() => control.close());
+  firmwareEngine.listen(json);
+  firmwareEngine.listen(control);
+  const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
+  const broker = await openBroker(foundation, {
+    ...ground,
+    ...servicesBehind({ ...base, downlink }),
+    ...{ control, deviceWork, downlink: json },
+  });
+  closers.push(() => broker.close());
+  const { revocations, publisher, streams } = broker;
+  const collector = new Collector(base);
+  return { firmwareEngine, downloads, commands, collector, downlink, revocations, publisher, streams, broker };
+}
+
+function brokerGround(base: Base): BrokerGround {
+  const { config, clock, log, moves, access, registry, messages, certificates, sessions } = base;
+  return {
+    ...{ config, clock, log, moves, access, registry, messages, certificates },
+    isOpenSession: (id) => sessions.isOpen(id),
+    isInForce: (entityId, generation) => isInForce(base, entityId, generation),
+    deviceState: (deviceId) => readState(base, deviceId),
+  };
+}
+
+type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'downlink'>;
+
+function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
+  const { audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
+  const waiting: FieldsWaiting = new Merged();
+  return {
+    ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
+    numbers: sealing.numbers,
+    positionOf: (address) => positions.of(address),
+    verifyToken: async (jwt) => {
+      const authenticated = await sessions.authenticate(jwt);
+      if (!authenticated) return undefined;
+      const { caller, session, claims } = authenticated;
+      audit.used(caller, { over: 'mqtt' }, 'mqtt');
+      sessions.used(session.id, session.accountId);
+      const expires = Date.parse(session.expires);
+      return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
+    },
+    sessionUsed: (id, accountId) => sessions.used(id, accountId),
+    hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
+    verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
+    isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
+    secretConnected: (entityId, generation) => overlaps.connected(entityId, generation),
+    endPreviousSecrets: () => overlaps.endDue(),
+    generationOf: (entityId) => registry.credential(entityId)?.generation,
+    setFields: (caller, deviceId, payload) => setState({ ...base, waiting }, caller, deviceId, payload),
+  };
+}

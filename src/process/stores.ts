@@ -1,0 +1,90 @@
+/** The data directory, and all that is read and written there. */
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { FirmwareFiles } from '../../db/files/firmware.ts';
+import { finishReplacement } from '../../db/files/incoming.ts';
+import { type Fence, takeOver } from '../../db/files/lock.ts';
+import { MessageStore } from '../../db/messages/store.ts';
+import { removeAccounts } from '../../db/moving/index.ts';
+import { Registry } from '../../db/registry/index.ts';
+import { Access } from '../access.ts';
+import type { Clock } from '../clock.ts';
+import { type Config, ConfigError } from '../config.ts';
+import type { Mail, Sms } from '../emails/mail.ts';
+import type { Passwords } from '../identity/secrets/passwords.ts';
+import { laneNow, openLog } from '../log.ts';
+import { Moves } from '../moves.ts';
+import { Positions } from '../network/positions.ts';
+import { LongReads } from '../threads/long-reads.ts';
+import type { Closers } from './closers.ts';
+import { holdDirectory } from './start-checks.ts';
+
+/** Replacements that tests pass. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Logger;
+  mail?: Mail;
+  sms?: Sms;
+  passwords?: Passwords;
+  /** Bytes that are free on the disk of the data directory. */
+  freeOnDisk?: () => Promise<number>;
+}
+
+export interface Stores {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  fence: Fence;
+  moves: Moves;
+  positions: Positions;
+  registry: Registry;
+  longReads: LongReads;
+  messages: MessageStore;
+  firmware: FirmwareFiles;
+  access: Access;
+}
+
+/** @throws ConfigError when the directory, or a configured file, cannot be used. */
+export async function openStores(config: Config, overrides: Overrides, closers: Closers): Promise<Stores> {
+  const { dataDir } = config;
+  const clock = overrides.clock ?? { now: () => Date.now() };
+  const log = overrides.log ?? openLog(config.logLevel);
+  const lock = holdDirectory(dataDir);
+  closers.push(() => lock.release());
+  const fence = takeOver(dataDir);
+  closers.push(() => fence.close());
+  finishReplacement(dataDir);
+  const moves = Moves.open(dataDir);
+  clearArrivals(dataDir, moves);
+  const positions = await openPositions(config, log);
+  closers.push(() => positions.close());
+  const registry = await Registry.open(dataDir, fence.mark, laneNow);
+  closers.push(() => registry.close());
+  const longReads = new LongReads(join(dataDir, 'registry.db'));
+  closers.push(() => longReads.close());
+  const messages = await MessageStore.open(dataDir, { log, mark: fence.mark });
+  closers.push(() => messages.close());
+  return {
+    ...{ config, clock, log, fence, moves, positions, registry, longReads, messages },
+    firmware: new FirmwareFiles(dataDir),
+    access: new Access(registry),
+  };
+}
+
+/** @throws ConfigError if the configured file is invalid. */
+async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Positions> {
+  try {
+    return await Positions.open(geoipDatabase, log);
+  } catch (error) {
+    throw new ConfigError(`SLIPWAY_GEOIP_DATABASE cannot be used: ${geoipDatabase}: ${(error as Error).message}`);
+  }
+}
+
+/** Removes what an earlier process had got of accounts that count elsewhere: the move begins again, or never. */
+function clearArrivals(directory: string, moves: Moves): void {
+  for (const { accounts, state } of moves.records) {
+    if (state !== 'coming') continue;
+    removeAccounts(directory, accounts);
+    moves.record(accounts, undefined);
+  }
+}

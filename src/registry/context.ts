@@ -1,0 +1,11 @@
+import type { BrokerState } from '../broker-ports.ts';
+import type { IdentityContext } from '../identity/context.ts';
+import type { ClientCertificates } from './certificates/client-certificates.ts';
+import type { Overlaps } from './credentials/overlaps.ts';
+
+/** The services that route modules of the registry get: those below them, and their own. */
+export interface RegistryContext extends IdentityContext {
+  broker: BrokerState;
+  certificates: ClientCertificates;
+  overlaps: Overlaps;
+}
