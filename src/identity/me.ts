@@ -39,7 +39,7 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         tags: ['Identity'],
         operationId: 'getOwnProfile',
         summary: 'Read who you are and what you may do',
-        description: 'Its version is needed to change or delete it.',
+        description: 'For whoever the token stands for: a person, an end-user or an application.',
         response: { 200: meShape },
       },
     },

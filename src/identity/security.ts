@@ -52,7 +52,7 @@ export function securityRoutes(app: App, ctx: IdentityContext): void {
         tags,
         operationId: 'getUserSecurity',
         summary: 'Read the second factors and the sessions of a person',
-        description: 'Its version is needed to change or delete it.',
+        description: 'The person itself and admins of the account may read them.',
         params,
         response: { 200: securityShape },
       },

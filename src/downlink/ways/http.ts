@@ -60,7 +60,7 @@ export function firmwareDeviceRoutes(app: App, ctx: DownlinkContext): void {
         tags,
         operationId: 'getFirmwareOffer',
         summary: 'Ask for the update of a device, as the device (Basic: its id and secret, or its client certificate)',
-        description: 'With `wait`, the response is sent when there is an offer, or when the time is over.',
+        description: 'Answers with no files when there is no update now.',
         security,
         response: { 200: offerShape },
       },

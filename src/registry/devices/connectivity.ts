@@ -75,7 +75,7 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
         tags: ['Devices'],
         operationId: 'getDeviceConnectivity',
         summary: 'Read where and how a device connects, with commands that you can run',
-        description: 'Its version is needed to change or delete it.',
+        description: 'The commands have a place for the secret, which the service does not know.',
         params: idParams,
         response: { 200: connectivityAnswer },
       },
