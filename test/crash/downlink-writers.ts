@@ -138,7 +138,7 @@ export class Commander implements Writer {
         const body = { accountId: undefined, name: 'work', timeoutSeconds: 86_400 };
         const { command } = await api.ok('POST', `/api/v1/devices/${device.id}/commands`, body);
         this.#of(command.id);
-      }
+      } else await api.ok('GET', `/api/v1/devices/${device.id}`);
       await Promise.race([sleep(10), device.ended()]);
     });
   }
