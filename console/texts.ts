@@ -123,7 +123,7 @@ export const texts = {
     channel: 'Channel',
     channelHint: 'Devices publish on a channel. What they publish here is stored as a time-series.',
     serialNumber: 'Serial number',
-    serialHint: 'Printed on the device. Each is used once.',
+    serialHint: 'Printed on the device. Give each to one device.',
     what: 'What happens now',
     whatIs: [
       'A product says what its devices have in common. A channel is what a device publishes on.',

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { databasesIn } from '../../db/files/copies.ts';
 import { isLocked } from '../../db/files/lock.ts';
 import { ConfigError, loadConfig } from '../../src/config.ts';
+import { checkDirectory } from '../../src/process/start-checks.ts';
 import { lookAtClock } from './clock.ts';
 import { lookAtConfiguration } from './configuration.ts';
 import { lookAtDisk } from './disk.ts';
@@ -32,6 +33,17 @@ export async function doctor({ dataDir, json, skipIntegrity }: DoctorFlags): Pro
   process.exitCode = exitCodes[result];
 }
 
+/** A data directory that does not exist yet. */
+function lookAtPlace(dataDir: string): Finding {
+  const { warning, error } = findings('files');
+  try {
+    checkDirectory(dataDir);
+    return warning(`${dataDir} does not exist. The first start creates it.`);
+  } catch (reason) {
+    return error(`${(reason as Error).message} The server does not start with this.`);
+  }
+}
+
 async function examine(given: string | undefined, costly: readonly 'integrity'[]): Promise<Finding[]> {
   const wrong = findings('configuration').error;
   let config: ReturnType<typeof loadConfig>;
@@ -47,8 +59,11 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
   const dataDir = given === undefined ? config.dataDir : resolve(given);
   const own = { ...config, dataDir };
   if (!existsSync(dataDir)) {
-    const missing = findings('files').warning(`${dataDir} does not exist. The first start creates it.`);
-    return [...lookAtConfiguration(own, { hasAccount: false }), missing, ...(await lookAtPorts(own, false))];
+    return [
+      ...lookAtConfiguration(own, { hasAccount: false }),
+      lookAtPlace(dataDir),
+      ...(await lookAtPorts(own, false)),
+    ];
   }
   const now = Date.now();
   const served = isLocked(dataDir);

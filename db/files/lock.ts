@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 
 /** Names the holder in one line of this length, so that it is replaced by a single write. */
@@ -72,12 +72,19 @@ export function commitAsHolder(fence: { check(): void } | undefined, commit: () 
   fence?.check();
 }
 
+/** Makes a directory and those above it, one by one: where the system refuses oddly, `recursive` tries for ever. */
+function makeDirectory(directory: string): void {
+  if (existsSync(directory)) return;
+  makeDirectory(dirname(directory));
+  mkdirSync(directory, { mode: 0o700 });
+}
+
 /**
  * Keeps every other process of this machine off `directory` until this one ends, however it ends.
  * @throws Error that names the other process.
  */
 export function lockDirectory(directory: string): { release(): void } {
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  makeDirectory(directory);
   const lock = new Sqlite(join(directory, 'server.lock'), { timeout: 0 });
   try {
     lock.exec('BEGIN EXCLUSIVE');

@@ -15,6 +15,8 @@ const fencedCode = 3;
 
 /** Starts the service. @returns when it listens, or when the start has failed and said why. */
 export async function run(): Promise<void> {
+  // Who reads the output may go away. The service goes on without it, as pino does.
+  for (const output of [process.stdout, process.stderr]) output.on('error', () => {});
   let server: Server;
   let created = '';
   const words = new FirstWords((text) => console.log(text));

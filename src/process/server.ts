@@ -2,6 +2,7 @@
 import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { databasesIn } from '../../db/files/copies.ts';
 import type { Config } from '../config.ts';
 import type { App } from '../http/app.ts';
 import { buildHttp } from '../http/server.ts';
@@ -9,7 +10,7 @@ import { listenWide } from '../network/accepting.ts';
 import { secureOptions } from '../network/server-tls.ts';
 import { reloadTls } from '../network/tls-reload.ts';
 import { startPurge } from '../purge/purge.ts';
-import { type CreatedAccount, createFirstAccount } from '../registry/accounts.ts';
+import { type CreatedAccount, createFirstAccount, readFirstAdmin } from '../registry/accounts.ts';
 import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
 import { type Opened, openContext } from './context.ts';
 import { checkStart, nameTheVariable } from './start-checks.ts';
@@ -40,6 +41,8 @@ export type StartOptions = Parameters<typeof openContext>[1] & {
 /** Opens everything and listens. Nothing is left open when it throws. */
 export async function startServer(config: Config, options: StartOptions = {}): Promise<Server> {
   await checkStart(config);
+  const isFirst = !databasesIn(config.dataDir).includes('registry.db');
+  const admin = isFirst ? readFirstAdmin(config) : undefined;
   options.onChecked?.();
   const opened = await openContext(config, options);
   const { broker } = opened.ctx;
@@ -52,7 +55,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
     // Late: a start that fails before leaves no account.
-    firstAccount = await createFirstAccount(opened.ctx);
+    firstAccount = await createFirstAccount(opened.ctx, admin);
     if (firstAccount) options.onFirstAccount?.(firstAccount);
     await listenHttp(app, config).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));

@@ -29,7 +29,8 @@ export async function checkStart(config: Config): Promise<void> {
 export function nameTheVariable(port: string): (error: NodeJS.ErrnoException) => never {
   return (error) => {
     const variable = error.code === 'EADDRINUSE' || error.code === 'EACCES' ? port : 'SLIPWAY_HOST';
-    throw new ConfigError(`${variable} cannot be used: ${error.message}`);
+    const advice = error.code === 'EADDRINUSE' ? '. Stop the program that listens there, or set another port.' : '';
+    throw new ConfigError(`${variable} cannot be used: ${error.message}${advice}`);
   };
 }
 
@@ -52,7 +53,7 @@ function checkKey(path: string): void {
 }
 
 /** @throws ConfigError for a directory that cannot be written, or made. */
-function checkDirectory(directory: string): void {
+export function checkDirectory(directory: string): void {
   const refuse = (path: string, reason: string): never => {
     throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${path}: ${reason}`);
   };

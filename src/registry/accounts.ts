@@ -10,8 +10,8 @@ import { type Config, ConfigError } from '../config.ts';
 import { insert, stamp } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import { readPasswordFile } from '../formats/password-file.ts';
-import { insertIdentity, newIdentity } from '../identity/identities.ts';
-import type { Passwords } from '../identity/secrets/passwords.ts';
+import { demandEmail, insertIdentity, newIdentity } from '../identity/identities.ts';
+import { demandPassword, type Passwords } from '../identity/secrets/passwords.ts';
 import { newAccountId, newId } from '../ids.ts';
 import { serviceChannelNames, serviceChannels } from '../topics.ts';
 
@@ -86,25 +86,38 @@ export async function createAccount(
   return { accountId, adminEmail, adminPassword };
 }
 
-/**
- * Creates the first account if there is none. Its password is in the answer and nowhere else.
- * @throws ConfigError when the configured email address or password breaks the rules.
- */
-export async function createFirstAccount(services: Services & { config: Config }): Promise<CreatedAccount | undefined> {
+/** The admin of the first account, as configured. */
+interface FirstAdmin {
+  adminEmail: string;
+  adminPassword: string | undefined;
+}
+
+/** Creates the first account if there is none. Its password is in the answer and nowhere else. @throws ConfigError */
+export async function createFirstAccount(
+  services: Services & { config: Config },
+  admin?: FirstAdmin,
+): Promise<CreatedAccount | undefined> {
   const { config } = services;
   const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
   if (existing) return undefined;
-  const { id, name, adminEmail = 'admin@slipway.local', adminPasswordFile } = config.firstAccount;
-  const adminPassword = readFirstPassword(config);
+  const { id, name } = config.firstAccount;
+  return createAccount(services, { id, name, ...(admin ?? readFirstAdmin(config)) });
+}
+
+/** Reads a password file once: it may be a pipe. @throws ConfigError when the email address or the password breaks the rules. */
+export function readFirstAdmin({ firstAccount }: Pick<Config, 'firstAccount'>): FirstAdmin {
+  const { adminEmail = 'admin@slipway.local', adminPasswordFile } = firstAccount;
+  const adminPassword = readFirstPassword({ firstAccount });
   try {
-    return await createAccount(services, { id, name, adminEmail, adminPassword });
+    demandEmail('SLIPWAY_ADMIN_EMAIL', adminEmail);
+    const variable = adminPasswordFile === undefined ? 'SLIPWAY_ADMIN_PASSWORD' : passwordFileVariable;
+    if (adminPassword !== undefined) demandPassword(variable, adminPassword, adminEmail);
   } catch (error) {
     const [detail] = error instanceof PlatformError ? error.details : [];
     if (!detail) throw error;
-    const ofPassword = adminPasswordFile === undefined ? 'SLIPWAY_ADMIN_PASSWORD' : passwordFileVariable;
-    const variable = detail.path === 'adminPassword' ? ofPassword : 'SLIPWAY_ADMIN_EMAIL';
-    throw new ConfigError(`${variable} ${detail.message}.`);
+    throw new ConfigError(`${detail.path} ${detail.message}.`);
   }
+  return { adminEmail, adminPassword };
 }
 
 const passwordFileVariable = 'SLIPWAY_ADMIN_PASSWORD_FILE';

@@ -7,10 +7,10 @@ import { untilGone, type Writer } from './writers.ts';
 
 /** Milliseconds between two looks for an offer. */
 const lookEvery = 20;
-/** Commands that have not succeeded: fewer than a device may have. */
-const maxOpen = 50;
+/** Commands that have not succeeded: they go one after the other, so a slow machine ends a few of them in a round. */
+const maxOpen = 10;
 /** Rounds after which a command that has not come to its device is lost. */
-const maxChecks = 10;
+const maxChecks = 20;
 
 /** A device of the proof: it speaks over MQTT, and over HTTP with its secret. */
 class Speaker {

@@ -1,5 +1,5 @@
 /** The policy of passwords on every way on which one can be set. */
-import { rmSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { dictionary } from '@zxcvbn-ts/language-common';
 import { Passwords } from '../../src/identity/secrets/passwords.ts';
@@ -176,7 +176,8 @@ t.test('the first start reads the password from SLIPWAY_ADMIN_PASSWORD_FILE, and
   t.match(both, { code: 1, stderr: /SLIPWAY_ADMIN_PASSWORD_FILE and SLIPWAY_ADMIN_PASSWORD are both set/ });
   writeFileSync(file, 'short\n');
   const weak = await runToEnd(mainFile, [], named);
-  t.match(weak.stderr, /SLIPWAY_ADMIN_PASSWORD_FILE must have 8 to 256 characters/);
+  t.match(weak, { stdout: '', stderr: /SLIPWAY_ADMIN_PASSWORD_FILE must have 8 to 256 characters/ });
+  t.notOk(existsSync(env.SLIPWAY_DATA_DIR), 'a start that fails leaves nothing');
   writeFileSync(file, 'a secret in a file\n');
   const settings = { SLIPWAY_ADMIN_PASSWORD: undefined, SLIPWAY_ADMIN_PASSWORD_FILE: file };
   const server = await startProcess(t, env.SLIPWAY_DATA_DIR, settings);

@@ -134,6 +134,37 @@ t.test('a first start that cannot use its directory names the variable and leave
   }
 });
 
+t.test('a directory that the system refuses oddly ends the start with a sentence', async (t) => {
+  if (!existsSync('/proc/self')) return t.comment('skipped: there is no /proc');
+  const { code, stderr } = await failedStart('/proc/slipway/data', {});
+  t.equal(code, 1);
+  t.match(stderr, /^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: \/proc\//);
+});
+
+t.test('who reads the output may go away: the service goes on, and a signal ends it', async (t) => {
+  const directory = temporaryDirectory(t);
+  const [port, broker] = [await takenPort(t), await takenPort(t)];
+  await port.free();
+  await broker.free();
+  // The line of the log that names the unknown setting is written when nobody reads any more.
+  const env = {
+    ...inherited,
+    SLIPWAY_DATA_DIR: directory,
+    SLIPWAY_HTTP_PORT: `${port.port}`,
+    SLIPWAY_MQTT_PORT: `${broker.port}`,
+    SLIPWAY_UNKNOWN: 'x',
+  };
+  const [command = '', ...args] = ['env', ...plainNode, mainFile];
+  const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  child.stdout.destroy();
+  const ready = await firstAnswer(() => fetch(`http://127.0.0.1:${port.port}/health/live`));
+  t.equal(ready.status, 200);
+  child.kill('SIGTERM');
+  t.match(await once(child, 'exit'), [0, null]);
+});
+
 t.test('a start with a key that other users can read names the variable and leaves nothing', async (t) => {
   const tls = certificate(t);
   const { SLIPWAY_TLS_KEY: key = '' } = tls;

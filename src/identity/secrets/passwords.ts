@@ -57,9 +57,7 @@ export class Passwords {
    * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full.
    */
   async hashNew(path: string, password: string, email: string, lane: Lane = ownLane): Promise<string> {
-    checkForm(path, password, email);
-    if (common.has(password.normalize('NFKC').toLowerCase()))
-      throw invalid(path, 'must not be one of the most common passwords');
+    demandPassword(path, password, email);
     return this.#hash(password, lane);
   }
 
@@ -98,7 +96,8 @@ export class Passwords {
   }
 }
 
-function checkForm(path: string, password: string, email: string): void {
+/** @throws PlatformError 400 with 106 naming `path` when the password of the person with this email breaks the policy. */
+export function demandPassword(path: string, password: string, email: string): void {
   if (password.length > maxPasswordLength) throw invalid(path, `must have at most ${maxCharacters} characters`);
   const normal = password.normalize('NFKC');
   const characters = [...normal];
@@ -108,4 +107,5 @@ function checkForm(path: string, password: string, email: string): void {
     throw invalid(path, 'must not contain the email address');
   if (characters.some((character, at) => at >= 3 && characters.slice(at - 3, at).every((one) => one === character)))
     throw invalid(path, 'must not repeat a character more than 3 times in a row');
+  if (common.has(normal.toLowerCase())) throw invalid(path, 'must not be one of the most common passwords');
 }
