@@ -32,34 +32,61 @@ type Needed = { registry: Registry; clock: Clock; config: Config; access: Access
 
 /** Serves requests with the header `Idempotency-Key` to routes that have `creates`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Needed): void {
-  const { registry, clock, access, config } = ctx;
-  const { headerPrefix } = ctx.config;
-  const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
-  /** Keys that are kept for a caller, as far as they have been counted, and when that was. */
-  const counted = boundedCache<string, { count: number; at: number }>(callersKept);
-  /** A second request waits here for the first with its key. */
-  const underWay = new Map<string, Promise<void>>();
-  const started = new WeakMap<FastifyRequest, Started>();
-
+  const answers = new FirstAnswers(app, ctx);
   app.addHook('preValidation', (request, reply, next) => {
     const key = request.headers['idempotency-key'];
     if (typeof key !== 'string' || !request.routeOptions.config.creates) return next();
     if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
-    const keyed = keyOf(request, ctx.sealing.digest('Idempotency-Key', key), timestamp(clock));
-    answerAgain(request, reply, keyed).then((answered) => {
+    const keyed = keyOf(request, ctx.sealing.digest('Idempotency-Key', key), timestamp(ctx.clock));
+    answers.answerAgain(request, reply, keyed).then((answered) => {
       if (!answered) running.run(keyed, next);
     }, next);
   });
+  app.addHook('onSend', (request, reply, payload, next) => {
+    const first = answers.startedBy(request);
+    if (!first) return next();
+    answers.keepAnswer(request, reply, first, payload).then(() => next(), next);
+  });
+  // Also when the caller has gone away in the middle.
+  app.addHook('onResponse', (request, _, next) => {
+    answers.startedBy(request)?.done();
+    next();
+  });
+}
+
+/** The first answers to requests with a key: kept, and given again. */
+class FirstAnswers {
+  readonly #app: App;
+  readonly #ctx: Needed;
+  readonly #keptHeaders: readonly string[];
+  /** Keys that are kept for a caller, as far as they have been counted, and when that was. */
+  readonly #counted = boundedCache<string, { count: number; at: number }>(callersKept);
+  /** A second request waits here for the first with its key. */
+  readonly #underWay = new Map<string, Promise<void>>();
+  readonly #started = new WeakMap<FastifyRequest, Started>();
+
+  constructor(app: App, ctx: Needed) {
+    this.#app = app;
+    this.#ctx = ctx;
+    const { headerPrefix } = ctx.config;
+    this.#keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
+  }
+
+  /** Undefined for a request without a key. */
+  startedBy(request: FastifyRequest): Started | undefined {
+    return this.#started.get(request);
+  }
 
   /** Whether the request has been answered with what is kept; otherwise it is the first of its key. */
-  async function answerAgain(request: FastifyRequest, reply: FastifyReply, keyed: Keyed): Promise<boolean> {
+  async answerAgain(request: FastifyRequest, reply: FastifyReply, keyed: Keyed): Promise<boolean> {
+    const { clock, registry } = this.#ctx;
     const { keyHash, requestHash } = keyed;
-    for (let first = underWay.get(keyHash); first; first = underWay.get(keyHash)) await first;
-    started.set(request, { keyed, done: begin(keyHash) });
+    for (let first = this.#underWay.get(keyHash); first; first = this.#underWay.get(keyHash)) await first;
+    this.#started.set(request, { keyed, done: this.#begin(keyHash) });
     const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
     const kept = await rows.executeTakeFirst();
     if (!kept) {
-      await demandRoom(request.caller);
+      await this.#demandRoom(request.caller);
       return false;
     }
     if (Date.parse(kept.created) + answerLifetime <= clock.now()) {
@@ -67,7 +94,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
       return false;
     }
     if (kept.requestHash !== requestHash) throw invalid('Idempotency-Key', 'has been used with another request');
-    await demandStill(request, kept);
+    await this.#demandStill(request, kept);
     if (kept.status === gone) throw new PlatformError('answerGone');
     reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
     if (kept.answer !== null) {
@@ -80,21 +107,22 @@ export function idempotentPosts(app: App, ctx: Needed): void {
       return true;
     }
     // The process ended between the commit and the answer: what was made is read back.
-    const { statusCode, headers, payload } = await readBack(request, kept.entityId);
+    const { statusCode, headers, payload } = await this.#readBack(request, kept.entityId);
     if (headers.etag !== undefined) reply.header('etag', headers.etag);
     reply.status(statusCode).send(payload);
     return true;
   }
 
   /** @throws PlatformError 429/-199 when the caller has used as many keys as are kept for it. */
-  async function demandRoom({ id }: Caller): Promise<void> {
+  async #demandRoom({ id }: Caller): Promise<void> {
+    const { clock, config, registry } = this.#ctx;
     const most = config.limits.idempotencyKeys;
     if (most === 0) return;
     const now = clock.now();
-    let known = counted.get(id);
+    let known = this.#counted.get(id);
     if (!known || known.count >= most || now - known.at > countedFor) {
       known = { count: await countKeys(registry, id, now), at: now };
-      counted.set(id, known);
+      this.#counted.set(id, known);
     }
     known.count += 1;
     if (known.count <= most) return;
@@ -111,7 +139,8 @@ export function idempotentPosts(app: App, ctx: Needed): void {
    * Whether the caller may still have the answer: the right that the request needs, and what it has made in reach.
    * @throws PlatformError 403/21, 404/100.
    */
-  async function demandStill(request: FastifyRequest, { entityId, secretOf }: Row<'idempotentAnswers'>): Promise<void> {
+  async #demandStill(request: FastifyRequest, { entityId, secretOf }: Row<'idempotentAnswers'>): Promise<void> {
+    const { access, registry } = this.#ctx;
     const { caller, routeOptions } = request;
     const { right } = routeOptions.config;
     if (right) access.demand(caller, ...right);
@@ -123,14 +152,14 @@ export function idempotentPosts(app: App, ctx: Needed): void {
       if (row && !access.reachesDevice(caller, row)) throw new PlatformError('notFound');
       return;
     }
-    if (entityId === null || !app.hasRoute({ method: 'GET', url: `${madeAt(request)}/:id` })) return;
-    const { statusCode } = await readBack(request, entityId);
+    if (entityId === null || !this.#app.hasRoute({ method: 'GET', url: `${madeAt(request)}/:id` })) return;
+    const { statusCode } = await this.#readBack(request, entityId);
     if (statusCode === 404) throw new PlatformError('notFound');
     if (statusCode === 403) throw new PlatformError('forbidden');
   }
 
   /** The entity that a request created, as its caller sees it now: live, or in the trash. */
-  async function readBack(request: FastifyRequest, entityId: string | null) {
+  async #readBack(request: FastifyRequest, entityId: string | null) {
     const { headers, address } = request;
     const { authorization, cookie } = headers;
     const caller = {
@@ -139,51 +168,42 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     };
     const { made } = request.routeOptions.config;
     const path = urlOfMade(request, entityId);
-    const live = await app.inject({ method: 'GET', url: path, ...caller });
+    const live = await this.#app.inject({ method: 'GET', url: path, ...caller });
     if (live.statusCode === 200 && made)
       return { headers: live.headers, payload: live.payload, statusCode: made.status };
     if (live.statusCode !== 410) return live;
     const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
-    const trashed = await app.inject({ method: 'GET', url: inTrash, ...caller });
+    const trashed = await this.#app.inject({ method: 'GET', url: inTrash, ...caller });
     // Not every kind has a trash that can be read.
     return trashed.statusCode === 200 ? trashed : live;
   }
 
-  function begin(keyHash: string): () => void {
+  #begin(keyHash: string): () => void {
     let done = () => {};
     const ended = new Promise<void>((resolve) => {
       done = () => {
-        if (underWay.get(keyHash) === ended) underWay.delete(keyHash);
+        if (this.#underWay.get(keyHash) === ended) this.#underWay.delete(keyHash);
         resolve();
       };
     });
-    underWay.set(keyHash, ended);
+    this.#underWay.set(keyHash, ended);
     return done;
   }
 
-  app.addHook('onSend', (request, reply, payload, next) => {
-    const first = started.get(request);
-    if (!first) return next();
-    keepAnswer(request, reply, first, payload).then(() => next(), next);
-  });
-  // Also when the caller has gone away in the middle.
-  app.addHook('onResponse', (request, _, next) => {
-    started.get(request)?.done();
-    next();
-  });
-
-  async function keepAnswer(request: FastifyRequest, reply: FastifyReply, first: Started, payload: unknown) {
+  async keepAnswer(request: FastifyRequest, reply: FastifyReply, first: Started, payload: unknown) {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
       if (!isKept) return;
       const isShort = typeof payload === 'string' && payload.length <= maxAnswerLength;
       const { isSealed, accountId } = first.keyed;
-      if (!isShort || (!isSealed && (await isFull(accountId, payload.length))))
-        reply.header(`${headerPrefix}-idempotency`, 'not-kept');
+      if (!isShort || (!isSealed && (await this.#isFull(accountId, payload.length))))
+        reply.header(`${this.#ctx.config.headerPrefix}-idempotency`, 'not-kept');
       else {
-        const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));
-        await keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
+        const headers = this.#keptHeaders.flatMap((name) =>
+          reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : [],
+        );
+        await this.#keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
       }
     } catch (error) {
       request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
@@ -194,16 +214,14 @@ export function idempotentPosts(app: App, ctx: Needed): void {
   }
 
   /** Whether an answer so long would exceed what is kept for the account, sealed and as text. */
-  async function isFull(accountId: string, length: number): Promise<boolean> {
+  async #isFull(accountId: string, length: number): Promise<boolean> {
+    const { config, registry } = this.#ctx;
     const most = config.limits.idempotentBytes;
     return most > 0 && (await keptOf(registry.query, accountId, 'idempotentBytes')) + sealedLength(length) > most;
   }
 
-  async function keep(
-    { keyHash, requestHash, created, callerId, accountId, made }: Keyed,
-    status: number,
-    answer: string,
-  ) {
+  async #keep({ keyHash, requestHash, created, callerId, accountId, made }: Keyed, status: number, answer: string) {
+    const { registry } = this.#ctx;
     if (made) {
       const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);
       const { numUpdatedRows } = await noted.set({ status, answer }).executeTakeFirst();

@@ -49,61 +49,10 @@ const listing = listingOf('accountUsers', accountUserColumns);
 const showColumns = showing(accountUserColumns);
 const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
 
-export function accountUserRoutes(app: App, ctx: RegistryContext): void {
-  const { clock, access, revocations, registry } = ctx;
-  const invitations = new Invitations(ctx);
+type Services = RegistryContext & { invitations: Invitations };
 
-  function note(tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
-    const target = { kind: 'accountUser', id } as const;
-    return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { userId } });
-  }
-
-  async function create(caller: Caller, body: Static<typeof createBody>) {
-    const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
-    const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
-      const { invitation, ended } = identity
-        ? await invitations.makeIdentity(tx, caller, identity)
-        : await invitations.grant(tx, caller, await demandPromotable(tx, caller, body.userId ?? ''), 'accountUser');
-      const userId = identity?.id ?? body.userId ?? '';
-      const row = await insert(tx, 'accountUsers', {
-        ...stamp(clock, caller),
-        ...readNew(accountUserColumns, body),
-        userId,
-      });
-      await note(tx, 'accountUserCreated', caller, row);
-      return { row, invitation, ended };
-    });
-    access.identityChanged(row.userId);
-    endVoided(ctx, caller, ended);
-    return { ...show(row), ...(await invitations.send(invitation)) };
-  }
-
-  async function remove(caller: Caller, { id }: Row<'accountUsers'>, version: number) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const trashed = await trash(tx, 'accountUsers', id, version, clock);
-      const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
-      if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
-        throw new PlatformError('constraint', { message: 'The last account user cannot be deleted.' });
-      await note(tx, 'accountUserDeleted', caller, trashed);
-      return trashed;
-    });
-    access.identityChanged(row.userId);
-    ctx.revoked.note(caller, await revocations.identityChanged(row.accountId, row.userId));
-    ctx.revoked.note(caller, await revocations.entityChanged(row.accountId, id));
-    return show(row);
-  }
-
-  /** With the addresses of their logins, which admins see of each other. */
-  async function prepare(_: Caller, rows: Row<'accountUsers'>[]) {
-    const userIds = rows.map(({ userId }) => userId);
-    const identities = registry.query.selectFrom('identities').select(['id', 'email']).where('id', 'in', userIds);
-    const emails = new Map((await identities.execute()).map(({ id, email }) => [id, email]));
-    return (row: Row<'accountUsers'>) => {
-      const emailAddress = emails.get(row.userId);
-      return { ...show(row), ...(emailAddress && { emailAddress }) };
-    };
-  }
-
+export function accountUserRoutes(app: App, all: RegistryContext): void {
+  const ctx: Services = { ...all, invitations: new Invitations(all) };
   entityRoutes(app, ctx, {
     path: '/account-users',
     tag: 'Account users',
@@ -112,7 +61,7 @@ export function accountUserRoutes(app: App, ctx: RegistryContext): void {
     plural: 'accountUsers',
     shape,
     listing,
-    prepare,
+    prepare: (caller, rows) => prepare(ctx, caller, rows),
     create: {
       summary: 'Create an admin',
       description:
@@ -121,7 +70,7 @@ export function accountUserRoutes(app: App, ctx: RegistryContext): void {
       // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
       errors: ['unknownReference', 'notUnique', 'userExists', 'deleted'],
       body: createBody,
-      run: create,
+      run: (caller, body) => create(ctx, caller, body),
     },
     read: { summary: 'Read an admin', answer: 'The admin.' },
     list: { summary: 'List admins' },
@@ -131,9 +80,63 @@ export function accountUserRoutes(app: App, ctx: RegistryContext): void {
       answer: 'An admin no longer.',
       errors: ['constraint'],
       revokes: true,
-      run: remove,
+      run: (caller, found, version) => remove(ctx, caller, found, version),
     },
   });
+}
+
+function note(ctx: Services, tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
+  const target = { kind: 'accountUser', id } as const;
+  return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { userId } });
+}
+
+async function create(ctx: Services, caller: Caller, body: Static<typeof createBody>) {
+  const { clock, access } = ctx;
+  const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
+  const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const { invitation, ended } = identity
+      ? await ctx.invitations.makeIdentity(tx, caller, identity)
+      : await ctx.invitations.grant(tx, caller, await demandPromotable(tx, caller, body.userId ?? ''), 'accountUser');
+    const userId = identity?.id ?? body.userId ?? '';
+    const row = await insert(tx, 'accountUsers', {
+      ...stamp(clock, caller),
+      ...readNew(accountUserColumns, body),
+      userId,
+    });
+    await note(ctx, tx, 'accountUserCreated', caller, row);
+    return { row, invitation, ended };
+  });
+  access.identityChanged(row.userId);
+  endVoided(ctx, caller, ended);
+  return { ...show(row), ...(await ctx.invitations.send(invitation)) };
+}
+
+async function remove(ctx: Services, caller: Caller, { id }: Row<'accountUsers'>, version: number) {
+  const { clock, access, revocations } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'accountUsers', id, version, clock);
+    const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
+    if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
+      throw new PlatformError('constraint', { message: 'The last account user cannot be deleted.' });
+    await note(ctx, tx, 'accountUserDeleted', caller, trashed);
+    return trashed;
+  });
+  access.identityChanged(row.userId);
+  ctx.revoked.note(caller, await revocations.identityChanged(row.accountId, row.userId));
+  ctx.revoked.note(caller, await revocations.entityChanged(row.accountId, id));
+  return show(row);
+}
+
+/** With the addresses of their logins, which admins see of each other. */
+async function prepare(ctx: Services, _: Caller, rows: Row<'accountUsers'>[]) {
+  const { registry } = ctx;
+  const userIds = rows.map(({ userId }) => userId);
+  const identities = registry.query.selectFrom('identities').select(['id', 'email']).where('id', 'in', userIds);
+  const emails = new Map((await identities.execute()).map(({ id, email }) => [id, email]));
+  return (row: Row<'accountUsers'>) => {
+    const emailAddress = emails.get(row.userId);
+    return { ...show(row), ...(emailAddress && { emailAddress }) };
+  };
 }
 
 /**

@@ -75,140 +75,10 @@ type Expand = { expand?: string };
 
 const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
 
-export function endUserRoutes(app: App, ctx: RegistryContext): void {
-  const { registry, clock, access, revocations, config } = ctx;
-  const invitations = new Invitations(ctx);
-  const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
+type Services = RegistryContext & { invitations: Invitations };
 
-  async function create(caller: Caller, body: Static<typeof createBody>) {
-    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const identity = await newPerson(caller, body);
-    const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
-      await demandInto(tx, caller, 'organizationId', body.organizationId);
-      const { accountId } = caller;
-      const { organizationId, endUserTemplateId } = body;
-      const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-      const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
-      const { userId, invitation, ended } = await givePerson(tx, caller, identity, body.userId);
-      const row = await insert(tx, 'endUsers', {
-        ...stamp(clock, caller),
-        ...readNew(endUserSettable, body),
-        endUserTemplateId: template.id,
-        organizationId: organization.id,
-        userId,
-        fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
-      });
-      await demandMembershipRoom(tx, config.limits, row);
-      return { row, invitation, ended };
-    });
-    await identityChanged(row);
-    endVoided(ctx, caller, ended);
-    return { ...showOne(row), ...(await invitations.send(invitation)) };
-  }
-
-  /** The identity that a body wants made; undefined when it names one, or nobody. @throws as identityFor. */
-  async function newPerson(caller: Caller, body: Static<typeof updateBody>): Promise<Row<'identities'> | undefined> {
-    const { createIdmUser, idmUserEmail, idmUserPassword, idmUserProfile } = body;
-    const isAsked = createIdmUser === true || [idmUserEmail, idmUserPassword, idmUserProfile].some(isGiven);
-    if (isGiven(body.userId) || !isAsked) return undefined;
-    const identity = await identityFor(ctx, caller, body);
-    invitations.demandRoom(caller, identity);
-    return identity;
-  }
-
-  /** Makes the person of an end-user, or grants it to the one who is named; nobody is neither. */
-  async function givePerson(
-    tx: Tx,
-    caller: Caller,
-    identity: Row<'identities'> | undefined,
-    named: string | null | undefined,
-  ) {
-    if (identity) return { ...(await invitations.makeIdentity(tx, caller, identity)), userId: identity.id };
-    if (named === undefined || named === null)
-      return { userId: null, invitation: undefined, ended: { sessionIds: [], entityIds: [] } };
-    const existing = await existingIdentity(tx, ctx, caller, named);
-    return { ...(await invitations.grant(tx, caller, existing, 'endUser')), userId: existing.id };
-  }
-
-  async function identityChanged({ id, accountId, userId }: Row<'endUsers'>): Promise<Revoked[]> {
-    access.identityChanged(userId);
-    const ended = userId === null ? [] : [await revocations.identityChanged(accountId, userId)];
-    return [...ended, await revocations.entityChanged(accountId, id)];
-  }
-
-  async function update(caller: Caller, found: Row<'endUsers'>, version: number, body: Static<typeof updateBody>) {
-    const before = demandLive(found);
-    const { id } = before;
-    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
-    if (before.userId !== null && isGiven(body.userId) && body.userId !== before.userId)
-      throw invalid('userId', 'cannot be changed: the end-user has a person');
-    const identity = before.userId === null ? await newPerson(caller, body) : undefined;
-    const { row, invitation, ended } = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
-      await demandInto(tx, caller, 'organizationId', body.organizationId);
-      const { accountId } = caller;
-      const { organizationId } = body;
-      const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-      const stored = (await find(tx, 'endUsers', id)) ?? before;
-      const { userId, invitation, ended } = await givePerson(tx, caller, identity, stored.userId ? null : body.userId);
-      const changes = {
-        ...readChanges(endUserSettable, body),
-        organizationId: organization.id,
-        userId: stored.userId ?? userId,
-        fields: mergeFields(stored.fields, values, ctx.fields.limits),
-      };
-      // A person who has been attached meanwhile has changed the version.
-      const row = await change(tx, 'endUsers', id, version, { caller, clock }, changes);
-      if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
-      return { row, invitation, ended };
-    });
-    for (const revoked of await identityChanged(row)) ctx.revoked.note(caller, revoked);
-    endVoided(ctx, caller, ended);
-    return { ...showOne(row), ...(await invitations.send(invitation)) };
-  }
-
-  async function remove(caller: Caller, { id }: Row<'endUsers'>, version: number) {
-    const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
-    for (const ended of await identityChanged(row)) ctx.revoked.note(caller, ended);
-    return showOne(row);
-  }
-
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
-  async function prepare(caller: Caller, rows: Row<'endUsers'>[], query: Expand) {
-    const expand = readNames('expand', query.expand, expandable);
-    const db = registry.query;
-    const [organizations, templates, account] = await Promise.all([
-      expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
-      expand.has('end-user-template') ? parentsOf(db, 'endUserTemplates', rows, 'endUserTemplateId') : undefined,
-      expand.has('account') ? accountOf(db, caller) : undefined,
-    ]);
-    return (row: Row<'endUsers'>) => {
-      const organization = organizations?.get(row.organizationId);
-      const template = templates?.get(row.endUserTemplateId);
-      return {
-        ...showOne(row),
-        ...(organization && { organization: showOrganization(ctx, organization) }),
-        ...(template && { endUserTemplate: showTemplate(template) }),
-        ...(account && { account }),
-      };
-    };
-  }
-
-  async function recoverOne(caller: Caller, before: Row<'endUsers'>, version: number) {
-    const { id } = before;
-    const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
-      const { accountId, organizationId, endUserTemplateId } = before;
-      await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-      await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
-      if (before.userId !== null && (await isAccountUser(tx, before.userId))) throw new PlatformError('userExists');
-      const recovered = await recover(tx, 'endUsers', id, version, { caller, clock });
-      await demandMembershipRoom(tx, config.limits, recovered);
-      return recovered;
-    });
-    await identityChanged(row);
-    return showOne(row);
-  }
-
+export function endUserRoutes(app: App, all: RegistryContext): void {
+  const ctx: Services = { ...all, invitations: new Invitations(all) };
   entityRoutes(app, ctx, {
     path: '/end-users',
     tag: 'End-users',
@@ -229,19 +99,178 @@ export function endUserRoutes(app: App, ctx: RegistryContext): void {
     },
     customFields: (caller, body, before) =>
       customFieldsFor(ctx, 'endUsers', ['endUserTemplates', 'endUserTemplateId'], caller, before ?? body),
-    prepare,
-    create: { body: createBody, errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'], run: create },
+    prepare: (caller, rows, query) => prepare(ctx, caller, rows, query),
+    create: {
+      body: createBody,
+      errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
+      run: (caller, body) => create(ctx, caller, body),
+    },
     update: {
       body: updateBody,
       // An end-user that has a person keeps it.
       ignores: ({ userId }) => (userId === null ? [] : Object.keys(person)),
       errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
       revokes: true,
-      run: update,
+      run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
-    remove: { revokes: true, run: remove },
-    trash: { errors: ['unknownReference', 'userExists'], recover: recoverOne },
+    remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
+    trash: {
+      errors: ['unknownReference', 'userExists'],
+      recover: (caller, before, version) => recoverOne(ctx, caller, before, version),
+    },
   });
+}
+
+async function create(ctx: Services, caller: Caller, body: Static<typeof createBody>) {
+  const { clock, access, config } = ctx;
+  if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+  const identity = await newPerson(ctx, caller, body);
+  const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandInto(tx, caller, 'organizationId', body.organizationId);
+    const { accountId } = caller;
+    const { organizationId, endUserTemplateId } = body;
+    const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+    const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
+    const { userId, invitation, ended } = await givePerson(ctx, tx, caller, identity, body.userId);
+    const row = await insert(tx, 'endUsers', {
+      ...stamp(clock, caller),
+      ...readNew(endUserSettable, body),
+      endUserTemplateId: template.id,
+      organizationId: organization.id,
+      userId,
+      fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
+    });
+    await demandMembershipRoom(tx, config.limits, row);
+    return { row, invitation, ended };
+  });
+  await identityChanged(ctx, row);
+  endVoided(ctx, caller, ended);
+  return { ...showEndUser(ctx, row), ...(await ctx.invitations.send(invitation)) };
+}
+
+/** The identity that a body wants made; undefined when it names one, or nobody. @throws as identityFor. */
+async function newPerson(
+  ctx: Services,
+  caller: Caller,
+  body: Static<typeof updateBody>,
+): Promise<Row<'identities'> | undefined> {
+  const { createIdmUser, idmUserEmail, idmUserPassword, idmUserProfile } = body;
+  const isAsked = createIdmUser === true || [idmUserEmail, idmUserPassword, idmUserProfile].some(isGiven);
+  if (isGiven(body.userId) || !isAsked) return undefined;
+  const identity = await identityFor(ctx, caller, body);
+  ctx.invitations.demandRoom(caller, identity);
+  return identity;
+}
+
+/** Makes the person of an end-user, or grants it to the one who is named; nobody is neither. */
+async function givePerson(
+  ctx: Services,
+  tx: Tx,
+  caller: Caller,
+  identity: Row<'identities'> | undefined,
+  named: string | null | undefined,
+) {
+  if (identity) return { ...(await ctx.invitations.makeIdentity(tx, caller, identity)), userId: identity.id };
+  if (named === undefined || named === null)
+    return { userId: null, invitation: undefined, ended: { sessionIds: [], entityIds: [] } };
+  const existing = await existingIdentity(tx, ctx, caller, named);
+  return { ...(await ctx.invitations.grant(tx, caller, existing, 'endUser')), userId: existing.id };
+}
+
+async function identityChanged(ctx: Services, { id, accountId, userId }: Row<'endUsers'>): Promise<Revoked[]> {
+  const { access, revocations } = ctx;
+  access.identityChanged(userId);
+  const ended = userId === null ? [] : [await revocations.identityChanged(accountId, userId)];
+  return [...ended, await revocations.entityChanged(accountId, id)];
+}
+
+async function update(
+  ctx: Services,
+  caller: Caller,
+  found: Row<'endUsers'>,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { clock, access, config } = ctx;
+  const before = demandLive(found);
+  const { id } = before;
+  if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+  const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
+  if (before.userId !== null && isGiven(body.userId) && body.userId !== before.userId)
+    throw invalid('userId', 'cannot be changed: the end-user has a person');
+  const identity = before.userId === null ? await newPerson(ctx, caller, body) : undefined;
+  const { row, invitation, ended } = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
+    await demandInto(tx, caller, 'organizationId', body.organizationId);
+    const { accountId } = caller;
+    const { organizationId } = body;
+    const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+    const stored = (await find(tx, 'endUsers', id)) ?? before;
+    const { userId, invitation, ended } = await givePerson(
+      ctx,
+      tx,
+      caller,
+      identity,
+      stored.userId ? null : body.userId,
+    );
+    const changes = {
+      ...readChanges(endUserSettable, body),
+      organizationId: organization.id,
+      userId: stored.userId ?? userId,
+      fields: mergeFields(stored.fields, values, ctx.fields.limits),
+    };
+    // A person who has been attached meanwhile has changed the version.
+    const row = await change(tx, 'endUsers', id, version, { caller, clock }, changes);
+    if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
+    return { row, invitation, ended };
+  });
+  for (const revoked of await identityChanged(ctx, row)) ctx.revoked.note(caller, revoked);
+  endVoided(ctx, caller, ended);
+  return { ...showEndUser(ctx, row), ...(await ctx.invitations.send(invitation)) };
+}
+
+async function remove(ctx: Services, caller: Caller, { id }: Row<'endUsers'>, version: number) {
+  const { clock } = ctx;
+  const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
+  for (const ended of await identityChanged(ctx, row)) ctx.revoked.note(caller, ended);
+  return showEndUser(ctx, row);
+}
+
+/** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+async function prepare(ctx: Services, caller: Caller, rows: Row<'endUsers'>[], query: Expand) {
+  const { registry } = ctx;
+  const expand = readNames('expand', query.expand, expandable);
+  const db = registry.query;
+  const [organizations, templates, account] = await Promise.all([
+    expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
+    expand.has('end-user-template') ? parentsOf(db, 'endUserTemplates', rows, 'endUserTemplateId') : undefined,
+    expand.has('account') ? accountOf(db, caller) : undefined,
+  ]);
+  return (row: Row<'endUsers'>) => {
+    const organization = organizations?.get(row.organizationId);
+    const template = templates?.get(row.endUserTemplateId);
+    return {
+      ...showEndUser(ctx, row),
+      ...(organization && { organization: showOrganization(ctx, organization) }),
+      ...(template && { endUserTemplate: showTemplate(template) }),
+      ...(account && { account }),
+    };
+  };
+}
+
+async function recoverOne(ctx: Services, caller: Caller, before: Row<'endUsers'>, version: number) {
+  const { clock, config } = ctx;
+  const { id } = before;
+  const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
+    const { accountId, organizationId, endUserTemplateId } = before;
+    await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+    await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
+    if (before.userId !== null && (await isAccountUser(tx, before.userId))) throw new PlatformError('userExists');
+    const recovered = await recover(tx, 'endUsers', id, version, { caller, clock });
+    await demandMembershipRoom(tx, config.limits, recovered);
+    return recovered;
+  });
+  await identityChanged(ctx, row);
+  return showEndUser(ctx, row);
 }
 
 function isGiven(value: unknown): boolean {

@@ -92,163 +92,6 @@ export function showOrganization({ fields }: { fields: Fields }, row: Row<'organ
 }
 
 export function organizationRoutes(app: App, ctx: RegistryContext): void {
-  const { registry, clock, access, revocations, config } = ctx;
-  const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
-
-  async function create(caller: Caller, body: Static<typeof createBody>) {
-    const parent = body.parentId ?? null;
-    // An identity is never both account user and end-user.
-    if (body.endUserTemplateId !== undefined && isAccountWide(caller)) throw new PlatformError('userExists');
-    if (caller.kind === 'newcomer') demandFirstSteps(body);
-    else demandPlace(caller, parent);
-    const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
-      await demandInto(tx, caller, 'parentId', parent);
-      const { organizationTemplateId } = body;
-      const template = await templateFor(
-        tx,
-        'organizationTemplates',
-        caller.accountId,
-        organizationTemplateId,
-        'organizationTemplateId',
-      );
-      const stamped = stamp(clock, caller);
-      await demandDepth(tx, caller, stamped.id, parent);
-      if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
-      const row = await insert(tx, 'organizations', {
-        ...stamped,
-        ...readNew(settable, body),
-        organizationTemplateId: template.id,
-        parentId: parent,
-        fields: readNewFields(ctx.fields.of('organizations', template.id), body, ctx.fields.limits),
-      });
-      return {
-        row,
-        endUser: body.endUserTemplateId !== undefined ? await insertDefaultEndUser(tx, caller, row, body) : undefined,
-      };
-    });
-    access.organizationChanged(row);
-    if (!endUser) return showOne(row);
-    access.identityChanged(caller.id);
-    await revocations.identityChanged(caller.accountId, caller.id);
-    return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
-  }
-
-  /** The end-user that is made with an organization, linked to the identity of the caller. */
-  async function insertDefaultEndUser(
-    tx: Tx,
-    caller: Caller,
-    organization: Row<'organizations'>,
-    body: Static<typeof createBody>,
-  ): Promise<Row<'endUsers'>> {
-    const { accountId } = caller;
-    const given = body.endUserTemplateId ?? '';
-    const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
-    const row = await insert(tx, 'endUsers', {
-      ...stamp(clock, caller),
-      ...readNew(endUserSettable, {}),
-      endUserTemplateId: template.id,
-      organizationId: organization.id,
-      userId: caller.id,
-      fields: readNewFields(ctx.fields.of('endUsers', template.id), {}, ctx.fields.limits),
-    });
-    await demandMembershipRoom(tx, config.limits, row);
-    return row;
-  }
-
-  /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
-  function demandPlace(caller: Caller, parent: string | null): void {
-    if (parent === null && !isAccountWide(caller))
-      throw new PlatformError('forbidden', { message: 'Only an admin makes top-level organizations.' });
-    if (parent !== null && !access.reaches(caller, caller.accountId, parent)) throw unknownReference('parentId');
-  }
-
-  async function update(caller: Caller, found: Row<'organizations'>, version: number, body: Static<typeof updateBody>) {
-    const before = demandLive(found);
-    const { id } = before;
-    const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
-    const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-      const stored = (await find(tx, 'organizations', id)) ?? before;
-      const changes: Changes<'organizations'> = readChanges(settable, body);
-      changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
-      if (body.parentId !== undefined && body.parentId !== stored.parentId) {
-        demandMovable(caller, id);
-        demandPlace(caller, body.parentId);
-        await demandInto(tx, caller, 'parentId', body.parentId);
-        await demandDepth(tx, caller, id, body.parentId);
-        changes.parentId = body.parentId;
-      }
-      const row = await change(tx, 'organizations', id, version, { caller, clock }, changes);
-      return { row, from: stored.parentId };
-    });
-    access.organizationChanged(row);
-    if (row.parentId !== from) ctx.revoked.note(caller, await revocations.organizationMoved(row, from));
-    return showOne(row);
-  }
-
-  async function remove(caller: Caller, { id }: Row<'organizations'>, version: number) {
-    demandMovable(caller, id);
-    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-      const trashed = await trash(tx, 'organizations', id, version, clock);
-      await demandEmpty(tx, id);
-      return trashed;
-    });
-    access.organizationChanged(row);
-    return showOne(row);
-  }
-
-  function readExpand(query: Expand) {
-    return {
-      expand: readNames('expand', query.expand, expandable),
-      count: readNames('count', query.count, countable),
-    };
-  }
-
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
-  async function prepare(caller: Caller, rows: Row<'organizations'>[], query: Expand) {
-    const { expand, count } = readExpand(query);
-    const db = registry.query;
-    const { accountId } = caller;
-    const ids = rows.map((row) => row.id);
-    const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
-      expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
-      expand.has('organization-template')
-        ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
-        : undefined,
-      expand.has('account') ? accountOf(db, caller) : undefined,
-      count.has('devices') ? childCounts(db, 'devices', 'organizationId', accountId, ids) : undefined,
-      count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', accountId, ids) : undefined,
-      count.has('children') ? childCounts(db, 'organizations', 'parentId', accountId, ids) : undefined,
-    ]);
-    return (row: Row<'organizations'>) => {
-      const parent = parents?.get(row.parentId ?? '');
-      const template = templates?.get(row.organizationTemplateId);
-      const visible = parent && access.reaches(caller, parent.accountId, parent.id);
-      return {
-        ...showOne(row),
-        ...(parents && { parent: visible ? showOne(parent) : null }),
-        ...(template && { organizationTemplate: showTemplate(template) }),
-        ...(accounts && { account: accounts }),
-        ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
-        ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
-        ...(children && { childCount: children.get(row.id) ?? 0 }),
-      };
-    };
-  }
-
-  async function recoverOne(caller: Caller, before: Row<'organizations'>, version: number) {
-    const { id } = before;
-    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-      const { accountId, organizationTemplateId } = before;
-      const path = 'organizationTemplateId';
-      await demandReference(tx, 'organizationTemplates', accountId, organizationTemplateId, path);
-      const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
-      await demandDepth(tx, caller, id, recovered.parentId);
-      return recovered;
-    });
-    access.organizationChanged(row);
-    return showOne(row);
-  }
-
   entityRoutes(app, ctx, {
     path: '/organizations',
     tag: 'Organizations',
@@ -275,12 +118,194 @@ export function organizationRoutes(app: App, ctx: RegistryContext): void {
         caller,
         before ?? body,
       ),
-    prepare,
-    create: { body: createBody, errors: ['unknownReference', 'tooDeep', 'userExists'], run: create },
-    update: { body: updateBody, errors: ['unknownReference', 'tooDeep'], revokes: true, run: update },
-    remove: { errors: ['constraint'], run: remove },
-    trash: { listing: trashListing, errors: ['unknownReference', 'tooDeep'], recover: recoverOne },
+    prepare: (caller, rows, query) => prepare(ctx, caller, rows, query),
+    create: {
+      body: createBody,
+      errors: ['unknownReference', 'tooDeep', 'userExists'],
+      run: (caller, body) => create(ctx, caller, body),
+    },
+    update: {
+      body: updateBody,
+      errors: ['unknownReference', 'tooDeep'],
+      revokes: true,
+      run: (caller, found, version, body) => update(ctx, caller, found, version, body),
+    },
+    remove: { errors: ['constraint'], run: (caller, found, version) => remove(ctx, caller, found, version) },
+    trash: {
+      listing: trashListing,
+      errors: ['unknownReference', 'tooDeep'],
+      recover: (caller, before, version) => recoverOne(ctx, caller, before, version),
+    },
   });
+}
+
+async function create(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
+  const { clock, access, revocations } = ctx;
+  const parent = body.parentId ?? null;
+  // An identity is never both account user and end-user.
+  if (body.endUserTemplateId !== undefined && isAccountWide(caller)) throw new PlatformError('userExists');
+  if (caller.kind === 'newcomer') demandFirstSteps(body);
+  else demandPlace(ctx, caller, parent);
+  const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandInto(tx, caller, 'parentId', parent);
+    const { organizationTemplateId } = body;
+    const template = await templateFor(
+      tx,
+      'organizationTemplates',
+      caller.accountId,
+      organizationTemplateId,
+      'organizationTemplateId',
+    );
+    const stamped = stamp(clock, caller);
+    await demandDepth(tx, caller, stamped.id, parent);
+    if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
+    const row = await insert(tx, 'organizations', {
+      ...stamped,
+      ...readNew(settable, body),
+      organizationTemplateId: template.id,
+      parentId: parent,
+      fields: readNewFields(ctx.fields.of('organizations', template.id), body, ctx.fields.limits),
+    });
+    return {
+      row,
+      endUser:
+        body.endUserTemplateId !== undefined ? await insertDefaultEndUser(ctx, tx, caller, row, body) : undefined,
+    };
+  });
+  access.organizationChanged(row);
+  if (!endUser) return showOrganization(ctx, row);
+  access.identityChanged(caller.id);
+  await revocations.identityChanged(caller.accountId, caller.id);
+  return { ...showOrganization(ctx, row), defaultEndUser: showEndUser(ctx, endUser) };
+}
+
+/** The end-user that is made with an organization, linked to the identity of the caller. */
+async function insertDefaultEndUser(
+  ctx: RegistryContext,
+  tx: Tx,
+  caller: Caller,
+  organization: Row<'organizations'>,
+  body: Static<typeof createBody>,
+): Promise<Row<'endUsers'>> {
+  const { clock, config } = ctx;
+  const { accountId } = caller;
+  const given = body.endUserTemplateId ?? '';
+  const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
+  const row = await insert(tx, 'endUsers', {
+    ...stamp(clock, caller),
+    ...readNew(endUserSettable, {}),
+    endUserTemplateId: template.id,
+    organizationId: organization.id,
+    userId: caller.id,
+    fields: readNewFields(ctx.fields.of('endUsers', template.id), {}, ctx.fields.limits),
+  });
+  await demandMembershipRoom(tx, config.limits, row);
+  return row;
+}
+
+/** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
+function demandPlace(ctx: RegistryContext, caller: Caller, parent: string | null): void {
+  const { access } = ctx;
+  if (parent === null && !isAccountWide(caller))
+    throw new PlatformError('forbidden', { message: 'Only an admin makes top-level organizations.' });
+  if (parent !== null && !access.reaches(caller, caller.accountId, parent)) throw unknownReference('parentId');
+}
+
+async function update(
+  ctx: RegistryContext,
+  caller: Caller,
+  found: Row<'organizations'>,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { clock, access, revocations } = ctx;
+  const before = demandLive(found);
+  const { id } = before;
+  const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
+  const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
+    const stored = (await find(tx, 'organizations', id)) ?? before;
+    const changes: Changes<'organizations'> = readChanges(settable, body);
+    changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
+    if (body.parentId !== undefined && body.parentId !== stored.parentId) {
+      demandMovable(caller, id);
+      demandPlace(ctx, caller, body.parentId);
+      await demandInto(tx, caller, 'parentId', body.parentId);
+      await demandDepth(tx, caller, id, body.parentId);
+      changes.parentId = body.parentId;
+    }
+    const row = await change(tx, 'organizations', id, version, { caller, clock }, changes);
+    return { row, from: stored.parentId };
+  });
+  access.organizationChanged(row);
+  if (row.parentId !== from) ctx.revoked.note(caller, await revocations.organizationMoved(row, from));
+  return showOrganization(ctx, row);
+}
+
+async function remove(ctx: RegistryContext, caller: Caller, { id }: Row<'organizations'>, version: number) {
+  const { clock, access } = ctx;
+  demandMovable(caller, id);
+  const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
+    const trashed = await trash(tx, 'organizations', id, version, clock);
+    await demandEmpty(tx, id);
+    return trashed;
+  });
+  access.organizationChanged(row);
+  return showOrganization(ctx, row);
+}
+
+function readExpand(query: Expand) {
+  return {
+    expand: readNames('expand', query.expand, expandable),
+    count: readNames('count', query.count, countable),
+  };
+}
+
+/** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organizations'>[], query: Expand) {
+  const { registry, access } = ctx;
+  const { expand, count } = readExpand(query);
+  const db = registry.query;
+  const { accountId } = caller;
+  const ids = rows.map((row) => row.id);
+  const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
+    expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
+    expand.has('organization-template')
+      ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
+      : undefined,
+    expand.has('account') ? accountOf(db, caller) : undefined,
+    count.has('devices') ? childCounts(db, 'devices', 'organizationId', accountId, ids) : undefined,
+    count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', accountId, ids) : undefined,
+    count.has('children') ? childCounts(db, 'organizations', 'parentId', accountId, ids) : undefined,
+  ]);
+  return (row: Row<'organizations'>) => {
+    const parent = parents?.get(row.parentId ?? '');
+    const template = templates?.get(row.organizationTemplateId);
+    const visible = parent && access.reaches(caller, parent.accountId, parent.id);
+    return {
+      ...showOrganization(ctx, row),
+      ...(parents && { parent: visible ? showOrganization(ctx, parent) : null }),
+      ...(template && { organizationTemplate: showTemplate(template) }),
+      ...(accounts && { account: accounts }),
+      ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
+      ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
+      ...(children && { childCount: children.get(row.id) ?? 0 }),
+    };
+  };
+}
+
+async function recoverOne(ctx: RegistryContext, caller: Caller, before: Row<'organizations'>, version: number) {
+  const { clock, access } = ctx;
+  const { id } = before;
+  const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
+    const { accountId, organizationTemplateId } = before;
+    const path = 'organizationTemplateId';
+    await demandReference(tx, 'organizationTemplates', accountId, organizationTemplateId, path);
+    const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
+    await demandDepth(tx, caller, id, recovered.parentId);
+    return recovered;
+  });
+  access.organizationChanged(row);
+  return showOrganization(ctx, row);
 }
 
 /** @throws PlatformError 403/21 for anything but the one call of an identity that has no end-user. */
