@@ -190,29 +190,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       deliveredAge: given.bridgeDeliveredAge,
       deadAge: given.bridgeDeadAge,
     },
-    mqtt: {
-      connectTimeout: 1000 * limits.mqttConnectTimeout,
-      maxConnections: limits.mqttConnections,
-      maxConnectionsPerAddress: limits.mqttConnectionsPerAddress,
-      maxConnectionsPerPrincipal: limits.mqttConnectionsPerPrincipal,
-      maxConnectionsPerDevice: limits.mqttConnectionsPerDevice,
-      connectRatePerAddress: limits.mqttConnectRate,
-      failedConnectsPerAddress: limits.mqttFailedConnectsPerAddress,
-      failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,
-      maxPacketBytesBeforeConnect: limits.mqttPacketBytesBeforeConnect,
-      maxPayloadBytes: limits.mqttPayloadBytes,
-      maxPoints: limits.mqttPayloadPoints,
-      maxDepth: limits.mqttPayloadDepth,
-      publishRatePerClient: limits.mqttPublishRate,
-      byteRatePerClient: limits.mqttByteRate,
-      pointRatePerClient: limits.mqttPointRate,
-      maxSubscriptions: limits.mqttSubscriptions,
-      maxTopicLevels: limits.mqttTopicLevels,
-      maxKeepaliveSeconds: limits.mqttKeepalive,
-      refusalsPerMinute: limits.mqttRefusals,
-      maxQueue: limits.mqttQueue,
-      sessionExpiry: 3_600_000 * limits.mqttSessionExpiry,
-    },
+    mqtt: mqttConfig(limits),
     messages: {
       retentionDays: given.retentionDays,
       maxBytes: limits.messagesBytes,
@@ -224,6 +202,32 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   );
   const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
   return { ...config, unknown };
+}
+
+function mqttConfig(limits: Limits) {
+  return {
+    connectTimeout: 1000 * limits.mqttConnectTimeout,
+    maxConnections: limits.mqttConnections,
+    maxConnectionsPerAddress: limits.mqttConnectionsPerAddress,
+    maxConnectionsPerPrincipal: limits.mqttConnectionsPerPrincipal,
+    maxConnectionsPerDevice: limits.mqttConnectionsPerDevice,
+    connectRatePerAddress: limits.mqttConnectRate,
+    failedConnectsPerAddress: limits.mqttFailedConnectsPerAddress,
+    failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,
+    maxPacketBytesBeforeConnect: limits.mqttPacketBytesBeforeConnect,
+    maxPayloadBytes: limits.mqttPayloadBytes,
+    maxPoints: limits.mqttPayloadPoints,
+    maxDepth: limits.mqttPayloadDepth,
+    publishRatePerClient: limits.mqttPublishRate,
+    byteRatePerClient: limits.mqttByteRate,
+    pointRatePerClient: limits.mqttPointRate,
+    maxSubscriptions: limits.mqttSubscriptions,
+    maxTopicLevels: limits.mqttTopicLevels,
+    maxKeepaliveSeconds: limits.mqttKeepalive,
+    refusalsPerMinute: limits.mqttRefusals,
+    maxQueue: limits.mqttQueue,
+    sessionExpiry: 3_600_000 * limits.mqttSessionExpiry,
+  };
 }
 
 type Fail = (name: string, sentence: string) => never;

@@ -60,9 +60,10 @@ const testShape = Type.Object(
   { description: 'What became of the message.' },
 );
 
+const tags = ['Bridges'];
+
 export function bridgeRoutes(app: App, ctx: BridgesContext): void {
   const { bridges } = ctx;
-  const tags = ['Bridges'];
   entityRoutes(app, ctx, {
     path: '/bridges',
     tag: 'Bridges',
@@ -103,7 +104,10 @@ export function bridgeRoutes(app: App, ctx: BridgesContext): void {
       run: (caller, { id }, version) => deleteBridge(ctx, caller, id, version),
     },
   });
+  deadLetterRoutes(app, ctx);
+}
 
+function deadLetterRoutes(app: App, ctx: BridgesContext): void {
   app.get(
     '/bridges/:id/dead-letters',
     {

@@ -10,7 +10,7 @@ import { PlatformError } from '../errors.ts';
 import { knownAccount } from '../identity/sessions/authentication.ts';
 import { onBehalfOf } from '../log.ts';
 import { Traffic } from '../metrics/traffic.ts';
-import { forwardedAddress, peerAddress, trustOf } from '../network/addresses.ts';
+import { forwardedAddress, peerAddress, type Trust, trustOf } from '../network/addresses.ts';
 import { endHandshakesWith } from '../network/handshakes.ts';
 import { asksForCertificates, secureOptions } from '../network/server-tls.ts';
 import { noteFailure, noteRefusal, sendError } from './answers/errors.ts';
@@ -55,9 +55,47 @@ export async function buildHttp(ctx: Context): Promise<App> {
     reply.raw.once('finish', () => traffic.answered(request, reply));
     fail(error, request, reply);
   };
-  const app = Fastify({
+  const app = newApp(ctx, answerBadUrl);
+  if (app.server instanceof TlsServer) endHandshakesWith(app.server);
+  limitPipelining(app.server);
+  paceRequests(app, knownAccount(ctx));
+  // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
+  app.setChildLoggerFactory((logger) => logger);
+  app.addHook('onRequest', (request, _, done) =>
+    onBehalfOf({ cause: { requestId: request.id }, lane: laneOfRequest(request) }, done),
+  );
+  // Without TLS here, telling browsers to insist on it would lock them out.
+  const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
+  const trusts = trustOf(config.trustedProxies);
+  decorate(app, ctx, trusts);
+  limitConnections(app, config.limits.httpConnectionsPerAddress, trusts);
+  limitRequestTime(app.server);
+  hurryStrangers(app, (request, reply) => {
+    traffic.refusals.invalid += 1;
+    answerTooSlow(request, reply);
+  });
+  strictBodies(app, ctx);
+  answerErrors(app, ctx, fail);
+  addLastHooks(app, ctx, traffic);
+
+  await app.register(cookie);
+  boundTexts(app);
+  lookAtBodyNames(app);
+  sliceArrays(app);
+  await documentation(app, ctx);
+  holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });
+  enforceRights(app, ctx);
+  await mountRoutes(app, ctx, traffic);
+  await app.ready();
+  return app;
+}
+
+type Answer = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
+
+function newApp({ config, log }: Context, answerBadUrl: Answer): App {
+  return Fastify({
     // Fastify's own line about listening would be in the middle of ours.
-    loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
+    loggerInstance: log.child({}, { level: quieter(log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: Math.min(strangerBodyBytes, config.httpBodyBytes),
     // limitRequestTime cuts slow senders off.
@@ -77,37 +115,25 @@ export async function buildHttp(ctx: Context): Promise<App> {
       ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...serverOptions, handshakeTimeout } }
       : { http: serverOptions }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
+}
 
-  if (app.server instanceof TlsServer) endHandshakesWith(app.server);
-  limitPipelining(app.server);
-  paceRequests(app, knownAccount(ctx));
-  // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
-  app.setChildLoggerFactory((logger) => logger);
-  app.addHook('onRequest', (request, _, done) =>
-    onBehalfOf({ cause: { requestId: request.id }, lane: laneOfRequest(request) }, done),
-  );
-  // Without TLS here, telling browsers to insist on it would lock them out.
-  const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
+/** What routes find at the app and at their request. */
+function decorate(app: App, { config, longAnswers }: Context, trusts: Trust): void {
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorate('strictQueries', config.strictQueries);
   app.decorate('strictBodies', config.strictBodies);
-  app.decorate('longAnswers', ctx.longAnswers);
+  app.decorate('longAnswers', longAnswers);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
   app.decorateRequest('application');
-  const trusts = trustOf(config.trustedProxies);
   app.decorateRequest('address', {
     getter() {
       return forwardedAddress(peerAddress(this.raw.socket), this.headers['x-forwarded-for'], trusts) ?? '';
     },
   });
-  limitConnections(app, config.limits.httpConnectionsPerAddress, trusts);
-  limitRequestTime(app.server);
-  hurryStrangers(app, (request, reply) => {
-    traffic.refusals.invalid += 1;
-    answerTooSlow(request, reply);
-  });
-  strictBodies(app, ctx);
+}
+
+function answerErrors(app: App, ctx: Context, fail: Answer): void {
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
     fail(error, request, reply);
@@ -123,6 +149,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
     const message = `${request.method} is not supported here; supported: ${methods.join(', ')}.`;
     fail(new PlatformError('methodNotAllowed', { message }), request, reply);
   });
+}
+
+function addLastHooks(app: App, ctx: Context, traffic: Traffic): void {
   app.addHook('onSend', ({ method }, _, payload, done) => {
     if (method !== 'HEAD' || !(payload instanceof Readable)) return done();
     // Fastify would read it to its end for nobody, and a whole range of points is long.
@@ -138,17 +167,6 @@ export async function buildHttp(ctx: Context): Promise<App> {
     }
     done();
   });
-
-  await app.register(cookie);
-  boundTexts(app);
-  lookAtBodyNames(app);
-  sliceArrays(app);
-  await documentation(app, ctx);
-  holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });
-  enforceRights(app, ctx);
-  await mountRoutes(app, ctx, traffic);
-  await app.ready();
-  return app;
 }
 
 function quieter(level: string): string {

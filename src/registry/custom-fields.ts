@@ -7,7 +7,7 @@ import { Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
-import { type ListQuery, listSchema } from '../entity/listing.ts';
+import { type Listing, type ListQuery, listSchema } from '../entity/listing.ts';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { type FailureKind, invalid } from '../errors.ts';
@@ -88,6 +88,10 @@ const properties = {
   ),
 };
 
+const givenShape = Type.Object({ accountId: Type.String(), ...properties });
+/** Next to the template, where the kind has one. */
+type Given = Static<typeof givenShape>;
+
 /**
  * Checks that a template has no more custom fields than the limit; inside the transaction that has added one.
  * @throws PlatformError 400 with 106.
@@ -107,38 +111,41 @@ export function customFieldRoutes(app: App, ctx: RegistryContext): void {
 
 const showColumns = showing(customFieldColumns);
 
-function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind): void {
-  const { clock, access } = ctx;
-  const { template } = kind;
-  const templateId = template ? { [template.property]: Type.String() } : {};
-  const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
-  const listing = listingOf('customFields', customFieldColumns, { sorts: ['accountId'], within: { kind: kind.kind } });
-  const listQuery = listSchema(listing, templateId, template ? { [template.property]: 'templateId' } : {});
-  const shape = Type.Object({
-    ...commonShape,
-    ...templateId,
-    ...shownProperties(customFieldColumns),
-    fieldType,
-  });
+/** The custom fields of one kind. */
+class CustomFields {
+  readonly #ctx: RegistryContext;
+  readonly #kind: CustomFieldKind;
+  readonly listing: Listing<'customFields'>;
 
-  const show = (row: Row<'customFields'>) => ({
-    ...showCommon(row),
-    ...(template && { [template.property]: row.templateId }),
-    ...showColumns(row),
-  });
+  constructor(ctx: RegistryContext, kind: CustomFieldKind) {
+    this.#ctx = ctx;
+    this.#kind = kind;
+    this.listing = listingOf('customFields', customFieldColumns, { sorts: ['accountId'], within: { kind: kind.kind } });
+  }
+
+  show(row: Row<'customFields'>) {
+    const { template } = this.#kind;
+    return { ...showCommon(row), ...(template && { [template.property]: row.templateId }), ...showColumns(row) };
+  }
 
   /** The template that a body or a query names; for device templates themselves the account stands for it. */
-  const templateOf = (caller: Caller, given: object) =>
-    template ? String((given as Record<string, unknown>)[template.property]) : caller.accountId;
+  #templateOf(caller: Caller, given: object): string {
+    const { template } = this.#kind;
+    return template ? String((given as Record<string, unknown>)[template.property]) : caller.accountId;
+  }
 
-  function checkName(given: string): void {
-    if (Object.hasOwn(kind.entity.properties, given) || kind.reserved.includes(given) || given === '__proto__')
+  #checkName(given: string): void {
+    if (
+      Object.hasOwn(this.#kind.entity.properties, given) ||
+      this.#kind.reserved.includes(given) ||
+      given === '__proto__'
+    )
       throw invalid('name', 'must not be the name of a built-in property');
   }
 
   /** The columns that a body sets. @throws PlatformError 400 with 106 naming the property. */
-  function readBody(given: Static<typeof body>) {
-    checkName(given.name);
+  #readBody(given: Given) {
+    this.#checkName(given.name);
     const fallback = given.default ?? null;
     if (fallback !== null) checkValue('default', given.fieldType, fallback);
     return {
@@ -150,14 +157,16 @@ function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind
     };
   }
 
-  async function create(caller: Caller, given: Static<typeof body>) {
-    const { description = null, required = 0, default: fallback = null, ...set } = readBody(given);
-    const parent = templateOf(caller, given);
+  async create(caller: Caller, given: Given) {
+    const ctx = this.#ctx;
+    const { template } = this.#kind;
+    const { description = null, required = 0, default: fallback = null, ...set } = this.#readBody(given);
+    const parent = this.#templateOf(caller, given);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, parent, template.property);
       const made = await insert(tx, 'customFields', {
-        ...stamp(clock, caller),
-        kind: kind.kind,
+        ...stamp(ctx.clock, caller),
+        kind: this.#kind.kind,
         templateId: parent,
         ...set,
         description,
@@ -168,50 +177,64 @@ function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind
       return made;
     });
     ctx.fields.changed(row.templateId);
-    return show(row);
+    return this.show(row);
   }
 
-  async function update(caller: Caller, before: Row<'customFields'>, version: number, given: Static<typeof body>) {
-    access.demandAccount(caller, given.accountId);
-    if (templateOf(caller, given) !== before.templateId)
-      throw invalid(template?.property ?? 'accountId', 'must be the template that the field belongs to');
-    const changes = readBody(given);
+  async update(caller: Caller, before: Row<'customFields'>, version: number, given: Given) {
+    const ctx = this.#ctx;
+    ctx.access.demandAccount(caller, given.accountId);
+    if (this.#templateOf(caller, given) !== before.templateId)
+      throw invalid(this.#kind.template?.property ?? 'accountId', 'must be the template that the field belongs to');
+    const changes = this.#readBody(given);
     // Without a new default the stored one must match the type that the field has from now on.
     if (changes.default === undefined && before.default !== null)
       checkValue('default', changes.fieldType, before.default);
     const row = await writeAs(ctx, caller, undefined, (tx) =>
-      change(tx, 'customFields', before.id, version, { caller, clock }, changes),
+      change(tx, 'customFields', before.id, version, { caller, clock: ctx.clock }, changes),
     );
     ctx.fields.changed(row.templateId);
-    return show(row);
+    return this.show(row);
   }
 
-  async function remove(caller: Caller, { id }: Row<'customFields'>, version: number) {
-    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'customFields', id, version, clock));
+  async remove(caller: Caller, { id }: Row<'customFields'>, version: number) {
+    const ctx = this.#ctx;
+    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'customFields', id, version, ctx.clock));
     ctx.fields.changed(row.templateId);
-    return show(row);
+    return this.show(row);
   }
 
-  function narrow(caller: Caller, query: ListQuery) {
+  narrow(caller: Caller, query: ListQuery) {
+    const { listing } = this;
+    const { template } = this.#kind;
     // `required` selects the required ones; false, its default, selects nothing.
     const { required, ...others } = query;
     const sortBy = template && query.sortBy === template.property ? 'templateId' : query.sortBy;
     const wanted = { ...others, ...(sortBy && { sortBy }), ...(required === true && { required }) };
-    const within = { ...listing.within, templateId: templateOf(caller, query) };
+    const within = { ...listing.within, templateId: this.#templateOf(caller, query) };
     return { listing: { ...listing, within }, query: wanted };
   }
 
-  async function recoverOne(caller: Caller, before: Row<'customFields'>, version: number) {
+  async recover(caller: Caller, before: Row<'customFields'>, version: number) {
+    const ctx = this.#ctx;
+    const { template } = this.#kind;
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, before.templateId, template.property);
-      const recovered = await recover(tx, 'customFields', before.id, version, { caller, clock });
+      const recovered = await recover(tx, 'customFields', before.id, version, { caller, clock: ctx.clock });
       await demandRoom(tx, ctx.config.limits, recovered.templateId, template?.property ?? 'accountId');
       return recovered;
     });
     ctx.fields.changed(row.templateId);
-    return show(row);
+    return this.show(row);
   }
+}
 
+function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind): void {
+  const { template } = kind;
+  const fields = new CustomFields(ctx, kind);
+  const { listing } = fields;
+  const templateId = template ? { [template.property]: Type.String() } : {};
+  const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
+  const listQuery = listSchema(listing, templateId, template ? { [template.property]: 'templateId' } : {});
   const parent: readonly FailureKind[] = template ? ['unknownReference'] : [];
   entityRoutes(app, ctx, {
     path: kind.path,
@@ -219,13 +242,20 @@ function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind
     entity: 'customField',
     wrapper: kind.wrapper,
     plural: `${kind.wrapper}s`,
-    shape,
+    shape: Type.Object({ ...commonShape, ...templateId, ...shownProperties(customFieldColumns), fieldType }),
     listing,
-    prepare: () => show,
-    create: { body, errors: [...parent, 'notUnique'], run: create },
-    update: { body, errors: ['notUnique'], run: update },
-    remove: { run: remove },
-    list: { query: listQuery, narrow },
-    trash: { errors: [...parent, 'notUnique'], recover: recoverOne },
+    prepare: () => (row) => fields.show(row),
+    create: { body, errors: [...parent, 'notUnique'], run: (caller, given) => fields.create(caller, given) },
+    update: {
+      body,
+      errors: ['notUnique'],
+      run: (caller, before, version, given) => fields.update(caller, before, version, given),
+    },
+    remove: { run: (caller, row, version) => fields.remove(caller, row, version) },
+    list: { query: listQuery, narrow: (caller, query) => fields.narrow(caller, query) },
+    trash: {
+      errors: [...parent, 'notUnique'],
+      recover: (caller, before, version) => fields.recover(caller, before, version),
+    },
   });
 }

@@ -1,7 +1,7 @@
 /** Device, end-user and organization templates: one shape, three times. */
 
 import { type Static, Type } from 'typebox';
-import type { Db, Registry } from '../../db/registry/index.ts';
+import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
@@ -175,7 +175,7 @@ export function templateRoutes(app: App, ctx: Needed): void {
 
 function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   const { table, entity, wrapper, path } = kind;
-  const { registry, clock, access } = ctx;
+  const { clock, access } = ctx;
   const fieldsOf = (accountId: string) =>
     table === 'deviceTemplates' ? ctx.fields.of('deviceTemplates', accountId) : [];
   const more = table === 'deviceTemplates' ? fieldBody('deviceTemplates') : {};
@@ -185,25 +185,6 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
 
   const show = (row: Row<TemplateTable>) =>
     table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
-
-  const readCounts = (count: string | undefined) =>
-    readNames('count', count, [kind.counts.children[0], kind.counts.fields[0]]);
-
-  /** How rows are shown with the counts that are asked for, which are read for all of them at once. */
-  async function prepare({ accountId }: Caller, rows: Row<TemplateTable>[], { count }: { count?: string }) {
-    const { children, fields } = kind.counts;
-    const wanted = readCounts(count);
-    const ids = rows.map((row) => row.id);
-    const [ofChildren, ofFields] = await Promise.all([
-      wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, accountId, ids),
-      wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', accountId, ids),
-    ]);
-    return (row: Row<TemplateTable>) => ({
-      ...show(row),
-      ...(ofChildren && { [children[1]]: ofChildren.get(row.id) ?? 0 }),
-      ...(ofFields && { [fields[1]]: ofFields.get(row.id) ?? 0 }),
-    });
-  }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
@@ -230,18 +211,6 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     return show(row);
   }
 
-  async function remove(caller: Caller, { id }: Row<TemplateTable>, version: number) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const trashed = await trash(tx, table, id, version, clock);
-      if (trashed.default === 1)
-        throw new PlatformError('constraint', { message: 'A default template cannot be deleted.' });
-      if (await hasChildren(tx, kind.children, kind.childColumn as never, id))
-        throw new PlatformError('constraint', { message: 'The template has live entities.' });
-      return trashed;
-    });
-    return show(row);
-  }
-
   async function recoverOne(caller: Caller, { id }: Row<TemplateTable>, version: number) {
     const row = await writeAs(ctx, caller, undefined, (tx) => recover(tx, table, id, version, { caller, clock }));
     access.channelsChanged(id);
@@ -259,13 +228,61 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     listing,
     expand: {
       query: counted,
-      check: (_, { count }) => readCounts(count),
+      check: (_, { count }) => readCounts(kind, count),
     },
     customFields: async ({ accountId }) => fieldsOf(accountId).map(({ name }) => name),
-    prepare,
+    prepare: async (caller, rows, { count }) => {
+      const counts = await countChildren(ctx, kind, caller, rows, count);
+      return (row) => ({ ...show(row), ...counts(row) });
+    },
     create: { body: createBody, errors: ['notUnique'], run: create },
     update: { body: updateBody, errors: ['notUnique'], run: update },
-    remove: { errors: ['constraint'], run: remove },
+    remove: {
+      errors: ['constraint'],
+      run: async (caller, { id }, version) =>
+        show(await writeAs(ctx, caller, undefined, (tx) => trashUnused(tx, kind, id, version, clock))),
+    },
     trash: { errors: ['notUnique'], recover: recoverOne },
   });
+}
+
+function readCounts({ counts }: TemplateKind, count: string | undefined): Set<string> {
+  return readNames('count', count, [counts.children[0], counts.fields[0]]);
+}
+
+/** The counts that are asked for, which are read for all rows at once. */
+async function countChildren(
+  { registry }: Needed,
+  kind: TemplateKind,
+  { accountId }: Caller,
+  rows: Row<TemplateTable>[],
+  count: string | undefined,
+) {
+  const { children, fields } = kind.counts;
+  const wanted = readCounts(kind, count);
+  const ids = rows.map((row) => row.id);
+  const [ofChildren, ofFields] = await Promise.all([
+    wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, accountId, ids),
+    wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', accountId, ids),
+  ]);
+  return ({ id }: Row<TemplateTable>) => ({
+    ...(ofChildren && { [children[1]]: ofChildren.get(id) ?? 0 }),
+    ...(ofFields && { [fields[1]]: ofFields.get(id) ?? 0 }),
+  });
+}
+
+/** @throws PlatformError 400/104 for a default template, and for one that has live entities; as trash. */
+async function trashUnused(
+  tx: Tx,
+  kind: TemplateKind,
+  id: string,
+  version: number,
+  clock: Clock,
+): Promise<Row<TemplateTable>> {
+  const trashed = await trash(tx, kind.table, id, version, clock);
+  if (trashed.default === 1)
+    throw new PlatformError('constraint', { message: 'A default template cannot be deleted.' });
+  if (await hasChildren(tx, kind.children, kind.childColumn as never, id))
+    throw new PlatformError('constraint', { message: 'The template has live entities.' });
+  return trashed;
 }

@@ -70,44 +70,7 @@ export function commandRoutes(app: App, ctx: DownlinkContext): void {
       return send(reply, query.wait === 1 ? await ended(caller, command) : command);
     },
   );
-  app.get(
-    path,
-    {
-      config: { right: ['read', 'command'], errors: [...errors, 'pageOutside'], sends: ['ignored'] },
-      schema: {
-        tags,
-        operationId: 'listCommands',
-        summary: 'List the commands of a device, newest first',
-        description: 'Returns one page. Filter by state to find the commands that wait.',
-        params: idParams,
-        querystring: listQuery,
-        response: listResponse('commands', commandShape),
-      },
-    },
-    async (request, reply) => {
-      const { caller, params } = request;
-      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
-      const ignored = nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await listCommands(ctx, caller, device.id, request.query);
-      const results = showSlices(rows, () => showCommand);
-      return sendList(reply, 'commands', { results, meta: metaWith(meta, ignored) });
-    },
-  );
-  app.get(
-    `${path}/:commandId`,
-    {
-      config: { right: ['read', 'command'], errors },
-      schema: {
-        tags,
-        operationId: 'getCommand',
-        summary: 'Read a command',
-        description: 'Shows the state and the reply of the device.',
-        params: commandParams,
-        response: one('As it is now.'),
-      },
-    },
-    async ({ caller, params }, reply) => send(reply, await commandOf(ctx, caller, params)),
-  );
+  readingRoutes(app, ctx);
   app.delete(
     `${path}/:commandId`,
     {
@@ -150,6 +113,47 @@ export function commandRoutes(app: App, ctx: DownlinkContext): void {
     if (currentCaller(ctx, caller)?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
     return latest;
   }
+}
+
+function readingRoutes(app: App, ctx: DownlinkContext): void {
+  app.get(
+    path,
+    {
+      config: { right: ['read', 'command'], errors: [...errors, 'pageOutside'], sends: ['ignored'] },
+      schema: {
+        tags,
+        operationId: 'listCommands',
+        summary: 'List the commands of a device, newest first',
+        description: 'Returns one page. Filter by state to find the commands that wait.',
+        params: idParams,
+        querystring: listQuery,
+        response: listResponse('commands', commandShape),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
+      const ignored = nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await listCommands(ctx, caller, device.id, request.query);
+      const results = showSlices(rows, () => showCommand);
+      return sendList(reply, 'commands', { results, meta: metaWith(meta, ignored) });
+    },
+  );
+  app.get(
+    `${path}/:commandId`,
+    {
+      config: { right: ['read', 'command'], errors },
+      schema: {
+        tags,
+        operationId: 'getCommand',
+        summary: 'Read a command',
+        description: 'Shows the state and the reply of the device.',
+        params: commandParams,
+        response: one('As it is now.'),
+      },
+    },
+    async ({ caller, params }, reply) => send(reply, await commandOf(ctx, caller, params)),
+  );
 }
 
 function send(reply: FastifyReply, command: Command): FastifyReply {

@@ -50,6 +50,7 @@ const statusShape = Type.Object({
 
 const path = '/firmware/packages/:id/files/:name';
 const tags = ['Firmware'];
+const writing = { right: ['update', 'firmwarePackage'], errors: ['notFound', 'deleted', 'forbidden'] } as const;
 
 /** In a scope of its own: elsewhere bodies are JSON and wait in memory. */
 export function firmwareFileRoutes(app: App, ctx: DownlinkContext): void {
@@ -58,7 +59,6 @@ export function firmwareFileRoutes(app: App, ctx: DownlinkContext): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_, payload, done) => done(null, payload));
 
-  const writing = { right: ['update', 'firmwarePackage'], errors: ['notFound', 'deleted', 'forbidden'] } as const;
   app.put(
     path,
     {
@@ -102,6 +102,11 @@ export function firmwareFileRoutes(app: App, ctx: DownlinkContext): void {
       return sendEntity(reply, 'firmwarePackage', await withFiles(registry.query, outcome));
     },
   );
+  storedFileRoutes(app, ctx, uploads);
+}
+
+function storedFileRoutes(app: App, ctx: DownlinkContext, uploads: Uploads): void {
+  const { registry } = ctx;
   app.get(
     path,
     {

@@ -48,62 +48,6 @@ export const packageShape = Type.Object({
 const listing = listingOf('firmwarePackages', firmwarePackageColumns);
 
 export function firmwarePackageRoutes(app: App, ctx: DownlinkContext): void {
-  const { registry, clock } = ctx;
-
-  async function create(caller: Caller, body: Static<typeof createBody>) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      await demandReference(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId, 'deviceTemplateId');
-      const made = await insert(tx, 'firmwarePackages', {
-        ...stamp(clock, caller),
-        ...readNew(firmwarePackageColumns, body),
-        state: 'draft',
-      });
-      await recordPackage(ctx, tx, caller, made, 'created');
-      return made;
-    });
-    return showPackage(row, []);
-  }
-
-  async function update(caller: Caller, before: FirmwarePackage, version: number, body: Static<typeof updateBody>) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const changes = readChanges(firmwarePackageColumns, body);
-      const changed = await change(tx, 'firmwarePackages', before.id, version, { caller, clock }, changes);
-      const isRenumbered = changed.firmwareVersion !== before.firmwareVersion;
-      if (isRenumbered && changed.state !== 'draft') throw frozen('firmwareVersion');
-      await recordPackage(ctx, tx, caller, changed, 'updated');
-      return changed;
-    });
-    return withFiles(registry.query, row);
-  }
-
-  async function remove(caller: Caller, { id }: FirmwarePackage, version: number) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const trashed = await trash(tx, 'firmwarePackages', id, version, clock);
-      const open = tx.selectFrom('firmwareRollouts').select('id').where('firmwarePackageId', '=', id);
-      if (await open.where('state', 'in', ['scheduled', 'running', 'paused']).limit(1).executeTakeFirst())
-        throw new PlatformError('constraint', { message: 'The package has a rollout that has not ended.' });
-      await recordPackage(ctx, tx, caller, trashed, 'deleted');
-      return trashed;
-    });
-    return withFiles(registry.query, row);
-  }
-
-  async function prepare(_: Caller, rows: FirmwarePackage[]) {
-    const ids = rows.map(({ id }) => id);
-    const files = await filesOf(registry.query, ids);
-    return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
-  }
-
-  async function recoverOne(caller: Caller, { id, deviceTemplateId, accountId }: FirmwarePackage, version: number) {
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
-      const recovered = await recover(tx, 'firmwarePackages', id, version, { caller, clock });
-      await recordPackage(ctx, tx, caller, recovered, 'recovered');
-      return recovered;
-    });
-    return withFiles(registry.query, row);
-  }
-
   entityRoutes(app, ctx, {
     path: '/firmware/packages',
     tag: 'Firmware',
@@ -112,11 +56,14 @@ export function firmwarePackageRoutes(app: App, ctx: DownlinkContext): void {
     plural: 'firmwarePackages',
     shape: packageShape,
     listing,
-    prepare,
-    create: { body: createBody, errors: ['unknownReference'], run: create },
-    update: { body: updateBody, run: update },
-    remove: { errors: ['constraint'], run: remove },
-    trash: { errors: ['unknownReference'], recover: recoverOne },
+    prepare: (caller, rows) => prepare(ctx, caller, rows),
+    create: { body: createBody, errors: ['unknownReference'], run: (caller, body) => create(ctx, caller, body) },
+    update: { body: updateBody, run: (caller, found, version, body) => update(ctx, caller, found, version, body) },
+    remove: { errors: ['constraint'], run: (caller, found, version) => remove(ctx, caller, found, version) },
+    trash: {
+      errors: ['unknownReference'],
+      recover: (caller, before, version) => recoverOne(ctx, caller, before, version),
+    },
   });
 
   for (const [verb, state, summary, description, answer] of [
@@ -160,6 +107,76 @@ export function firmwarePackageRoutes(app: App, ctx: DownlinkContext): void {
         return sendEntity(reply, 'firmwarePackage', wire);
       },
     );
+}
+
+async function create(ctx: DownlinkContext, caller: Caller, body: Static<typeof createBody>) {
+  const { clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandReference(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId, 'deviceTemplateId');
+    const made = await insert(tx, 'firmwarePackages', {
+      ...stamp(clock, caller),
+      ...readNew(firmwarePackageColumns, body),
+      state: 'draft',
+    });
+    await recordPackage(ctx, tx, caller, made, 'created');
+    return made;
+  });
+  return showPackage(row, []);
+}
+
+async function update(
+  ctx: DownlinkContext,
+  caller: Caller,
+  before: FirmwarePackage,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { registry, clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const changes = readChanges(firmwarePackageColumns, body);
+    const changed = await change(tx, 'firmwarePackages', before.id, version, { caller, clock }, changes);
+    const isRenumbered = changed.firmwareVersion !== before.firmwareVersion;
+    if (isRenumbered && changed.state !== 'draft') throw frozen('firmwareVersion');
+    await recordPackage(ctx, tx, caller, changed, 'updated');
+    return changed;
+  });
+  return withFiles(registry.query, row);
+}
+
+async function remove(ctx: DownlinkContext, caller: Caller, { id }: FirmwarePackage, version: number) {
+  const { registry, clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'firmwarePackages', id, version, clock);
+    const open = tx.selectFrom('firmwareRollouts').select('id').where('firmwarePackageId', '=', id);
+    if (await open.where('state', 'in', ['scheduled', 'running', 'paused']).limit(1).executeTakeFirst())
+      throw new PlatformError('constraint', { message: 'The package has a rollout that has not ended.' });
+    await recordPackage(ctx, tx, caller, trashed, 'deleted');
+    return trashed;
+  });
+  return withFiles(registry.query, row);
+}
+
+async function prepare(ctx: DownlinkContext, _: Caller, rows: FirmwarePackage[]) {
+  const { registry } = ctx;
+  const ids = rows.map(({ id }) => id);
+  const files = await filesOf(registry.query, ids);
+  return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
+}
+
+async function recoverOne(
+  ctx: DownlinkContext,
+  caller: Caller,
+  { id, deviceTemplateId, accountId }: FirmwarePackage,
+  version: number,
+) {
+  const { registry, clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+    const recovered = await recover(tx, 'firmwarePackages', id, version, { caller, clock });
+    await recordPackage(ctx, tx, caller, recovered, 'recovered');
+    return recovered;
+  });
+  return withFiles(registry.query, row);
 }
 
 /** @throws PlatformError 400/106 for a step that the state does not allow, or a draft without a whole file. */

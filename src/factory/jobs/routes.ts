@@ -105,6 +105,12 @@ export function jobRoutes(app: App, ctx: FactoryContext): void {
   app.get(`${jobsPath}/:id`, readJob, async ({ caller, params }) => ({
     job: await shown(ctx, caller, params.id),
   }));
+  progressRoutes(app, ctx, streams);
+  changingRoutes(app, ctx);
+  fetchingRoutes(app, ctx);
+}
+
+function progressRoutes(app: App, ctx: FactoryContext, streams: JobStreams): void {
   app.get(
     `${jobsPath}/:id/rows`,
     {
@@ -150,8 +156,6 @@ export function jobRoutes(app: App, ctx: FactoryContext): void {
       return sendEvents(reply, await streams.open(request.caller, request.params.id));
     },
   );
-  changingRoutes(app, ctx);
-  fetchingRoutes(app, ctx);
 }
 
 async function shown(ctx: FactoryContext, caller: Caller, id: string) {

@@ -120,6 +120,10 @@ export function federationRoutes(app: App, ctx: IdentityContext): void {
       return reply.redirect(url.href);
     },
   );
+  callbackRoute(app, ctx, openId, begun);
+}
+
+function callbackRoute(app: App, ctx: IdentityContext, openId: () => Promise<OpenId>, begun: Attempts): void {
   app.get(
     '/oauth2/callback',
     {

@@ -52,6 +52,81 @@ const confirmedShape = Type.Object(
 const success = (description: string) => ({ 200: Type.Object({ success: Type.Literal(true) }, { description }) });
 
 export function mfaRoutes(app: App, ctx: IdentityContext): void {
+  enrolmentRoutes(app, ctx);
+  for (const method of mfaMethods) {
+    confirmationRoute(app, ctx, method);
+    removalRoute(app, ctx, method);
+  }
+}
+
+function confirmationRoute(app: App, ctx: IdentityContext, method: MfaMethod): void {
+  app.post(
+    `/users/:userId/mfa/${method}/confirm`,
+    {
+      config: {
+        family,
+        creates: true,
+        right: ['update', 'mfaMethod'],
+        errors: ['notFound', 'badCode', 'forbidden'],
+        sends: ['revocation'],
+      },
+      schema: {
+        tags,
+        operationId: `confirm${names[method]}`,
+        summary: `Confirm the ${titles[method]} with a code of it`,
+        description: 'With the first method, the response has recovery codes, which are shown once.',
+        params,
+        body: confirmBody,
+        response: { 200: confirmedShape },
+      },
+    },
+    async (request) => {
+      demandOwn(request.caller, request.params.userId);
+      const confirmed = recordingWrongCodes(ctx, request.caller, { mfaMethod: method, change: 'confirmed' }, () =>
+        confirm(ctx, request.caller, method, request.body.code),
+      );
+      return { success: true, ...(await confirmed) } as const;
+    },
+  );
+}
+
+function removalRoute(app: App, ctx: IdentityContext, method: MfaMethod): void {
+  app.delete(
+    `/users/:userId/mfa/${method}`,
+    {
+      config: {
+        family,
+        right: ['delete', 'mfaMethod'],
+        errors: ['notFound', 'badCode', 'tooMany', 'forbidden'],
+      },
+      // An admin needs no code, and so no body.
+      preValidation: async (request) => {
+        request.body ??= {};
+      },
+      schema: {
+        tags,
+        operationId: `remove${names[method]}`,
+        summary: `Remove the ${titles[method]}; the recovery codes end with the last method`,
+        description: 'Needs a code, so that a stolen session cannot remove it.',
+        params: Type.Object({ userId: Type.String({ description: 'The caller’s own, or that of an end-user.' }) }),
+        body: removeBody,
+        response: success('It is asked for no longer.'),
+      },
+    },
+    async (request) => {
+      const { caller, body } = request;
+      const { userId } = request.params;
+      if (caller.id === userId)
+        await recordingWrongCodes(ctx, caller, { mfaMethod: method, change: 'removed' }, () =>
+          removeOwn(ctx, caller, method, body.code),
+        );
+      else await removeOfEndUser(ctx, caller, userId, method);
+      return { success: true } as const;
+    },
+  );
+}
+
+function enrolmentRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/users/:userId/mfa/totp',
     {
@@ -125,69 +200,6 @@ export function mfaRoutes(app: App, ctx: IdentityContext): void {
       return { success: true } as const;
     },
   );
-  for (const method of mfaMethods) {
-    app.post(
-      `/users/:userId/mfa/${method}/confirm`,
-      {
-        config: {
-          family,
-          creates: true,
-          right: ['update', 'mfaMethod'],
-          errors: ['notFound', 'badCode', 'forbidden'],
-          sends: ['revocation'],
-        },
-        schema: {
-          tags,
-          operationId: `confirm${names[method]}`,
-          summary: `Confirm the ${titles[method]} with a code of it`,
-          description: 'With the first method, the response has recovery codes, which are shown once.',
-          params,
-          body: confirmBody,
-          response: { 200: confirmedShape },
-        },
-      },
-      async (request) => {
-        demandOwn(request.caller, request.params.userId);
-        const confirmed = recordingWrongCodes(ctx, request.caller, { mfaMethod: method, change: 'confirmed' }, () =>
-          confirm(ctx, request.caller, method, request.body.code),
-        );
-        return { success: true, ...(await confirmed) } as const;
-      },
-    );
-    app.delete(
-      `/users/:userId/mfa/${method}`,
-      {
-        config: {
-          family,
-          right: ['delete', 'mfaMethod'],
-          errors: ['notFound', 'badCode', 'tooMany', 'forbidden'],
-        },
-        // An admin needs no code, and so no body.
-        preValidation: async (request) => {
-          request.body ??= {};
-        },
-        schema: {
-          tags,
-          operationId: `remove${names[method]}`,
-          summary: `Remove the ${titles[method]}; the recovery codes end with the last method`,
-          description: 'Needs a code, so that a stolen session cannot remove it.',
-          params: Type.Object({ userId: Type.String({ description: 'The caller’s own, or that of an end-user.' }) }),
-          body: removeBody,
-          response: success('It is asked for no longer.'),
-        },
-      },
-      async (request) => {
-        const { caller, body } = request;
-        const { userId } = request.params;
-        if (caller.id === userId)
-          await recordingWrongCodes(ctx, caller, { mfaMethod: method, change: 'removed' }, () =>
-            removeOwn(ctx, caller, method, body.code),
-          );
-        else await removeOfEndUser(ctx, caller, userId, method);
-        return { success: true } as const;
-      },
-    );
-  }
 }
 
 /** @throws PlatformError 404/100 for anybody else's: it looks like none. */

@@ -124,7 +124,11 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
       };
     },
   );
+  countRoute(app, ctx);
+}
 
+function countRoute(app: App, ctx: RegistryContext): void {
+  const { access } = ctx;
   app.get(
     '/devices/counts',
     {

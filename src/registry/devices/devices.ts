@@ -26,91 +26,6 @@ const expandQuery = {
 type Expand = { expand?: string };
 
 export function deviceRoutes(app: App, ctx: RegistryContext): void {
-  const { registry, clock, access } = ctx;
-  const showOne = (row: Row<'devices'>) => showDevice(ctx, row);
-
-  async function create(caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
-    // It says what is wrong with the body before anything that the body names is looked at.
-    readNew(settable, body);
-    const { deviceTemplateId, organizationId = null } = askedPlace(caller, body);
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const { accountId } = caller;
-      const template = await templateFor(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
-      if (organizationId !== null)
-        await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-      const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'defined' };
-      const made = newDevice(ctx, caller, place, body);
-      await demandNew(tx, caller, made);
-      await reserve(tx, caller, 1, clock);
-      return insert(tx, 'devices', made);
-    });
-    return showOne(row);
-  }
-
-  async function update(caller: Caller, found: Row<'devices'>, version: number, body: Static<typeof updateBody>) {
-    const before = demandLive(found);
-    if (body.organizationId !== undefined && body.organizationId !== before.organizationId && !isAccountWide(caller)) {
-      if (body.organizationId === null)
-        throw new PlatformError('forbidden', { message: 'Only an admin can remove a device from its organization.' });
-      if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    }
-    return showOne(await updateDevice(ctx, caller, before.id, version, body));
-  }
-
-  async function remove(caller: Caller, { id }: Row<'devices'>, version: number) {
-    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
-    await deviceTrashed(ctx, caller, row);
-    return showOne({ ...row, connected: 0 });
-  }
-
-  function narrow(caller: Caller, query: ListQuery) {
-    if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
-      throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
-    return { listing: deviceListing, query };
-  }
-
-  function readExpand(caller: Caller, query: Expand) {
-    const expand = readNames('expand', query.expand, expandable);
-    if (expand.size > 0 && caller.kind === 'station')
-      throw new PlatformError('forbidden', { message: 'A station can only see the devices that it created.' });
-    return expand;
-  }
-
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
-  async function prepare(
-    caller: Caller,
-    rows: Row<'devices'>[],
-    query: Expand,
-  ): Promise<(row: Row<'devices'>) => Wire> {
-    const expand = readExpand(caller, query);
-    if (expand.size === 0) return showOne;
-    const db = registry.query;
-    const [organizations, templates, account] = await Promise.all([
-      expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
-      expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
-      expand.has('account') ? accountOf(db, caller) : undefined,
-    ]);
-    // Many devices have the same parents, each of which is shown once.
-    const shownOrganizations = organizations && shownById(organizations, (one) => showOrganization(ctx, one));
-    const shownTemplates = templates && shownById(templates, (one) => showDeviceTemplate(ctx, one));
-    return (row: Row<'devices'>) => {
-      const organization = shownOrganizations?.get(row.organizationId ?? '');
-      const template = shownTemplates?.get(row.deviceTemplateId);
-      return {
-        ...showOne(row),
-        ...(shownOrganizations && { organization: organization ?? null }),
-        ...(template && { deviceTemplate: template }),
-        ...(account && { account }),
-      };
-    };
-  }
-
-  async function recoverOne(caller: Caller, { id }: Row<'devices'>, version: number) {
-    const row = await writeAs(ctx, caller, undefined, (tx) => recoverDevice(tx, clock, caller, id, { version }));
-    access.deviceChanged(id);
-    return showOne(row);
-  }
-
   entityRoutes(app, ctx, {
     path: '/devices',
     tag: 'Devices',
@@ -137,13 +52,119 @@ export function deviceRoutes(app: App, ctx: RegistryContext): void {
         caller,
         before ?? askedPlace(caller, body),
       ),
-    prepare,
-    create: { body: createBody, errors: ['unknownReference', 'notUnique'], run: create },
-    update: { body: updateBody, errors: ['unknownReference'], revokes: true, run: update },
-    remove: { revokes: true, run: remove },
+    prepare: (caller, rows, query) => prepare(ctx, caller, rows, query),
+    create: {
+      body: createBody,
+      errors: ['unknownReference', 'notUnique'],
+      run: (caller, body) => create(ctx, caller, body),
+    },
+    update: {
+      body: updateBody,
+      errors: ['unknownReference'],
+      revokes: true,
+      run: (caller, found, version, body) => update(ctx, caller, found, version, body),
+    },
+    remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
     list: { narrow },
-    trash: { errors: ['unknownReference'], recover: recoverOne },
+    trash: {
+      errors: ['unknownReference'],
+      recover: (caller, before, version) => recoverOne(ctx, caller, before, version),
+    },
   });
+}
+
+async function create(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
+  const { clock } = ctx;
+  // It says what is wrong with the body before anything that the body names is looked at.
+  readNew(settable, body);
+  const { deviceTemplateId, organizationId = null } = askedPlace(caller, body);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const { accountId } = caller;
+    const template = await templateFor(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+    if (organizationId !== null)
+      await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+    const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'defined' };
+    const made = newDevice(ctx, caller, place, body);
+    await demandNew(tx, caller, made);
+    await reserve(tx, caller, 1, clock);
+    return insert(tx, 'devices', made);
+  });
+  return showDevice(ctx, row);
+}
+
+async function update(
+  ctx: RegistryContext,
+  caller: Caller,
+  found: Row<'devices'>,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { access } = ctx;
+  const before = demandLive(found);
+  if (body.organizationId !== undefined && body.organizationId !== before.organizationId && !isAccountWide(caller)) {
+    if (body.organizationId === null)
+      throw new PlatformError('forbidden', { message: 'Only an admin can remove a device from its organization.' });
+    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+  }
+  return showDevice(ctx, await updateDevice(ctx, caller, before.id, version, body));
+}
+
+async function remove(ctx: RegistryContext, caller: Caller, { id }: Row<'devices'>, version: number) {
+  const { clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
+  await deviceTrashed(ctx, caller, row);
+  return showDevice(ctx, { ...row, connected: 0 });
+}
+
+function narrow(caller: Caller, query: ListQuery) {
+  if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
+    throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
+  return { listing: deviceListing, query };
+}
+
+function readExpand(caller: Caller, query: Expand) {
+  const expand = readNames('expand', query.expand, expandable);
+  if (expand.size > 0 && caller.kind === 'station')
+    throw new PlatformError('forbidden', { message: 'A station can only see the devices that it created.' });
+  return expand;
+}
+
+/** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+async function prepare(
+  ctx: RegistryContext,
+  caller: Caller,
+  rows: Row<'devices'>[],
+  query: Expand,
+): Promise<(row: Row<'devices'>) => Wire> {
+  const { registry } = ctx;
+  const expand = readExpand(caller, query);
+  if (expand.size === 0) return (row) => showDevice(ctx, row);
+  const db = registry.query;
+  const [organizations, templates, account] = await Promise.all([
+    expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
+    expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
+    expand.has('account') ? accountOf(db, caller) : undefined,
+  ]);
+  // Many devices have the same parents, each of which is shown once.
+  const shownOrganizations = organizations && shownById(organizations, (one) => showOrganization(ctx, one));
+  const shownTemplates = templates && shownById(templates, (one) => showDeviceTemplate(ctx, one));
+  return (row: Row<'devices'>) => {
+    const organization = shownOrganizations?.get(row.organizationId ?? '');
+    const template = shownTemplates?.get(row.deviceTemplateId);
+    return {
+      ...showDevice(ctx, row),
+      ...(shownOrganizations && { organization: organization ?? null }),
+      ...(template && { deviceTemplate: template }),
+      ...(account && { account }),
+    };
+  };
+}
+
+async function recoverOne(ctx: RegistryContext, caller: Caller, { id }: Row<'devices'>, version: number) {
+  const { clock, access } = ctx;
+  const row = await writeAs(ctx, caller, undefined, (tx) => recoverDevice(tx, clock, caller, id, { version }));
+  access.deviceChanged(id);
+  return showDevice(ctx, row);
 }
 
 function shownById<R, W>(rows: ReadonlyMap<string, R>, show: (row: R) => W): Map<string, W> {
