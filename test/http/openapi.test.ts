@@ -403,6 +403,7 @@ t.test('readable pages are at /docs and need no network', async (t) => {
   t.match(page.headers.get('content-type'), /text\/html/);
   const settings = await service.http('GET', '/docs/static/swagger-initializer.js', { token: null });
   t.match(settings.text, /"docExpansion":\s*"none"/, 'collapsed');
+  t.match(settings.text, /"showExtensions":\s*true/, 'with callers and error codes');
   t.notMatch(page.text, /(src|href)="https?:/);
   const script = /src="([^"]*swagger-ui-bundle[^"]*)"/.exec(page.text)?.[1] ?? '';
   t.equal(

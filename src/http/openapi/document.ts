@@ -1,6 +1,6 @@
 /**
  * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
- * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
+ * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests and shown at /docs.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
@@ -123,9 +123,10 @@ export async function documentation(app: App, { access }: { access: Access }): P
   });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
-    // Collapsed, and without its list of schemas: it is there at once.
+    // Collapsed, and without its list of schemas: it is there at once. Extensions are the callers and the error codes.
     uiConfig: {
       ...{ validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
+      showExtensions: true,
       plugins: [resolveLater],
     },
     // Its own answers would make the document again for everybody who asks.
