@@ -126,7 +126,10 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     // Its stages would begin one after the other without a device.
     if (flags.watch && matched.devices !== 0) return watch(client, id);
     print(firmwareRollout);
-    if (matched.devices === 0) throw new Ending(exitCodes.failed, `The rollout ${id} has no device.`);
+    if (matched.devices !== 0) return;
+    // It would stay, and nobody would know of it.
+    await client.ok('POST', `/firmware/rollouts/${id}/cancel`);
+    throw new Ending(exitCodes.failed, `The rollout ${id} has no device: it is cancelled.`);
   });
 }
 

@@ -29,7 +29,7 @@ export async function keep(signal: AbortSignal): Promise<void> {
     isFilled = true;
     signal.addEventListener('abort', fleet.close, { once: true });
     process.stdout.write(
-      `\nOpen ${url}/console/\n  email address  ${emailAddress}\n  password       ${password}\n\nCtrl-C ends it.\n`,
+      `\nOpen ${url}/console/\n  email address  ${emailAddress}\n  password       ${password}\n\nCtrl-C ends it. The data stays in demo-data:\nstart it again with SLIPWAY_DATA_DIR=demo-data npm start, or remove it.\n`,
     );
     const timer = setInterval(() => fleet.publish().catch(() => {}), publishEvery);
     const code = await running.ended;

@@ -100,11 +100,11 @@ export function readPem(path: string | undefined): string | undefined {
  */
 export async function readAddresses(client: Client, broker: string | undefined): Promise<{ addresses: Addresses }> {
   const { provisioning } = await client.ok<{ provisioning: Addresses }>('GET', '/provisioning/addresses');
-  const { hostname } = new URL(provisioning.broker);
+  const { hostname, protocol } = new URL(provisioning.broker);
   if (broker === undefined && (isLoopback(hostname) || isUnspecified(hostname)))
     throw new UsageError(
       `The server's broker address is ${provisioning.broker}: no other machine can connect there. ` +
-        'Give --broker mqtt://host:port, or set SLIPWAY_MQTT_PUBLIC_URL on the server.',
+        `Give --broker ${protocol}//host:port, which may be this machine, or set SLIPWAY_MQTT_PUBLIC_URL on the server.`,
     );
   return { addresses: provisioning };
 }

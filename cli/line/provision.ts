@@ -13,6 +13,7 @@ import {
   type Line,
   lostFiles,
   newKey,
+  readAddresses,
   readFileOptions,
   unitRow,
 } from './line.ts';
@@ -50,7 +51,10 @@ export async function provision(flags: ProvisionFlags): Promise<void> {
         const lost = done.get(row.serialNumber);
         if (lost !== undefined) bad.set(row, lostReason(lost, row.serialNumber));
       }
-      return await withClient(flags, progress.say, (client) => tryAll(client, flags, csv, fresh, bad, progress));
+      return await withClient(flags, progress.say, async (client) => {
+        await sayIfNotReached(client, flags.broker, progress.say);
+        await tryAll(client, flags, csv, fresh, bad, progress);
+      });
     }
     await withLine(flags, { out, files, say: progress.say }, async (line) => {
       await removePartials(out);
@@ -59,6 +63,16 @@ export async function provision(flags: ProvisionFlags): Promise<void> {
     });
   } finally {
     progress.end();
+  }
+}
+
+/** A dry run makes no files, so an address that units cannot use does not end it. */
+async function sayIfNotReached(client: Client, broker: string | undefined, say: (line: string) => void): Promise<void> {
+  try {
+    await readAddresses(client, broker);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    say(error.message);
   }
 }
 

@@ -15,7 +15,7 @@ def reply(client, command, status, result=None):
 
 
 def on_connect(client, userdata, flags, code, *properties):
-    print("connected:", code, flush=True)
+    print("connected" if code == 0 else f"refused: {code}", flush=True)
     client.subscribe(f"{ROOT}/_commands", qos=1)
 
 

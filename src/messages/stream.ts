@@ -78,7 +78,12 @@ function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: MessagesCo
       return invalid('topics', `number ${place} is not a topic filter`);
     case 'outOfReach':
       return new PlatformError('notFound', {
-        details: [{ path: 'topics', message: `number ${place} matches no channel in your reach` }],
+        details: [
+          {
+            path: 'topics',
+            message: `number ${place} matches no channel in your reach (+ and # are sent as %2B and %23)`,
+          },
+        ],
       });
     case 'id':
       return invalid('Last-Event-ID', 'must be the id of an event');

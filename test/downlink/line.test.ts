@@ -47,7 +47,8 @@ t.test('publish, roll out and watch', async (t) => {
     stderr: /^No device matches the target\. 1 device has no firmware/,
   });
   const [newest] = (await run('status')).stdout.split('\n');
-  t.equal(JSON.parse(newest ?? '').id, JSON.parse(nowhere.stdout).id);
+  const { id: cancelled } = JSON.parse(nowhere.stdout);
+  t.match(JSON.parse(newest ?? ''), { id: cancelled, state: 'cancelled' }, 'it does not stay');
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
 });
 

@@ -135,6 +135,7 @@ t.test('a dry run says what would fail, makes nothing and writes nothing', async
   const blank = station.csv([{ serialNumber: '', latitude: '1' }], 'blank.csv');
   const told = await station.run('provision', '--csv', blank, '--dry-run');
   t.match(told.stderr, /^line 2: serialNumber is empty$/m, 'a row without a name has its line');
+  t.match(told.stderr, /no other machine can connect there/, 'and what a real run would refuse');
   t.equal(code, 1);
   t.match(JSON.parse(stdout), { dryRun: true, rows: 2, good: 1, failed: 1, errors: [{ serialNumber: 'DRY-2' }] });
   t.equal((await devicesOf(service)).filter((one) => one.startsWith('DRY')).length, 0);
