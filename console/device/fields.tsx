@@ -93,40 +93,61 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
         )}
       </Form>
       {conflict && (
-        <Dialog title={words.conflict} onClose={() => setConflict(undefined)}>
-          <p>{words.conflictSays}</p>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{words.field}</th>
-                <th scope="col">{words.mine}</th>
-                <th scope="col">{words.theirs}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {Object.entries(conflict.mine).map(([name, value]) => (
-                <tr key={name}>
-                  <td>{name}</td>
-                  <td>{value ?? '–'}</td>
-                  <td>{valueOfField(conflict.theirs, name) ?? '–'}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          <Form save={() => put(conflict.mine, conflict.theirs.version)} verb={words.saveMine}>
-            <button
-              type="button"
-              onClick={() => {
-                setBase(conflict.theirs);
-                setConflict(undefined);
-              }}
-            >
-              {words.takeTheirs}
-            </button>
-          </Form>
-        </Dialog>
+        <Conflict
+          {...conflict}
+          save={() => put(conflict.mine, conflict.theirs.version)}
+          onTheirs={() => {
+            setBase(conflict.theirs);
+            setConflict(undefined);
+          }}
+          onClose={() => setConflict(undefined)}
+        />
       )}
     </section>
+  );
+}
+
+/** Somebody else has saved meanwhile. */
+function Conflict({
+  mine,
+  theirs,
+  save,
+  onTheirs,
+  onClose,
+}: {
+  mine: Changes;
+  theirs: DeviceRow;
+  save: () => Promise<void>;
+  onTheirs: () => void;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog title={words.conflict} onClose={onClose}>
+      <p>{words.conflictSays}</p>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{words.field}</th>
+            <th scope="col">{words.mine}</th>
+            <th scope="col">{words.theirs}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {Object.entries(mine).map(([name, value]) => (
+            <tr key={name}>
+              <td>{name}</td>
+              <td>{value ?? '–'}</td>
+              <td>{valueOfField(theirs, name) ?? '–'}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <Form save={save} verb={words.saveMine}>
+        <button type="button" onClick={onTheirs}>
+          {words.takeTheirs}
+        </button>
+      </Form>
+    </Dialog>
   );
 }
 

@@ -23,19 +23,13 @@ const cut = (text: string) => (text.length > maxPayload ? `${text.slice(0, maxPa
 const rank = ({ service, persistenceType }: { service: boolean; persistenceType: string }) =>
   service ? 2 : persistenceType === 'timeSeries' ? 0 : 1;
 
-export function Live({ device }: { device: DeviceRow }) {
-  const { id } = device;
+const readConnectivity = (id: string) =>
+  done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }));
+
+/** The newest messages of topics, which are separated by commas. */
+function useMessages(heard: string) {
   const [messages, setMessages] = useState<readonly (Message & { key: number })[]>([]);
   const [open, setOpen] = useState(false);
-  const { data } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
-    [id],
-  );
-  const topics = data?.connectivity.topics ?? [];
-  const publishable = topics
-    .filter(({ service, channel }) => !service || channel === '_set/fields')
-    .sort((a, b) => rank(a) - rank(b));
-  const heard = topics.map(({ topic }) => topic).join(',');
   useEffect(() => {
     if (heard === '') return;
     let key = 0;
@@ -62,6 +56,18 @@ export function Live({ device }: { device: DeviceRow }) {
       source.close();
     };
   }, [heard]);
+  return { messages, open };
+}
+
+export function Live({ device }: { device: DeviceRow }) {
+  const { id } = device;
+  const { data } = useLoad(() => readConnectivity(id), [id]);
+  const topics = data?.connectivity.topics ?? [];
+  const publishable = topics
+    .filter(({ service, channel }) => !service || channel === '_set/fields')
+    .sort((a, b) => rank(a) - rank(b));
+  const heard = topics.map(({ topic }) => topic).join(',');
+  const { messages, open } = useMessages(heard);
   const publish = async ({ topic = '', payload = '' }: Values) => {
     await done(
       api.POST('/api/v1/messaging/publish/{topic}', {
@@ -107,33 +113,45 @@ export function Live({ device }: { device: DeviceRow }) {
             </Form>
           </section>
         )}
-        <section class="panel">
-          <h2>{words.connects}</h2>
-          <dl>
-            <dt>{texts.host}</dt>
-            <dd>
-              <code>
-                {data?.connectivity.host}:{data?.connectivity.port}
-              </code>{' '}
-              {data?.connectivity.tls ? 'TLS' : ''}
-            </dd>
-            <dt>{texts.username}</dt>
-            <dd>
-              <code>{id}</code>
-            </dd>
-            {topics
-              .filter(({ service }) => !service)
-              .map(({ topic, channel }) => (
-                <>
-                  <dt>{channel}</dt>
-                  <dd>
-                    <code>{topic}</code>
-                  </dd>
-                </>
-              ))}
-          </dl>
-        </section>
+        <Connects id={id} connectivity={data?.connectivity} />
       </div>
     </div>
+  );
+}
+
+function Connects({
+  id,
+  connectivity,
+}: {
+  id: string;
+  connectivity: Awaited<ReturnType<typeof readConnectivity>>['connectivity'] | undefined;
+}) {
+  return (
+    <section class="panel">
+      <h2>{words.connects}</h2>
+      <dl>
+        <dt>{texts.host}</dt>
+        <dd>
+          <code>
+            {connectivity?.host}:{connectivity?.port}
+          </code>{' '}
+          {connectivity?.tls ? 'TLS' : ''}
+        </dd>
+        <dt>{texts.username}</dt>
+        <dd>
+          <code>{id}</code>
+        </dd>
+        {connectivity?.topics
+          .filter(({ service }) => !service)
+          .map(({ topic, channel }) => (
+            <>
+              <dt>{channel}</dt>
+              <dd>
+                <code>{topic}</code>
+              </dd>
+            </>
+          ))}
+      </dl>
+    </section>
   );
 }

@@ -59,18 +59,31 @@ const columns: readonly Column<Row>[] = [
 
 const usual = ['serialNumber', 'connected', 'provisioningState', 'product', 'organization', 'lastConnected'];
 
+/** The columns that a person has chosen, on this machine. */
+function useColumns() {
+  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
+  const choose = (names: string[]) => {
+    setShown(names);
+    localStorage.setItem(columnsKey, JSON.stringify(names));
+  };
+  // The same columns as before let the table leave its rows as they are.
+  const shownColumns = useMemo(() => columns.filter(({ name }) => shown.includes(name)), [shown]);
+  return { shown, choose, shownColumns };
+}
+
+function sortOf(search: URLSearchParams): Sort {
+  return { by: search.get('sort') ?? 'serialNumber', order: search.get('order') === 'desc' ? 'desc' : 'asc' };
+}
+
 export function Devices() {
   const [search, setSearch] = useSearchParams();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [open, setOpen] = useState<'new' | 'import' | 'columns' | undefined>();
-  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
+  const { shown, choose, shownColumns } = useColumns();
   const filter = filterOf(search);
   const page = Number(search.get('page') ?? 1);
   const pageSize = Number(search.get('size') ?? 50);
-  const sort: Sort = {
-    by: search.get('sort') ?? 'serialNumber',
-    order: search.get('order') === 'desc' ? 'desc' : 'asc',
-  };
+  const sort = sortOf(search);
   const { data, error, loading, reload } = useLoad(
     (signal) => readRows({ filter, sort, page, pageSize }, signal),
     [filter, sort, page, pageSize],
@@ -85,13 +98,7 @@ export function Devices() {
       },
       { replace: true },
     );
-  const choose = (names: string[]) => {
-    setShown(names);
-    localStorage.setItem(columnsKey, JSON.stringify(names));
-  };
   const count = data?.meta?.count;
-  // The same columns as before let the table leave its rows as they are.
-  const shownColumns = useMemo(() => columns.filter(({ name }) => shown.includes(name)), [shown]);
   return (
     <Page
       title={texts.places.devices}
@@ -109,58 +116,13 @@ export function Devices() {
       }
     >
       <Counts />
-      <search class="toolbar">
-        <SearchField
-          label={texts.search}
-          hint={words.searchHint}
-          value={search.get('q') ?? ''}
-          onText={(q) => set({ q })}
-        />
-        <Picker
-          kind="organization"
-          label={words.organization}
-          none={texts.all}
-          value={search.get('organization') ?? ''}
-          onText={(organization) => set({ organization })}
-        />
-        {can('read', 'deviceTemplate') && (
-          <Picker
-            kind="product"
-            label={words.product}
-            none={texts.all}
-            value={search.get('product') ?? ''}
-            onText={(product) => set({ product })}
-          />
-        )}
-        <Select
-          label={words.state}
-          value={search.get('state') ?? ''}
-          onText={(state) => set({ state })}
-          options={[['', texts.all], ...Object.entries(words.states)]}
-        />
-        <Select
-          label={words.connected}
-          value={search.get('connected') ?? ''}
-          onText={(connected) => set({ connected })}
-          options={[
-            ['', texts.all],
-            ['true', texts.online],
-            ['false', texts.offlineShort],
-          ]}
-        />
-        <Select
-          label={words.perPage}
-          value={String(pageSize)}
-          onText={(size) => set({ size })}
-          options={sizes.map((size) => [size, size] as const)}
-        />
-        <button type="button" onClick={() => setOpen('columns')}>
-          {words.columns}
-        </button>
-        <button type="button" onClick={() => exportDevices(filter, sort).catch(failed)}>
-          {words.export}
-        </button>
-      </search>
+      <Toolbar
+        search={search}
+        set={set}
+        pageSize={pageSize}
+        onColumns={() => setOpen('columns')}
+        onExport={() => exportDevices(filter, sort).catch(failed)}
+      />
       {can('create', 'bulkChange') && count !== undefined && count > 0 && (
         <Bulk
           selected={selected}
@@ -188,26 +150,107 @@ export function Devices() {
       <Pager page={page} pageSize={pageSize} count={count} onPage={(to) => set({ page: String(to) })} />
       {open === 'new' && <New onClose={() => setOpen(undefined)} onMade={reload} />}
       {open === 'import' && <Import onClose={() => setOpen(undefined)} onDone={reload} />}
-      {open === 'columns' && (
-        <Dialog title={words.columns} onClose={() => setOpen(undefined)}>
-          {columns.slice(1).map(({ name, label }) => (
-            <label class="check" key={name}>
-              <input
-                type="checkbox"
-                checked={shown.includes(name)}
-                onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
-              />
-              {label}
-            </label>
-          ))}
-          <div class="row end">
-            <button type="button" class="primary" onClick={() => setOpen(undefined)}>
-              {texts.close}
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {open === 'columns' && <Columns shown={shown} choose={choose} onClose={() => setOpen(undefined)} />}
     </Page>
+  );
+}
+
+function Toolbar({
+  search,
+  set,
+  pageSize,
+  onColumns,
+  onExport,
+}: {
+  search: URLSearchParams;
+  set: (values: Record<string, string>) => void;
+  pageSize: number;
+  onColumns: () => void;
+  onExport: () => void;
+}) {
+  return (
+    <search class="toolbar">
+      <SearchField
+        label={texts.search}
+        hint={words.searchHint}
+        value={search.get('q') ?? ''}
+        onText={(q) => set({ q })}
+      />
+      <Picker
+        kind="organization"
+        label={words.organization}
+        none={texts.all}
+        value={search.get('organization') ?? ''}
+        onText={(organization) => set({ organization })}
+      />
+      {can('read', 'deviceTemplate') && (
+        <Picker
+          kind="product"
+          label={words.product}
+          none={texts.all}
+          value={search.get('product') ?? ''}
+          onText={(product) => set({ product })}
+        />
+      )}
+      <Select
+        label={words.state}
+        value={search.get('state') ?? ''}
+        onText={(state) => set({ state })}
+        options={[['', texts.all], ...Object.entries(words.states)]}
+      />
+      <Select
+        label={words.connected}
+        value={search.get('connected') ?? ''}
+        onText={(connected) => set({ connected })}
+        options={[
+          ['', texts.all],
+          ['true', texts.online],
+          ['false', texts.offlineShort],
+        ]}
+      />
+      <Select
+        label={words.perPage}
+        value={String(pageSize)}
+        onText={(size) => set({ size })}
+        options={sizes.map((size) => [size, size] as const)}
+      />
+      <button type="button" onClick={onColumns}>
+        {words.columns}
+      </button>
+      <button type="button" onClick={onExport}>
+        {words.export}
+      </button>
+    </search>
+  );
+}
+
+function Columns({
+  shown,
+  choose,
+  onClose,
+}: {
+  shown: string[];
+  choose: (names: string[]) => void;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog title={words.columns} onClose={onClose}>
+      {columns.slice(1).map(({ name, label }) => (
+        <label class="check" key={name}>
+          <input
+            type="checkbox"
+            checked={shown.includes(name)}
+            onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
+          />
+          {label}
+        </label>
+      ))}
+      <div class="row end">
+        <button type="button" class="primary" onClick={onClose}>
+          {texts.close}
+        </button>
+      </div>
+    </Dialog>
   );
 }
 

@@ -91,6 +91,22 @@ export function Factory({ id }: { id: string | undefined }) {
   );
 }
 
+function Results({ id, onDestroy }: { id: string; onDestroy: () => void }) {
+  return (
+    <div class="row">
+      <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
+        {words.results}
+      </a>
+      <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels?format=html`} target="_blank" rel="noreferrer">
+        {words.labels}
+      </a>
+      <button type="button" class="danger" onClick={onDestroy}>
+        {words.destroy}
+      </button>
+    </div>
+  );
+}
+
 function Job({ id }: { id: string }) {
   const { data: job, error, reload } = useLoad(() => readJob(id), [id], 1500);
   const [confirming, setConfirming] = useState(false);
@@ -127,24 +143,7 @@ function Job({ id }: { id: string }) {
           </p>
           <Progress job={job} />
           <p>{words.doneOf(job.done, job.failed, job.total)}</p>
-          {hasResults && (
-            <div class="row">
-              <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
-                {words.results}
-              </a>
-              <a
-                class="button"
-                href={`/api/v1/provisioning/jobs/${id}/labels?format=html`}
-                target="_blank"
-                rel="noreferrer"
-              >
-                {words.labels}
-              </a>
-              <button type="button" class="danger" onClick={() => setConfirming(true)}>
-                {words.destroy}
-              </button>
-            </div>
-          )}
+          {hasResults && <Results id={id} onDestroy={() => setConfirming(true)} />}
         </section>
         <Listing
           label={words.rows}

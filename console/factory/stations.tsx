@@ -25,21 +25,6 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
   const [made, setMade] = useState<{ id: string; appToken: string }>();
   const [deleting, setDeleting] = useState<Station>();
   const [round, setRound] = useState(0);
-  const make = async ({
-    name = '',
-    deviceTemplateId = '',
-    organizationId,
-    maxDevices = '1000',
-    days = '30',
-  }: Values) => {
-    const expiresAt = new Date(Date.now() + Number(days) * 86_400_000).toISOString();
-    const limits = { deviceTemplateId, maxDevices: Number(maxDevices), expiresAt };
-    const place = organizationId === undefined ? {} : { organizationId };
-    const body = { accountId: accountId.value, name, kind: 'station' as const, ...limits, ...place };
-    setMade((await done(api.POST('/api/v1/applications', { body }))).application);
-    setRound(round + 1);
-    onClose();
-  };
   return (
     <>
       {made && (
@@ -88,15 +73,14 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
         empty={<p>{words.none}</p>}
       />
       {making && (
-        <Dialog title={words.new} onClose={onClose}>
-          <Form save={make} verb={texts.create} onCancel={onClose}>
-            <Field label={texts.name} name="name" required placeholder={words.example} />
-            <Picker kind="product" label={texts.devices.product} name="deviceTemplateId" />
-            <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
-            <Field label={words.max} name="maxDevices" type="number" min="1" defaultValue="1000" />
-            <Field label={words.days} name="days" type="number" min="1" max="365" defaultValue="30" />
-          </Form>
-        </Dialog>
+        <NewStation
+          onClose={onClose}
+          onMade={(station) => {
+            setMade(station);
+            setRound(round + 1);
+            onClose();
+          }}
+        />
       )}
       {deleting && (
         <Confirm
@@ -112,5 +96,38 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
         />
       )}
     </>
+  );
+}
+
+function NewStation({
+  onMade,
+  onClose,
+}: {
+  onMade: (station: { id: string; appToken: string }) => void;
+  onClose: () => void;
+}) {
+  const make = async ({
+    name = '',
+    deviceTemplateId = '',
+    organizationId,
+    maxDevices = '1000',
+    days = '30',
+  }: Values) => {
+    const expiresAt = new Date(Date.now() + Number(days) * 86_400_000).toISOString();
+    const limits = { deviceTemplateId, maxDevices: Number(maxDevices), expiresAt };
+    const place = organizationId === undefined ? {} : { organizationId };
+    const body = { accountId: accountId.value, name, kind: 'station' as const, ...limits, ...place };
+    onMade((await done(api.POST('/api/v1/applications', { body }))).application);
+  };
+  return (
+    <Dialog title={words.new} onClose={onClose}>
+      <Form save={make} verb={texts.create} onCancel={onClose}>
+        <Field label={texts.name} name="name" required placeholder={words.example} />
+        <Picker kind="product" label={texts.devices.product} name="deviceTemplateId" />
+        <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+        <Field label={words.max} name="maxDevices" type="number" min="1" defaultValue="1000" />
+        <Field label={words.days} name="days" type="number" min="1" max="365" defaultValue="30" />
+      </Form>
+    </Dialog>
   );
 }

@@ -82,62 +82,22 @@ export function RolloutPage({ id }: { id: string }) {
   const [cancelling, setCancelling] = useState(false);
   if (!rollout) return <Waiting title={words.rollout} error={error} />;
   const params = { path: { id } };
-  const post = (verb: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
+  const post = (verb: Verb) => async () => {
     await done(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params }));
     reload();
   };
   const isOver = rollout.state === 'finished' || rollout.state === 'cancelled';
-  const mayRetry = rollout.counts.failed + rollout.counts.timedOut > 0 && rollout.state !== 'cancelled';
   return (
     <Page
       title={rollout.name}
       actions={
         can('update', 'firmwareRollout') && (
-          <>
-            {mayRetry && <Act label={words.retry} act={post('retry')} onError={failed} />}
-            {rollout.state === 'running' && <Act label={words.pause} act={post('pause')} onError={failed} />}
-            {rollout.state === 'paused' && (
-              <Act label={words.resume} act={post('resume')} kind="primary" onError={failed} />
-            )}
-            {!isOver && (
-              <button type="button" class="danger" onClick={() => setCancelling(true)}>
-                {texts.cancel}
-              </button>
-            )}
-          </>
+          <Acts rollout={rollout} isOver={isOver} post={post} onCancel={() => setCancelling(true)} />
         )
       }
     >
       <div class="stack">
-        <section class="panel">
-          <p class="row">
-            <StateBadge state={rollout.state} />
-            {rollout.reason && <span>{rollout.reason}</span>}
-            <span class="soft small">
-              {words.started} <Time iso={rollout.startAt} />
-            </span>
-          </p>
-          <Bar counts={rollout.counts} />
-          <ul class="legend">
-            {deliveryStates
-              .filter((one) => rollout.counts[one] > 0)
-              .map((one) => (
-                <li key={one}>
-                  <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
-                    <rect class={`part ${one}`} width="10" height="10" rx="2" />
-                  </svg>
-                  {words.states[one]} <b>{rollout.counts[one].toLocaleString()}</b>
-                </li>
-              ))}
-          </ul>
-          <ol class="steps">
-            {rollout.stages.map(({ percent }, at) => (
-              <li key={percent} aria-current={rollout.stage === at + 1 && !isOver ? 'step' : undefined}>
-                {words.stageOf(at + 1, percent, Math.round((rollout.stages[at - 1]?.pauseSeconds ?? 0) / 60))}
-              </li>
-            ))}
-          </ol>
-        </section>
+        <Progress rollout={rollout} isOver={isOver} />
         <div class="toolbar">
           <Select
             label={texts.devices.state}
@@ -189,6 +149,68 @@ export function RolloutPage({ id }: { id: string }) {
         />
       )}
     </Page>
+  );
+}
+
+interface Shown {
+  rollout: Awaited<ReturnType<typeof readRollout>>;
+  isOver: boolean;
+}
+
+type Verb = 'pause' | 'resume' | 'cancel' | 'retry';
+
+function Acts({
+  rollout,
+  isOver,
+  post,
+  onCancel,
+}: Shown & { post: (verb: Verb) => () => Promise<void>; onCancel: () => void }) {
+  const mayRetry = rollout.counts.failed + rollout.counts.timedOut > 0 && rollout.state !== 'cancelled';
+  return (
+    <>
+      {mayRetry && <Act label={words.retry} act={post('retry')} onError={failed} />}
+      {rollout.state === 'running' && <Act label={words.pause} act={post('pause')} onError={failed} />}
+      {rollout.state === 'paused' && <Act label={words.resume} act={post('resume')} kind="primary" onError={failed} />}
+      {!isOver && (
+        <button type="button" class="danger" onClick={onCancel}>
+          {texts.cancel}
+        </button>
+      )}
+    </>
+  );
+}
+
+function Progress({ rollout, isOver }: Shown) {
+  return (
+    <section class="panel">
+      <p class="row">
+        <StateBadge state={rollout.state} />
+        {rollout.reason && <span>{rollout.reason}</span>}
+        <span class="soft small">
+          {words.started} <Time iso={rollout.startAt} />
+        </span>
+      </p>
+      <Bar counts={rollout.counts} />
+      <ul class="legend">
+        {deliveryStates
+          .filter((one) => rollout.counts[one] > 0)
+          .map((one) => (
+            <li key={one}>
+              <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
+                <rect class={`part ${one}`} width="10" height="10" rx="2" />
+              </svg>
+              {words.states[one]} <b>{rollout.counts[one].toLocaleString()}</b>
+            </li>
+          ))}
+      </ul>
+      <ol class="steps">
+        {rollout.stages.map(({ percent }, at) => (
+          <li key={percent} aria-current={rollout.stage === at + 1 && !isOver ? 'step' : undefined}>
+            {words.stageOf(at + 1, percent, Math.round((rollout.stages[at - 1]?.pauseSeconds ?? 0) / 60))}
+          </li>
+        ))}
+      </ol>
+    </section>
   );
 }
 

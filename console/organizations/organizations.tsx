@@ -94,38 +94,59 @@ export function Organizations() {
           </button>
         </p>
       )}
-      {open?.kind === 'new' && (
-        <Dialog title={words.new} onClose={close}>
-          <Form save={make} verb={texts.create} onCancel={close}>
+      {open && <Opened {...open} make={make} move={move} remove={remove} onClose={close} />}
+    </Page>
+  );
+}
+
+/** The dialog that is open. */
+function Opened({
+  kind,
+  of,
+  make,
+  move,
+  remove,
+  onClose,
+}: NonNullable<Open> & {
+  make: (values: Values) => Promise<void>;
+  move: (of: Organization, parentId: string | null) => Promise<void>;
+  remove: (of: Organization) => Promise<void>;
+  onClose: () => void;
+}) {
+  return (
+    <>
+      {kind === 'new' && (
+        <Dialog title={words.new} onClose={onClose}>
+          <Form save={make} verb={texts.create} onCancel={onClose}>
             <Field label={texts.name} name="name" required />
-            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} value={open.of?.id} />
+            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} value={of?.id} />
           </Form>
         </Dialog>
       )}
-      {open?.kind === 'move' && open.of && (
-        <Dialog title={words.moveOf(open.of.name)} onClose={close}>
+      {kind === 'move' && of && (
+        <Dialog title={words.moveOf(of.name)} onClose={onClose}>
           <Form
             save={async ({ parentId }) => {
-              if (open.of) await move(open.of, parentId ?? null);
-              close();
+              await move(of, parentId ?? null);
+              onClose();
             }}
             verb={texts.move}
-            onCancel={close}
+            onCancel={onClose}
           >
             <Picker kind="organization" label={words.parent} name="parentId" none={words.top} />
           </Form>
         </Dialog>
       )}
-      {open?.kind === 'delete' && open.of && (
+      {kind === 'delete' && of && (
         <Confirm
-          title={words.deleteOf(open.of.name)}
+          title={words.deleteOf(of.name)}
           says={words.deleteSays}
           verb={texts.delete}
-          run={async () => open.of && remove(open.of)}
-          onClose={close}
+          run={() => remove(of)}
+          onClose={onClose}
         />
       )}
-    </Page>
+    </>
   );
 }
 

@@ -134,27 +134,47 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
       {isOpen && (
         // biome-ignore lint/a11y/noStaticElementInteractions: a press must not take the focus from the input
         <div class="options" onMouseDown={(event) => event.preventDefault()}>
-          <div id={`${id}-list`} role="listbox" tabIndex={-1} aria-label={label}>
-            {offered.map((one, place) => (
-              <div
-                key={one.id}
-                id={`${id}-${place}`}
-                role="option"
-                tabIndex={-1}
-                aria-selected={place === at}
-                onClick={() => choose(one)}
-                onKeyDown={press}
-              >
-                {one.name}
-              </div>
-            ))}
-          </div>
+          <Options id={id} label={label} offered={offered} at={at} choose={choose} onKeyDown={press} />
           {data && data.count > data.found.length && (
             <p class="small soft">{texts.moreFound(data.count - data.found.length)}</p>
           )}
           {data?.count === 0 && <p class="small soft">{texts.nothingFound}</p>}
         </div>
       )}
+    </div>
+  );
+}
+
+function Options({
+  id,
+  label,
+  offered,
+  at,
+  choose,
+  onKeyDown,
+}: {
+  id: string;
+  label: string;
+  offered: readonly Named[];
+  at: number;
+  choose: (one: Named) => void;
+  onKeyDown: (event: KeyboardEvent) => void;
+}) {
+  return (
+    <div id={`${id}-list`} role="listbox" tabIndex={-1} aria-label={label}>
+      {offered.map((one, place) => (
+        <div
+          key={one.id}
+          id={`${id}-${place}`}
+          role="option"
+          tabIndex={-1}
+          aria-selected={place === at}
+          onClick={() => choose(one)}
+          onKeyDown={onKeyDown}
+        >
+          {one.name}
+        </div>
+      ))}
     </div>
   );
 }

@@ -21,18 +21,7 @@ interface Person {
   organizationId?: string;
 }
 
-export function PeopleTable<P extends Person>({
-  label,
-  load,
-  on,
-  says,
-  columns,
-  badge,
-  maySecure,
-  move,
-  remove,
-  mayRemove,
-}: {
+interface PeopleProps<P extends Person> {
   label: string;
   load: (page: number) => Promise<{ results: P[]; meta?: { count: number } }>;
   on: readonly unknown[];
@@ -47,16 +36,27 @@ export function PeopleTable<P extends Person>({
   /** @returns what undoes it. */
   remove: (one: P) => Promise<() => Promise<unknown>>;
   mayRemove: (one: P) => boolean;
-}) {
-  const [open, setOpen] = useState<{ kind: 'security' | 'move' | 'delete'; of: P }>();
+}
+
+type Kind = 'security' | 'move' | 'delete';
+
+export function PeopleTable<P extends Person>({
+  label,
+  load,
+  on,
+  says,
+  columns,
+  badge,
+  maySecure,
+  move,
+  remove,
+  mayRemove,
+}: PeopleProps<P>) {
+  const [open, setOpen] = useState<{ kind: Kind; of: P }>();
   const [round, setRound] = useState(0);
   const close = () => setOpen(undefined);
   const again = () => setRound((before) => before + 1);
-  const action = (kind: 'security' | 'move' | 'delete', of: P, text: string) => (
-    <button type="button" class="plain" onClick={() => setOpen({ kind, of })}>
-      {text}
-    </button>
-  );
+  const action = (kind: Kind, of: P, text: string) => <Plain text={text} onClick={() => setOpen({ kind, of })} />;
   return (
     <>
       <Listing
@@ -90,36 +90,18 @@ export function PeopleTable<P extends Person>({
         empty={<p>{words.none}</p>}
       />
       {open?.kind === 'security' && open.of.userId && (
-        <Dialog title={words.securityOf(open.of.email)} onClose={close}>
-          <Security userId={open.of.userId} />
-          <div class="row end">
-            <button type="button" onClick={close}>
-              {texts.close}
-            </button>
-          </div>
-        </Dialog>
+        <SecurityOf email={open.of.email} userId={open.of.userId} onClose={close} />
       )}
       {open?.kind === 'move' && move && (
-        <Dialog title={words.moveOf(open.of.email)} onClose={close}>
-          <Form
-            save={async ({ organizationId = '' }: Values) => {
-              await move(open.of, organizationId);
-              toast(texts.saved);
-              again();
-              close();
-            }}
-            verb={texts.move}
-            onCancel={close}
-          >
-            <p>{words.moveSays}</p>
-            <Picker
-              kind="organization"
-              label={texts.devices.organization}
-              name="organizationId"
-              value={open.of.organizationId}
-            />
-          </Form>
-        </Dialog>
+        <Move
+          of={open.of}
+          move={(organizationId) => move(open.of, organizationId)}
+          onDone={() => {
+            again();
+            close();
+          }}
+          onClose={close}
+        />
       )}
       {open?.kind === 'delete' && (
         <Confirm
@@ -135,5 +117,60 @@ export function PeopleTable<P extends Person>({
         />
       )}
     </>
+  );
+}
+
+function Plain({ text, onClick }: { text: string; onClick: () => void }) {
+  return (
+    <button type="button" class="plain" onClick={onClick}>
+      {text}
+    </button>
+  );
+}
+
+function SecurityOf({ email, userId, onClose }: { email: string; userId: string; onClose: () => void }) {
+  return (
+    <Dialog title={words.securityOf(email)} onClose={onClose}>
+      <Security userId={userId} />
+      <div class="row end">
+        <button type="button" onClick={onClose}>
+          {texts.close}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Move({
+  of,
+  move,
+  onDone,
+  onClose,
+}: {
+  of: Person;
+  move: (organizationId: string) => Promise<unknown>;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog title={words.moveOf(of.email)} onClose={onClose}>
+      <Form
+        save={async ({ organizationId = '' }: Values) => {
+          await move(organizationId);
+          toast(texts.saved);
+          onDone();
+        }}
+        verb={texts.move}
+        onCancel={onClose}
+      >
+        <p>{words.moveSays}</p>
+        <Picker
+          kind="organization"
+          label={texts.devices.organization}
+          name="organizationId"
+          value={of.organizationId}
+        />
+      </Form>
+    </Dialog>
   );
 }

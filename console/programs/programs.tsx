@@ -67,13 +67,6 @@ export function Programs({ tab: asked }: { tab: string }) {
     setSecret(await make(tab, values));
     again();
   };
-  const prove = async ({ certificate = '' }: Values) => {
-    if (!proving) return;
-    const params = { path: { id: proving.id } };
-    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
-    setProving(undefined);
-    again();
-  };
   return (
     <Page
       title={texts.places.programs}
@@ -93,37 +86,7 @@ export function Programs({ tab: asked }: { tab: string }) {
       {tab === 'bridges' ? (
         <Bridges round={round} onDelete={setDeleting} />
       ) : (
-        <Listing<Named & { created: string; kind?: string; state?: string; challenge?: string | null }>
-          label={words.tabs[tab]}
-          on={[round]}
-          load={(page) => read(tab, page)}
-          columns={[
-            { name: 'name', label: texts.name, show: ({ name }) => name },
-            {
-              name: 'kind',
-              label: words.kind,
-              show: ({ kind, state }) => <Badge text={words.kinds[kind ?? state ?? ''] ?? kind ?? state ?? '–'} />,
-            },
-            { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-            {
-              name: 'do',
-              label: texts.actions,
-              show: (one) => (
-                <span class="row">
-                  {tab === 'authorities' && one.state === 'pending' && (
-                    <button type="button" onClick={() => setProving(one)}>
-                      {words.prove}
-                    </button>
-                  )}
-                  <button type="button" class="plain" onClick={() => setDeleting(one)}>
-                    {texts.delete}
-                  </button>
-                </span>
-              ),
-            },
-          ]}
-          empty={<p>{words.none[tab]}</p>}
-        />
+        <ProgramList tab={tab} round={round} onProve={setProving} onDelete={setDeleting} />
       )}
       {making && tab === 'bridges' && (
         <NewBridge
@@ -134,30 +97,16 @@ export function Programs({ tab: asked }: { tab: string }) {
           }}
         />
       )}
-      {making && tab !== 'bridges' && (
-        <Dialog title={words.new[tab]} onClose={() => setMaking(false)}>
-          <Form save={save} verb={texts.create} onCancel={() => setMaking(false)}>
-            <Field label={texts.name} name="name" required />
-            {tab === '' && <Select label={words.kind} name="kind" options={words.applicationKinds} />}
-            {tab === 'identity-providers' && (
-              <>
-                <Field label={words.issuer} name="issuer" type="url" required />
-                <Field label={words.clientId} name="clientId" required />
-                <Field label={words.clientSecret} name="clientSecret" type="password" autoComplete="off" />
-              </>
-            )}
-            {tab === 'authorities' && <TextArea label="PEM" name="certificate" required />}
-          </Form>
-        </Dialog>
-      )}
+      {making && tab !== 'bridges' && <NewProgram tab={tab} save={save} onClose={() => setMaking(false)} />}
       {proving && (
-        <Dialog title={words.proveOf(proving.name)} onClose={() => setProving(undefined)}>
-          <Form save={prove} verb={words.prove} onCancel={() => setProving(undefined)}>
-            <p>{words.proveHint}</p>
-            <Code label={words.challenge} text={proving.challenge ?? ''} />
-            <TextArea label="PEM" name="certificate" required />
-          </Form>
-        </Dialog>
+        <Proof
+          of={proving}
+          onDone={() => {
+            setProving(undefined);
+            again();
+          }}
+          onClose={() => setProving(undefined)}
+        />
       )}
       {deleting && (
         <Confirm
@@ -173,5 +122,105 @@ export function Programs({ tab: asked }: { tab: string }) {
         />
       )}
     </Page>
+  );
+}
+
+type Shown = Named & { created: string; kind?: string; state?: string; challenge?: string | null };
+
+function ProgramList({
+  tab,
+  round,
+  onProve,
+  onDelete,
+}: {
+  tab: Exclude<Tab, 'bridges'>;
+  round: number;
+  onProve: (one: Shown) => void;
+  onDelete: (one: Shown) => void;
+}) {
+  return (
+    <Listing<Shown>
+      label={words.tabs[tab]}
+      on={[round]}
+      load={(page) => read(tab, page)}
+      columns={[
+        { name: 'name', label: texts.name, show: ({ name }) => name },
+        {
+          name: 'kind',
+          label: words.kind,
+          show: ({ kind, state }) => <Badge text={words.kinds[kind ?? state ?? ''] ?? kind ?? state ?? '–'} />,
+        },
+        { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+        {
+          name: 'do',
+          label: texts.actions,
+          show: (one) => (
+            <span class="row">
+              {tab === 'authorities' && one.state === 'pending' && (
+                <button type="button" onClick={() => onProve(one)}>
+                  {words.prove}
+                </button>
+              )}
+              <button type="button" class="plain" onClick={() => onDelete(one)}>
+                {texts.delete}
+              </button>
+            </span>
+          ),
+        },
+      ]}
+      empty={<p>{words.none[tab]}</p>}
+    />
+  );
+}
+
+function NewProgram({
+  tab,
+  save,
+  onClose,
+}: {
+  tab: Tab;
+  save: (values: Values) => Promise<void>;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog title={words.new[tab]} onClose={onClose}>
+      <Form save={save} verb={texts.create} onCancel={onClose}>
+        <Field label={texts.name} name="name" required />
+        {tab === '' && <Select label={words.kind} name="kind" options={words.applicationKinds} />}
+        {tab === 'identity-providers' && (
+          <>
+            <Field label={words.issuer} name="issuer" type="url" required />
+            <Field label={words.clientId} name="clientId" required />
+            <Field label={words.clientSecret} name="clientSecret" type="password" autoComplete="off" />
+          </>
+        )}
+        {tab === 'authorities' && <TextArea label="PEM" name="certificate" required />}
+      </Form>
+    </Dialog>
+  );
+}
+
+function Proof({
+  of,
+  onDone,
+  onClose,
+}: {
+  of: Named & { challenge?: string | null };
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const prove = async ({ certificate = '' }: Values) => {
+    const params = { path: { id: of.id } };
+    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
+    onDone();
+  };
+  return (
+    <Dialog title={words.proveOf(of.name)} onClose={onClose}>
+      <Form save={prove} verb={words.prove} onCancel={onClose}>
+        <p>{words.proveHint}</p>
+        <Code label={words.challenge} text={of.challenge ?? ''} />
+        <TextArea label="PEM" name="certificate" required />
+      </Form>
+    </Dialog>
   );
 }

@@ -21,20 +21,7 @@ export interface Sort {
   order: 'asc' | 'desc';
 }
 
-export function Table<T extends { id: string }>({
-  label,
-  rows,
-  columns,
-  loading,
-  error,
-  href,
-  nameOf,
-  sort,
-  onSort,
-  selected,
-  onSelect,
-  empty,
-}: {
+interface TableProps<T> {
   label: string;
   rows: readonly T[] | undefined;
   columns: readonly Column<T>[];
@@ -48,7 +35,22 @@ export function Table<T extends { id: string }>({
   selected?: ReadonlySet<string>;
   onSelect?: (ids: ReadonlySet<string>) => void;
   empty: ComponentChildren;
-}) {
+}
+
+export function Table<T extends { id: string }>({
+  label,
+  rows,
+  columns,
+  loading,
+  error,
+  href,
+  nameOf,
+  sort,
+  onSort,
+  selected,
+  onSelect,
+  empty,
+}: TableProps<T>) {
   const drawn = useDrawnRows(rows?.length ?? 0, columns);
   const latest = useRef({ selected, onSelect });
   latest.current = { selected, onSelect };
