@@ -4,9 +4,6 @@
  */
 import { randomInt, randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
-import { randomSome } from './formats/random.ts';
-
-const maxPlace = 2 ** 31 - 1;
 
 /** Every slot, from 000 to fff. */
 export const allSlots: readonly string[] = Array.from({ length: 0x1000 }, (_, slot) =>
@@ -20,12 +17,12 @@ export function slotOf(id: string): string {
 
 /** A new id of an entity of the account: a UUIDv7 in the account's slot, greater than every earlier one of this process. */
 export function newId(accountId: string): string {
-  return inSlot(newUuid(), slotOf(accountId));
+  return inSlot(uuidv7(), slotOf(accountId));
 }
 
 /** A new id of an account, in a slot of its own if there is a free one. `inUse` counts the accounts of each slot. */
 export function newAccountId(inUse: ReadonlyMap<string, number>, allowed: readonly string[] = allSlots): string {
-  return inSlot(newUuid(), chooseSlot(inUse, allowed));
+  return inSlot(uuidv7(), chooseSlot(inUse, allowed));
 }
 
 /** Chooses by chance among those of the allowed slots that have the fewest accounts. */
@@ -36,19 +33,6 @@ function chooseSlot(inUse: ReadonlyMap<string, number>, allowed: readonly string
   const slot = best[randomInt(best.length)];
   if (slot === undefined) throw new RangeError('There is no slot to choose from.');
   return slot;
-}
-
-/** The time of the latest id, in milliseconds, and its place among those of that time. */
-let [latest, place] = [0, 0];
-
-/** As the package makes them, but from random bytes that are drawn for many at once. */
-function newUuid(): string {
-  const random = randomSome(16);
-  const now = Date.now();
-  if (now > latest) [latest, place] = [now, random.readUInt32BE(0) >>> 1];
-  else if (place < maxPlace) place += 1;
-  else [latest, place] = [latest + 1, 0];
-  return uuidv7({ random, msecs: latest, seq: place });
 }
 
 function inSlot(id: string, slot: string): string {

@@ -1,6 +1,5 @@
 /** Messages that are kept: series, logs, streams. */
 import '../messages/buckets.test.ts';
-import '../messages/iso-dates.test.ts';
 import '../messages/keeping.test.ts';
 import '../messages/log-pages.test.ts';
 import '../messages/log-search.test.ts';

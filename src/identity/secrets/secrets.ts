@@ -2,7 +2,6 @@
 import { hash as digest, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import { randomSome } from '../../formats/random.ts';
 import { slotOf } from '../../ids.ts';
 import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
 import { networkOf } from '../../limits/networks.ts';
@@ -90,7 +89,7 @@ export class Secrets {
 /** The stored form of a secret, hashed at once: for a thread in which nobody else waits for a hash. */
 export async function hashSecret(secret: string): Promise<string> {
   // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
-  const salt = randomSome(16);
+  const salt = randomBytes(16);
   return `${costText}$${unpadded(salt)}$${unpadded(await hash(secret, { ...cost, salt }))}`;
 }
 

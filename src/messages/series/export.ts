@@ -6,7 +6,6 @@ import type { Cursor, Point, Range } from '../../../db/messages/store.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import type { Config } from '../../config.ts';
-import { isoDates } from '../../formats/iso-dates.ts';
 import { spreadsheetCell } from '../../formats/spreadsheets.ts';
 import type { Answer } from '../../http/answers/streamed-list.ts';
 import { parseTopic } from '../../topics.ts';
@@ -159,9 +158,8 @@ function compact(time: number): string {
  * neither a number nor a text is left out. With `quote`, rows for spreadsheets: quoted, and no text is a formula.
  */
 function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
-  const date = isoDates();
   return ({ time, category, numericValue, stringValue }) => {
-    const at = date(time);
+    const at = new Date(time).toISOString();
     const number = numericValue ?? '';
     if (quote)
       return `${at},${spreadsheetCell(category)},${number},${stringValue === '' ? '""' : spreadsheetCell(stringValue ?? '')}\n`;

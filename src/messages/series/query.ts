@@ -13,7 +13,6 @@ import { currentCaller } from '../../entity/current-caller.ts';
 import { metaShape, readDate } from '../../entity/routes.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { HiddenNumbers } from '../../formats/hidden-numbers.ts';
-import { isoDates } from '../../formats/iso-dates.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
 import { parseTopic } from '../../topics.ts';
@@ -253,9 +252,8 @@ export function readRange(query: SeriesQuery, now: number, former?: Stretch): St
 
 /** How the points of one answer are shown. */
 export function showPoints({ omitNull = false }: SeriesQuery): (point: Point) => Shown {
-  const date = isoDates();
   return ({ time, category, numericValue, stringValue }) => {
-    const shown: Shown = { time: date(time), category };
+    const shown: Shown = { time: new Date(time).toISOString(), category };
     if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
     if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
     return shown;

@@ -3,7 +3,6 @@ import { type Aggregate, aggregates, type Sum } from '../../../db/messages/serie
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import { invalid } from '../../errors.ts';
-import { isoDates } from '../../formats/iso-dates.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';
 import {
   demandStill,
@@ -83,8 +82,13 @@ export async function sumUp(
   if (!sums) throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
   demandStill(services, caller, topic);
 
-  const date = isoDates();
-  return { from, to, wanted, sums, show: (sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query) };
+  return {
+    from,
+    to,
+    wanted,
+    sums,
+    show: (sum) => show(sum, new Date(edges[sum.bucket] ?? 0).toISOString(), wanted, query),
+  };
 }
 
 function readAggregates(text = 'avg'): Aggregate[] {

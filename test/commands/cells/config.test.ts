@@ -110,14 +110,13 @@ t.test('a slot is given to another cell, and comments and everything else stay',
   t.throws(() => withSlotMoved(example, 'x', 'c02'), { message: /^x is not a slot/ });
 });
 
-t.test('the example of deploy/haproxy is what slipway cells write makes of its cells.yaml', async (t) => {
+t.test('the rules of deploy/haproxy are what slipway cells write makes of its cells.yaml', async (t) => {
   const example = fileURLToPath(new URL('../../../deploy/haproxy', import.meta.url));
   const files = cellsFiles(readCellsFile(join(example, 'cells.yaml')), '/etc/haproxy/slipway');
-  for (const [name, content] of Object.entries(files)) {
-    // To make it again: UPDATE_EXAMPLES=1 npx tap test/commands/cells/config.test.ts
-    if (process.env.UPDATE_EXAMPLES) writeFileSync(join(example, name), content);
-    t.equal(readFileSync(join(example, name), 'utf8'), content, name);
-  }
+  const rules = join(example, 'haproxy.cfg');
+  // To make them again: UPDATE_EXAMPLES=1 npx tap test/commands/cells/config.test.ts
+  if (process.env.UPDATE_EXAMPLES) writeFileSync(rules, files['haproxy.cfg'] ?? '');
+  t.equal(readFileSync(rules, 'utf8'), files['haproxy.cfg']);
 });
 
 t.test('of 100,000 ids none is looked up at the wrong cell', async (t) => {
