@@ -1,6 +1,5 @@
 /** The console, in a browser. */
 import '../console/access.test.ts';
-import '../console/cells.test.ts';
 import '../console/console.test.ts';
 import '../console/places.test.ts';
 import '../console/work.test.ts';

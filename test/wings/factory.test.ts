@@ -13,7 +13,6 @@ import '../factory/line.test.ts';
 import '../factory/one.test.ts';
 import '../factory/open-jobs.test.ts';
 import '../factory/provisioning.test.ts';
-import '../factory/restart.test.ts';
 import '../factory/results.test.ts';
 import '../factory/stations.test.ts';
 import '../factory/verification.test.ts';

@@ -1,13 +1,9 @@
 /** Whole flows: a demo, backups, moves of accounts, processes that end. */
-import '../flows/account-move-live.test.ts';
-import '../flows/account-move-refused.test.ts';
 import '../flows/account-move-rest.test.ts';
-import '../flows/account-move.test.ts';
 import '../flows/backup.test.ts';
 import '../flows/demo.test.ts';
 import '../flows/doctor.test.ts';
 import '../flows/fence.test.ts';
 import '../flows/first-device.test.ts';
-import '../flows/hostile-input.test.ts';
 import '../flows/process.test.ts';
 import '../flows/tls-reload.test.ts';

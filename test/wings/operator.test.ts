@@ -6,6 +6,3 @@ import '../operations/install.test.ts';
 import '../commands/command-line.test.ts';
 import '../commands/cells/commands.test.ts';
 import '../commands/cells/config.test.ts';
-import '../commands/cells/haproxy.test.ts';
-import '../commands/cells/ids.test.ts';
-import '../commands/cells/lookup.test.ts';

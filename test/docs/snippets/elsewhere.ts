@@ -61,7 +61,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/operations.md', 'FROM slipway', `${container}; npm run test:image builds it`, () => {}),
   row('docs/operations.md', 'before-upgrade', root, shell),
   row('docs/operations.md', 'scrape_configs', 'needs Prometheus', (text) => parseYaml(text)),
-  row('docs/operations.md', 'slipway account move', `${root}; test/flows/account-move.test.ts runs it`, shell),
+  row('docs/operations.md', 'slipway account move', `${root}; test/slow/account-move.test.ts runs it`, shell),
   row('docs/performance.md', 'npm run bench', 'takes an hour; test/bench/figures.test.ts runs a part of it', shell),
   row('docs/permissions.md', '"principal"', picture, (text) => {
     for (const line of text.trim().split('\n')) JSON.parse(line);
@@ -69,7 +69,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/scaling.md', 'cells:', 'is a file; test/commands/cells reads such files', (text) => parseYaml(text)),
   row('docs/scaling.md', 'accounts:', 'is a part of a file', (text) => parseYaml(text)),
   row('docs/scaling.md', 'slipway cells check', 'needs HAProxy; test/commands/cells runs it', shell),
-  row('docs/scaling.md', 'slipway account move', 'needs HAProxy; test/flows/account-move-live.test.ts runs it', shell),
+  row('docs/scaling.md', 'slipway account move', 'needs HAProxy; test/slow/account-move-live.test.ts runs it', shell),
 ];
 
 /** Commands of a shell: they can be parsed, and those of ours exist with their flags. */

@@ -4,21 +4,18 @@ import { cpSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectMqtt } from 'mqtt';
-import type { Test } from 'tap';
-import { newId } from '../../../src/ids.ts';
-import { certificate } from '../../broker/certificate.ts';
-import { connectPacket, rawClient, speak } from '../../broker/raw.ts';
-import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../../support/cells.ts';
-import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.ts';
-import { runCommand } from '../../support/command.ts';
-import { temporaryDirectory } from '../../support/directory.ts';
-import { withHaproxy } from '../../support/haproxy.ts';
-import { part } from '../../support/part.ts';
-import { startProcess } from '../../support/process.ts';
-import type { Service } from '../../support/service.ts';
-import { until } from '../../support/until.ts';
-
-const t = await part(import.meta);
+import t, { type Test } from 'tap';
+import { newId } from '../../src/ids.ts';
+import { certificate } from '../broker/certificate.ts';
+import { connectPacket, rawClient, speak } from '../broker/raw.ts';
+import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';
+import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { withHaproxy } from '../support/haproxy.ts';
+import { startProcess } from '../support/process.ts';
+import type { Service } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const token = 'of-the-operator';
 const env = { SLIPWAY_METRICS_TOKEN: token, SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' };
@@ -259,5 +256,3 @@ async function statOf({ proxy }: Proxied, name: string, side: string, column: st
   const line = lines.find((one) => one.startsWith(`${name},${side},`));
   return Number(line?.split(',')[place]);
 }
-
-t.end();

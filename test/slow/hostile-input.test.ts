@@ -1,9 +1,8 @@
 /** Hostile input in short; `npm run test:fuzz` goes on as long as one likes, with any seed. */
+
+import t from 'tap';
 import { fuzz } from '../fuzz/fuzz.ts';
 import { temporaryDirectory } from '../support/directory.ts';
-import { part } from '../support/part.ts';
-
-const t = await part(import.meta);
 
 t.test('whatever is sent over HTTP and MQTT is answered as documented, and ends nothing', async (t) => {
   const lines: string[] = [];
@@ -12,5 +11,3 @@ t.test('whatever is sent over HTTP and MQTT is answered as documented, and ends 
   t.same(findings, []);
   t.equal(inputs, 5 * 24, lines.join('\n'));
 });
-
-t.end();

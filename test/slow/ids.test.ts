@@ -1,12 +1,10 @@
 /** Ids that go through the real HAProxy with its real rules and maps: it sends none to the wrong cell. */
 import { connect } from 'node:net';
-import { cellOfAccount } from '../../../cli/cells/config.ts';
-import { newAccountId, newId } from '../../../src/ids.ts';
-import { startProxy } from '../../support/cells.ts';
-import { withHaproxy } from '../../support/haproxy.ts';
-import { part } from '../../support/part.ts';
-
-const t = await part(import.meta);
+import t from 'tap';
+import { cellOfAccount } from '../../cli/cells/config.ts';
+import { newAccountId, newId } from '../../src/ids.ts';
+import { startProxy } from '../support/cells.ts';
+import { withHaproxy } from '../support/haproxy.ts';
 
 /** How many; 20,000 take half a second. */
 const asked = Number(process.env.TEST_IDS ?? 20_000);
@@ -46,5 +44,3 @@ t.test('no id is sent to the wrong cell', { ...withHaproxy, timeout: 600_000 }, 
   }
   t.strictSame({ seen, wrong }, { seen: asked, wrong: 0 });
 });
-
-t.end();

@@ -4,14 +4,11 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { withHaproxy } from '../support/haproxy.ts';
-import { part } from '../support/part.ts';
-
-const t = await part(import.meta);
 
 const moveToken = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: moveToken };
@@ -140,5 +137,3 @@ t.test('A cell without room on its disk, or with another sealing key', withHapro
   t.match(await foreign.run('c02'), { code: 2, stderr: /c02 cannot take the account: keys differ/ });
   await foreign.worksOn(t);
 });
-
-t.end();

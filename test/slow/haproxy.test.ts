@@ -6,25 +6,15 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
-import type { Test } from 'tap';
-import { slotOf } from '../../../src/ids.ts';
-import { certificate } from '../../broker/certificate.ts';
-import { connectPacket, rawClient, speak } from '../../broker/raw.ts';
-import { type Proxied, placeOf, startCell, startProxy, through } from '../../support/cells.ts';
-import { makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.ts';
-import { temporaryDirectory } from '../../support/directory.ts';
-import { checkConfiguration, withHaproxy } from '../../support/haproxy.ts';
-import { part } from '../../support/part.ts';
-import {
-  adminEmail,
-  adminPassword,
-  type Failure,
-  type Made,
-  nextMessage,
-  type Service,
-} from '../../support/service.ts';
-
-const t = await part(import.meta);
+import t, { type Test } from 'tap';
+import { slotOf } from '../../src/ids.ts';
+import { certificate } from '../broker/certificate.ts';
+import { connectPacket, rawClient, speak } from '../broker/raw.ts';
+import { type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';
+import { makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { checkConfiguration, withHaproxy } from '../support/haproxy.ts';
+import { adminEmail, adminPassword, type Failure, type Made, nextMessage, type Service } from '../support/service.ts';
 
 t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
   const tls = certificate(t);
@@ -265,5 +255,3 @@ async function routing(t: Test, proxied: Proxied, both: readonly [Service, Servi
     t.equal((await first.http('GET', `/api/v1/devices/${device.id}`)).status, 200);
   });
 }
-
-t.end();

@@ -1,12 +1,11 @@
 /** The console over two cells: one address, and everybody works in the cell of their account. */
+
+import t from 'tap';
+import { openPage, settled, signIn } from '../console/browser.ts';
+import { openBrowser } from '../console/shared-browser.ts';
 import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { withHaproxy } from '../support/haproxy.ts';
-import { part } from '../support/part.ts';
 import { adminEmail, adminPassword } from '../support/service.ts';
-import { openPage, settled, signIn } from './browser.ts';
-import { openBrowser } from './shared-browser.ts';
-
-const t = await part(import.meta);
 
 t.test(
   'admins of accounts in two cells sign in at one address, and each sees what is theirs',
@@ -31,5 +30,3 @@ t.test(
     }
   },
 );
-
-t.end();

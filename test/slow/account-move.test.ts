@@ -5,19 +5,16 @@ import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt from 'mqtt';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { abandonMove, type Move, moveAccounts, type Step } from '../../db/moving/index.ts';
 import { movingIn } from '../../db/moving/marker.ts';
 import { messageRules, pointRules, registryRules, tablesOfTheFile } from '../../db/moving/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
-import { part } from '../support/part.ts';
 import { cliFile, inherited, mainFile, plainNode, runToEnd, startProcess } from '../support/process.ts';
 import { type Moved, points, populate, seen, type Unit } from '../support/rich-account.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
-
-const t = await part(import.meta);
 
 const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
 interface Prepared {
@@ -258,5 +255,3 @@ t.test('what cannot be moved is refused, and nothing has changed', async (t) => 
   t.match(await run(move.from, moved.accountId, '--to', empty, '--undo'), { code: 0, stderr: '' });
   await isIn(t, move.from, empty, moved, before);
 });
-
-t.end();

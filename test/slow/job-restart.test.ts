@@ -1,12 +1,10 @@
 /** Jobs and the end of the process: whatever ends it, each row is done once, and no secret is lost. */
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
+import t from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
-import { part } from '../support/part.ts';
 import { type Running, startProcess } from '../support/process.ts';
 import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
-
-const t = await part(import.meta);
 
 const rows = 2000;
 const accountId = '00000000-0000-7000-8000-00000000fac7';
@@ -137,5 +135,3 @@ async function stored(directory: string, query: string, least: number, look = ()
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
-
-t.end();

@@ -5,7 +5,7 @@ import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import mqtt from 'mqtt';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { messageRules, pointRules, registryRules } from '../../db/moving/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { slotOf } from '../../src/ids.ts';
@@ -15,12 +15,9 @@ import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 import { freePort } from '../support/nats-server.ts';
-import { part } from '../support/part.ts';
 import { cliFile, inherited, plainNode, type Running, startProcess } from '../support/process.ts';
 import { type Moved, populate, seen } from '../support/rich-account.ts';
 import { adminEmail, adminPassword, nextMessage, type Service } from '../support/service.ts';
-
-const t = await part(import.meta);
 
 const moveToken = 'a token that moves whole accounts'.replaceAll(' ', '-');
 const env = { SLIPWAY_MOVE_TOKEN: moveToken, SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
@@ -270,5 +267,3 @@ function accountIn(directory: string): string {
   file.close();
   return id ?? '';
 }
-
-t.end();
