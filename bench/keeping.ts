@@ -5,7 +5,7 @@ import { MessageStore, type Point } from '../db/messages/store.ts';
 import { Registry } from '../db/registry/index.ts';
 import { readConfig } from '../src/config.ts';
 import { Keeping } from '../src/messages/keeping.ts';
-import { LongReads } from '../src/threads/long-reads.ts';
+import { Readers } from '../src/threads/readers.ts';
 import { at, type Row } from './figures.ts';
 import type { Bench } from './sizes.ts';
 
@@ -67,8 +67,8 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
   const messages = await MessageStore.open(directory, { log });
   const registry = await Registry.open(directory);
-  const longReads = new LongReads(join(directory, 'registry.db'));
-  const keeping = await Keeping.start({ config, messages, registry, longReads, log });
+  const readers = new Readers(join(directory, 'registry.db'));
+  const keeping = await Keeping.start({ config, messages, registry, readers, log });
   const waits: number[] = [];
   const begun = performance.now();
   const end = begun + duration;
@@ -94,7 +94,7 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const taken = (performance.now() - begun) / 1000;
   const bytes = messages.size;
   await keeping.stop();
-  await longReads.close();
+  await readers.close();
   await messages.close();
   await registry.close();
   return { pointsPerSecond: stored / taken, p99: at(waits, 0.99), bytes };

@@ -206,11 +206,11 @@ t.test('the accounts are summed by other threads when there are many, and /metri
   };
   fill('registry.db', `INSERT INTO "kept" SELECT 'account ' || "n", 'jobRowBytes', "n" FROM "many"`);
   fill('messages.db', `INSERT INTO "heldBytes" SELECT 'account ' || "n", 1000 FROM "many"`);
-  const { keeping, longReads, messages } = service.server.ctx;
+  const { keeping, readers, messages } = service.server.ctx;
   await keeping.share.look(null);
   const threads = new Set<string>();
-  const read = longReads.read.bind(longReads);
-  t.intercept(longReads, 'read', {
+  const read = readers.read.bind(readers);
+  t.intercept(readers, 'read', {
     value: (...asked: Parameters<typeof read>) => {
       threads.add('registry');
       return read(...asked);

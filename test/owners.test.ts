@@ -8,7 +8,6 @@ import type { Test } from 'tap';
 import type { DatabaseName } from '../db/files/copies.ts';
 import { bringUpToDate } from '../db/files/schema.ts';
 import { MessageStore } from '../db/messages/store.ts';
-import { maxKept } from '../db/registry/list-counts.ts';
 import type { Tables } from '../db/registry/records.ts';
 import { SqliteDialect, transact } from '../db/sqlite/dialect.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
@@ -79,7 +78,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   refusals: { counts: ['refusals'], and: ['refusals'] },
   deviceCounts: { because: derived },
   placedDeviceCounts: { because: derived },
-  deviceListCounts: { within: 'accounts', most: maxKept },
+  firmwareVersionCounts: { because: derived },
   idempotentAnswers: { counts: ['entityBytes', 'idempotentBytes'], and: ['idempotentBytes'] },
   firmwarePackages: entity,
   firmwareFiles: { counts: ['entityBytes', 'firmwareBytes'], and: ['firmwareBytes'] },

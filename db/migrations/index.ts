@@ -25,6 +25,7 @@ import * as deviceIndexes from './0024-device-indexes.ts';
 import * as listCounts from './0025-list-counts.ts';
 import * as commandBytes from './0026-command-bytes.ts';
 import * as entityBytes from './0028-entity-bytes.ts';
+import * as textOfAccounts from './0029-text-of-accounts.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -65,6 +66,7 @@ export const registryMigrations: readonly Migration[] = [
   commandBytes,
   sqlStep('0027-session-uses', 'ALTER TABLE "sessions" ADD COLUMN "lastUsed" TEXT'),
   entityBytes,
+  textOfAccounts,
 ];
 
 /**

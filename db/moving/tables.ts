@@ -70,7 +70,7 @@ export const registryRules: readonly TableRule[] = [
   { table: 'devices', where: own, omit: 'row' },
   { table: 'deviceCounts', where: own, left: byTriggers },
   { table: 'placedDeviceCounts', where: own, left: byTriggers },
-  { table: 'deviceListCounts', where: own, left: 'counted again when somebody asks' },
+  { table: 'firmwareVersionCounts', where: own, left: byTriggers },
   { table: 'endUsers', where: own },
   { table: 'applications', where: own },
   { table: 'organizations', where: own },

@@ -12,8 +12,8 @@ import type {
   AssociationCodeRecord,
   CredentialRecord,
   DeviceCountRecord,
-  DeviceListCountRecord,
   deviceColumns,
+  FirmwareVersionCountRecord,
   PlacedDeviceCountRecord,
   PublicationRecord,
   presenceNames,
@@ -90,7 +90,7 @@ export interface Tables {
   refusals: Static<typeof RefusalRecord> & { sequence: Generated<number> };
   deviceCounts: Static<typeof DeviceCountRecord>;
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
-  deviceListCounts: Static<typeof DeviceListCountRecord>;
+  firmwareVersionCounts: Static<typeof FirmwareVersionCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
   firmwarePackages: EntityRow<typeof firmwarePackageColumns>;
   firmwareFiles: Static<typeof FirmwareFileRecord>;

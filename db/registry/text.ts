@@ -1,19 +1,14 @@
-/** Texts that contain a text, ignoring case: one folding for all letters, and an index of the columns that need one. */
-
+/**
+ * Texts that contain a text, ignoring case: one folding for all letters, and an index of the serial numbers of devices. Its words
+ * are the parts of one, two and three characters of each, behind the account's key.
+ */
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import { fold } from '../sqlite/fold.ts';
 
-/** The columns of devices that have an index of their text. */
-export type TextColumn = 'serialNumber' | 'firmwareVersion';
-
-/** Appended to a text in the index, so that its last letters begin a trigram too. No text contains it. */
-const padding = '\u0001';
-/** Characters that the index pads with, or that its tokenizer replaces. */
-const unindexed = new RegExp(`[${padding}\uFFFD-\uFFFF]`);
-/** Characters of a text that the index is asked for: each is looked up, so a long one takes long. No column has more, folded. */
-const maxIndexed = 3 * 255;
-/** Follows every term that begins with what is before it. */
-const after = '\u{10FFFF}'.repeat(3);
+/** Characters of the longest words. */
+const longest = 3;
+/** Words that rows are looked up by; the whole text decides. */
+const maxWords = 32;
 
 /** Whether a column contains a text, looked at row by row; null contains nothing. */
 export function contains(column: string, text: string): Expression<SqlBool> {
@@ -23,17 +18,29 @@ export function contains(column: string, text: string): Expression<SqlBool> {
   return sql<SqlBool>`instr(${folded}, ${fold(text)}) > 0`;
 }
 
-/**
- * The rows of devices, of all accounts, whose column contains a text; a row may come more than once. Undefined when the index
- * cannot tell.
- */
-export function rowsWithText(column: TextColumn, text: string): RawBuilder<{ row: number }> | undefined {
-  const folded = fold(text);
-  if (folded === '' || folded.length > maxIndexed || unindexed.test(folded)) return undefined;
-  const index = sql.table(`devices_${column}_text`);
-  if ([...folded].length >= 3)
-    return sql`select rowid as "row" from ${index} where ${index} match ${`"${folded.replaceAll('"', '""')}"`}`;
-  // Shorter than a term: all terms that begin with it.
-  const terms = sql.table(`devices_${column}_terms`);
-  return sql`select "doc" as "row" from ${terms} where "term" >= ${folded} and "term" < ${folded + after}`;
+/** The rows of an account's live devices whose serial number may contain a text that is not empty: all that do, and few others. */
+export function rowsWithText(account: string, text: string): RawBuilder<{ row: number }> {
+  const characters = [...fold(text)];
+  const wordLength = Math.min(longest, characters.length);
+  const words = new Set<string>();
+  for (let n = 0; n + wordLength <= characters.length && words.size < maxWords; n += 1)
+    words.add(
+      `"${account}${characters
+        .slice(n, n + wordLength)
+        .join('')
+        .replaceAll('"', '""')}"`,
+    );
+  return sql`select rowid as "row" from "devices_serialNumber_text"
+    where "devices_serialNumber_text" match ${[...words].join(' AND ')}`;
+}
+
+/** Whether a text is one word of the index, which then has all rows that contain it, and no others. */
+export function isWord(text: string): boolean {
+  const { length } = [...fold(text)];
+  return length > 0 && length <= longest;
+}
+
+/** How many live devices of an account contain a text that is a word: one row, or none for none. */
+export function countOfWord(account: string, word: string): RawBuilder<{ count: number }> {
+  return sql`select "doc" as "count" from "devices_serialNumber_terms" where "term" = ${account + fold(word)}`;
 }

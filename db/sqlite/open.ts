@@ -1,6 +1,7 @@
 /** How a file is opened. Apart from dialect.ts, because threads that write no Kysely queries do not load it. */
 import Sqlite from 'better-sqlite3';
 import { fold } from './fold.ts';
+import { gramsOf } from './grams.ts';
 
 /**
  * Kibibytes of pages that a connection keeps in memory: of the connections that are always busy, and of others. The
@@ -21,8 +22,9 @@ export function openSqlite(
   }
   file.pragma(`cache_size = -${pageCache[cache]}`);
   file.pragma('temp_store = MEMORY');
-  // Triggers of registry.db call it, so that no connection writes devices without it.
+  // Triggers of registry.db call them, so that no connection writes devices without them.
   file.function('fold', { deterministic: true }, (text) => (typeof text === 'string' ? fold(text) : null));
+  file.function('grams', { deterministic: true }, (key, text) => gramsOf(String(key), fold(String(text))));
   return file;
 }
 

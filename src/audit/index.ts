@@ -9,16 +9,16 @@ import { boundedCache } from '../../db/sqlite/cache.ts';
 import type { Caller, EntityKind } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import type { Config } from '../config.ts';
-import { pageOfTable } from '../entity/listing.ts';
+import { pageOfTable } from '../entity/list.ts';
 import { metaShape, metaWith, nameIgnored, readDate } from '../entity/routes.ts';
 import { type SliceServices, showSlices } from '../entity/row-slices.ts';
 import { sendList, streamed } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { newId } from '../ids.ts';
 import { Gathered } from '../limits/gathered.ts';
-import { keepNewest, keptOf } from '../limits/kept.ts';
+import { keepNewest } from '../limits/kept.ts';
 import type { Moves } from '../moves.ts';
-import type { LongReads } from '../threads/long-reads.ts';
+import type { Readers } from '../threads/readers.ts';
 import { type AuditEvent, auditEvents } from './events.ts';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
@@ -228,7 +228,7 @@ const answer = Type.Object(
   { description: 'One page of records, by default newest first.' },
 );
 
-type AuditReads = SliceServices & { registry: Registry; longReads: LongReads };
+type AuditReads = SliceServices & { registry: Registry; readers: Readers };
 
 /** GET /audit: for admins of the account. */
 export function auditRoutes(app: App, ctx: AuditReads): void {
@@ -271,7 +271,6 @@ async function readAudit(ctx: AuditReads, caller: Caller, asked: Static<typeof q
   if (to !== undefined) matching = matching.where('time', '<', new Date(to).toISOString());
   return pageOfTable(ctx, caller, asked, {
     matching,
-    looksAt: await keptOf(db, caller.accountId, 'auditRecords'),
     key: 'sequence',
     order: ['time', 'sequence'],
     long: ['details'],

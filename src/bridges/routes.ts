@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { entityRoutes } from '../entity/kind.ts';
-import { demandPage } from '../entity/listing.ts';
+import { demandPage } from '../entity/list.ts';
 import { idParams, listResponse, metaWith, nameIgnored, readDate } from '../entity/routes.ts';
 import { readSlices, showSlices } from '../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../entity/verbs.ts';

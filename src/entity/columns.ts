@@ -5,7 +5,7 @@ import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/reg
 import { DateText, type EntityTable, Id, type Row } from '../../db/registry/records.ts';
 import { invalid } from '../errors.ts';
 import { degreesText } from '../formats/numbers.ts';
-import type { Listing } from './listing.ts';
+import type { Listing } from './list-query.ts';
 import { formatVersion } from './verbs.ts';
 
 type Marked<C extends Columns, M extends Marks> = { [K in keyof C]: C[K]['marks'] extends M ? K : never }[keyof C];

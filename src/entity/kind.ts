@@ -13,7 +13,8 @@ import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
-import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.ts';
+import { list } from './list.ts';
+import { type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
 import {
   chosenListResponse,
   entityResponse,

@@ -9,7 +9,7 @@ import type { Access, Caller } from '../access.ts';
 import { PlatformError } from '../errors.ts';
 import type { Answer, Items, JsonText } from '../http/answers/streamed-list.ts';
 import { type FairQueue, laneOf } from '../limits/fair-queue.ts';
-import type { LongReads } from '../threads/long-reads.ts';
+import type { Readers } from '../threads/readers.ts';
 import { currentCaller, type OpenSessions } from './current-caller.ts';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */
@@ -17,22 +17,17 @@ const sliceBytes = 64 * 1024;
 const sliceRows = 50;
 /** Bytes whose reading takes as long as that of a row. */
 const bytesOfRow = 4096;
-/** Places of rows whose finding takes as long as reading and showing one. */
-export const placesOfRow = 20;
-
 export type SliceServices = {
   access: Access;
   sessions: OpenSessions;
-  /** Reading and showing long pages takes turns here. */
+  /** Reading and showing pages takes turns here. */
   reads: FairQueue;
 };
 
 export type ListServices = SliceServices & {
   registry: Pick<Registry, 'query'>;
-  /** Finds rows where the event loop would be held. */
-  longReads: LongReads;
-  /** An account makes one of the counts that are kept at a time. */
-  firstCounts: FairQueue;
+  /** Counts and finds rows. */
+  readers: Readers;
 };
 
 /** Where a row of a page is found, and about how many bytes it has. */
@@ -74,7 +69,7 @@ export function readSlices<K, R>(
   return async function* (answer) {
     // The places of a thousand rows take 100 KB: an answer that waits for its turn must not hold them.
     if (count > sliceRows) await answer.takePlace();
-    const places = await find();
+    const places = count > 0 ? await find() : [];
     const isLong = count > sliceRows || endOfSlice(places, 0) < places.length;
     if (isLong) await answer.takePlace();
     for (let from = 0; from < places.length; ) {

@@ -7,7 +7,7 @@ import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.ts';
 import { timestamp } from '../clock.ts';
-import { pageOfTable } from '../entity/listing.ts';
+import { pageOfTable } from '../entity/list.ts';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
 import { demandLive, find, findReached, writeAs } from '../entity/verbs.ts';
@@ -16,7 +16,7 @@ import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
 import { newId } from '../ids.ts';
-import { keepNewest, keptOf } from '../limits/kept.ts';
+import { keepNewest } from '../limits/kept.ts';
 import type { FactoryContext } from './context.ts';
 
 /** Seconds that a verification waits. */
@@ -229,7 +229,6 @@ async function readVerifications(ctx: FactoryContext, caller: Caller, asked: Sta
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
   return pageOfTable(ctx, caller, asked, {
     matching,
-    looksAt: await keptOf(db, asked.accountId, 'verifications'),
     key: 'id',
     order: ['time', 'id'],
     long: [],

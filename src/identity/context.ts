@@ -13,7 +13,7 @@ import type { SecretAnswers } from '../entity/kept-answers.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
 import type { FairQueue } from '../limits/fair-queue.ts';
 import type { Moves } from '../moves.ts';
-import type { LongReads } from '../threads/long-reads.ts';
+import type { Readers } from '../threads/readers.ts';
 import type { SecretOverlaps } from './grants.ts';
 import type { TextedCodes } from './mfa/factors.ts';
 import type { Passwords } from './secrets/passwords.ts';
@@ -34,9 +34,7 @@ export interface IdentityContext {
   messages: MessageStore;
   /** Pieces of long lists and exports: one is made at a time. */
   reads: FairQueue;
-  longReads: LongReads;
-  /** Counts of lists that are not kept yet: one of an account is made at a time, or they would take each other's places. */
-  firstCounts: FairQueue;
+  readers: Readers;
   /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
   longAnswers: FairQueue;
   access: Access;

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { amountsOfAccount, registryBytes } from '../limits/kept.ts';
-import type { LongReads } from '../threads/long-reads.ts';
+import type { Readers } from '../threads/readers.ts';
 
 /** Of what is free above the reserve and of what all accounts take. */
 const part = 1 / 2;
@@ -17,11 +17,13 @@ const reason =
 
 type Services = {
   registry: Pick<Registry, 'query'>;
-  longReads: LongReads;
+  readers: Readers;
   messages: Pick<MessageStore, 'heldByAccount'>;
   log: Logger;
 };
 
+/** Rows that the event loop looks at: some 15 milliseconds. */
+const maxRowsOnLoop = 10_000;
 /** What is read on nobody's behalf. */
 const ofService = { accountId: '', callerId: '' };
 
@@ -66,10 +68,12 @@ export class DiskShare {
 
   /** Looks at what all accounts take. `free` is what the disk has above the reserve; null when nobody knows. */
   async look(free: number | null): Promise<void> {
-    const { registry, longReads, messages } = this.#services;
+    const { registry, readers, messages } = this.#services;
+    const amounts = registryBytes(registry.query);
+    const areFew = this.#taken.size * amountsOfAccount <= maxRowsOnLoop;
     const [accounts, inRegistry, inMessages] = await Promise.all([
       registry.query.selectFrom('accounts').select('id').limit(2).execute(),
-      longReads.find(ofService, registryBytes(registry.query), this.#taken.size * amountsOfAccount),
+      areFew ? amounts.execute() : readers.read(ofService, amounts.compile()),
       messages.heldByAccount(),
     ]);
     const taken = new Map(inRegistry.map(({ accountId, bytes }) => [accountId, bytes]));

@@ -7,7 +7,7 @@ import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Config } from '../config.ts';
 import { PlatformError } from '../errors.ts';
-import type { LongReads } from '../threads/long-reads.ts';
+import type { Readers } from '../threads/readers.ts';
 import { DiskShare } from './disk-share.ts';
 
 /** Milliseconds between two looks at the disk. */
@@ -37,7 +37,7 @@ type Services = {
   config: Config;
   messages: MessageStore;
   registry: Pick<Registry, 'query'>;
-  longReads: LongReads;
+  readers: Readers;
   log: Logger;
   /** Bytes that are free on the disk of the data directory. */
   freeOnDisk?: (() => Promise<number>) | undefined;

@@ -30,9 +30,9 @@ export function metricsRoutes(
     | 'jobs'
     | 'labels'
     | 'longAnswers'
-    | 'longReads'
     | 'keeping'
     | 'payloads'
+    | 'readers'
     | 'reads'
     | 'messages'
     | 'passwords'
@@ -71,10 +71,10 @@ function queueMetrics(
     jobs,
     labels,
     longAnswers,
-    longReads,
     messages,
     passwords,
     payloads,
+    readers,
     reads,
     registry: entities,
     secrets,
@@ -84,10 +84,10 @@ function queueMetrics(
     | 'jobs'
     | 'labels'
     | 'longAnswers'
-    | 'longReads'
     | 'messages'
     | 'passwords'
     | 'payloads'
+    | 'readers'
     | 'reads'
     | 'registry'
     | 'secrets'
@@ -107,7 +107,7 @@ function queueMetrics(
       payload_reading: payloads.waiting,
       label_drawing: labels.waiting,
       large_reads: reads.waiting,
-      long_reads: longReads.waiting,
+      long_reads: readers.waiting,
       long_answers: longAnswers.waiting,
     };
     return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);

@@ -82,7 +82,6 @@ export async function openAccountServices(
     certificates: new ClientCertificates({ ...stores, audit, fields }),
     revoked: new RevokedCounts(),
     reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads, slices: new Slices() }),
-    firstCounts: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: 1, most: maxReads }),
     longAnswers: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: config.limits.longAnswers }),
   };
 }

@@ -15,7 +15,7 @@ import type { Passwords } from '../identity/secrets/passwords.ts';
 import { laneNow, openLog } from '../log.ts';
 import { Moves } from '../moves.ts';
 import { Positions } from '../network/positions.ts';
-import { LongReads } from '../threads/long-reads.ts';
+import { Readers } from '../threads/readers.ts';
 import type { Closers } from './closers.ts';
 import { holdDirectory } from './start-checks.ts';
 
@@ -38,7 +38,7 @@ export interface Stores {
   moves: Moves;
   positions: Positions;
   registry: Registry;
-  longReads: LongReads;
+  readers: Readers;
   messages: MessageStore;
   firmware: FirmwareFiles;
   access: Access;
@@ -60,12 +60,12 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   closers.push(() => positions.close());
   const registry = await Registry.open(dataDir, fence.mark, laneNow);
   closers.push(() => registry.close());
-  const longReads = new LongReads(join(dataDir, 'registry.db'));
-  closers.push(() => longReads.close());
+  const readers = new Readers(join(dataDir, 'registry.db'));
+  closers.push(() => readers.close());
   const messages = await MessageStore.open(dataDir, { log, mark: fence.mark });
   closers.push(() => messages.close());
   return {
-    ...{ config, clock, log, fence, moves, positions, registry, longReads, messages },
+    ...{ config, clock, log, fence, moves, positions, registry, readers, messages },
     firmware: new FirmwareFiles(dataDir),
     access: new Access(registry),
   };

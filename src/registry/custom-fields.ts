@@ -7,7 +7,7 @@ import { Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
-import { type Listing, type ListQuery, listSchema } from '../entity/listing.ts';
+import { type Listing, type ListQuery, listSchema } from '../entity/list-query.ts';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { type FailureKind, invalid } from '../errors.ts';

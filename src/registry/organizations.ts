@@ -21,7 +21,7 @@ import {
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.ts';
 import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
 import { entityRoutes } from '../entity/kind.ts';
-import type { Listing } from '../entity/listing.ts';
+import type { Listing } from '../entity/list-query.ts';
 import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
 import {
   type Changes,

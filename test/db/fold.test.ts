@@ -1,4 +1,3 @@
-import { rowsWithText } from '../../db/registry/text.ts';
 import { fold } from '../../db/sqlite/fold.ts';
 import { part } from '../support/part.ts';
 
@@ -22,13 +21,6 @@ t.test('no character depends on its neighbours', (t) => {
   t.equal(fold('Straße'), fold('STRASSE'));
   t.equal(fold('ÄÖé'), fold('a\u0308o\u0308E\u0301'));
   t.not(fold('é'), fold('e'), 'a diacritic counts');
-  t.end();
-});
-
-t.test('the index of texts is not asked for one that is longer than any column', (t) => {
-  t.ok(rowsWithText('serialNumber', 'x'.repeat(255)));
-  t.ok(rowsWithText('serialNumber', 'ﬃ'.repeat(255)), 'each letter is folded to three');
-  t.equal(rowsWithText('serialNumber', 'x'.repeat(766)), undefined);
   t.end();
 });
 

@@ -126,19 +126,10 @@ export const DeviceCountRecord = Type.Object({
 /** The same for each organization; '' is outside of every one. */
 export const PlacedDeviceCountRecord = Type.Object({ ...DeviceCountRecord.properties, organizationId: Type.String() });
 
-/**
- * How many live devices of an account match what a list asked for: what is null was not asked for. Texts are folded, '' is
- * outside of every organization. Counted are devices that were created until `through`.
- */
-export const DeviceListCountRecord = Type.Object({
+/** How many live devices of an account have a firmware version, in each state; kept by triggers, never 0. */
+export const FirmwareVersionCountRecord = Type.Object({
   accountId: Id,
-  question: Type.String(),
-  serialNumber: OptionalText,
-  firmwareVersion: OptionalText,
-  deviceTemplateId: OptionalText,
-  organizationId: OptionalText,
-  provisioningState: OptionalText,
-  connected: Nullable(Type.Integer()),
-  through: Type.String(),
+  provisioningState: Type.String(),
+  firmwareVersion: Type.String(),
   count: Type.Integer(),
 });

@@ -6,14 +6,13 @@ import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
-import { pageOfTable } from '../../entity/listing.ts';
+import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
-import { maxRowsOnLoop } from '../../threads/long-reads.ts';
 import type { DownlinkContext } from '../context.ts';
 import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.ts';
 
@@ -206,17 +205,8 @@ async function listCommands(
 ) {
   const { query: db } = ctx.registry;
   const ofDevice = db.selectFrom('commands').where('deviceId', '=', deviceId);
-  const bounded = ofDevice
-    .select('sequence')
-    .limit(maxRowsOnLoop + 1)
-    .as('bounded');
-  const { looksAt } = await db
-    .selectFrom(bounded)
-    .select((eb) => eb.fn.countAll<number>().as('looksAt'))
-    .executeTakeFirstOrThrow();
   return pageOfTable(ctx, caller, query, {
     matching: state ? ofDevice.where('state', '=', state) : ofDevice,
-    looksAt,
     key: 'sequence',
     order: ['sequence'],
     long: ['payload', 'result', 'lateReply'],

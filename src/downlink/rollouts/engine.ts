@@ -13,7 +13,7 @@ import { Merged } from '../../limits/merged.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { Moves } from '../../moves.ts';
 import { type StateContext, stateChanged } from '../../registry/devices/changes.ts';
-import type { LongReads } from '../../threads/long-reads.ts';
+import type { Readers } from '../../threads/readers.ts';
 import { Watchers } from '../watchers.ts';
 import { endOpen, isEnd, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
 import { areProgress, type FileReport, takeFileReport } from './file-reports.ts';
@@ -23,7 +23,7 @@ import { advance } from './stages.ts';
 
 export type EngineServices = OfferServices & {
   registry: Registry;
-  longReads: LongReads;
+  readers: Readers;
   messages: MessageStore;
   log: Logger;
   moves: Pick<Moves, 'isAway' | 'away' | 'work'>;

@@ -6,7 +6,7 @@ import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { entityRoutes } from '../../entity/kind.ts';
-import { pageOfTable } from '../../entity/listing.ts';
+import { pageOfTable } from '../../entity/list.ts';
 import { entityResponse, idParams, listResponse, metaWith, nameIgnored, sendEntity } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
@@ -148,7 +148,6 @@ async function listDevices(
     {
       matching: state ? ofRollout.where('state', '=', state) : ofRollout,
       count: state ? counts[state] : sumOf(counts),
-      looksAt: sumOf(counts),
       key: 'deviceId',
       order: ['deviceId'],
       long: ['message'],

@@ -12,7 +12,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
-import { bodyFilters } from '../../entity/listing.ts';
+import { bodyFilters } from '../../entity/list-query.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 
 export type Rollout = Row<'firmwareRollouts'>;

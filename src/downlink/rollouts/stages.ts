@@ -3,12 +3,12 @@
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { type Clock, timestamp } from '../../clock.ts';
-import type { LongReads } from '../../threads/long-reads.ts';
+import type { Readers } from '../../threads/readers.ts';
 import { changeRollout, packageOf, settle, supersede } from './deliveries.ts';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
-type Services = { registry: Registry; longReads: LongReads; clock: Clock };
+type Services = { registry: Registry; readers: Readers; clock: Clock };
 
 /** The result of one step of a rollout. */
 export interface Step {

@@ -5,11 +5,13 @@ import type { Db, Registry } from '../../../db/registry/index.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
-import { idsOf, type ListQuery, list } from '../../entity/listing.ts';
+import { list } from '../../entity/list.ts';
+import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { PlatformError } from '../../errors.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
-import type { LongReads } from '../../threads/long-reads.ts';
+import { deviceIds } from '../../registry/devices/search.ts';
+import type { Readers } from '../../threads/readers.ts';
 import { packageOf } from './deliveries.ts';
 import { partialFilters, type Rollout, type Target } from './rollout.ts';
 
@@ -18,7 +20,7 @@ export const pageSize = 100;
 const wholeRange = 0xffffffff;
 
 /** What targets are read with. */
-export type TargetReads = { registry: Pick<Registry, 'query'>; longReads: LongReads };
+export type TargetReads = { registry: Pick<Registry, 'query'>; readers: Readers };
 
 /** The tools to look up a target. */
 export interface Aim {
@@ -49,7 +51,7 @@ export async function targetPage(
 
 function listed(reads: TargetReads, aim: Aim, after: string): Promise<string[]> {
   const { caller, query } = asked(aim);
-  return idsOf(reads, caller, deviceListing, query, { after, limit: pageSize });
+  return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, { after, limit: pageSize });
 }
 
 /** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */

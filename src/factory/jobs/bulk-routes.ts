@@ -6,12 +6,13 @@ import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
 import { commandBody } from '../../downlink/commands/command.ts';
-import { bodyFilters, idsOf, type ListQuery } from '../../entity/listing.ts';
+import { bodyFilters, type ListQuery } from '../../entity/list-query.ts';
 import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
+import { deviceIds } from '../../registry/devices/search.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
@@ -166,7 +167,7 @@ async function selectIds(
   const selected: string[] = [];
   for (;;) {
     const page = { after: selected.at(-1) ?? '', limit: atOnce };
-    const more = await idsOf(ctx, caller, deviceListing, query, page);
+    const more = await deviceIds(ctx, { caller, listing: deviceListing, query, state: 'live' }, page);
     selected.push(...more);
     if (selected.length > maxRows) throw tooMany('filter');
     if (more.length < atOnce) return selected;

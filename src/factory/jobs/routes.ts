@@ -6,7 +6,7 @@ import { type Static, Type } from 'typebox';
 import { Nullable, oneOf } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import { pageOfTable } from '../../entity/listing.ts';
+import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { invalid, PlatformError } from '../../errors.ts';
@@ -15,7 +15,6 @@ import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
-import { keptOf } from '../../limits/kept.ts';
 import type { FactoryContext } from '../context.ts';
 import type { StoredRow } from '../provisioning/rows.ts';
 import type { Unit } from '../provisioning/unit.ts';
@@ -319,7 +318,6 @@ async function listJobs(ctx: FactoryContext, caller: Caller, query: Static<typeo
   if (action) matching = matching.where('action', '=', action);
   return pageOfTable(ctx, caller, query, {
     matching,
-    looksAt: await keptOf(db, caller.accountId, 'jobs'),
     key: 'id',
     order: ['created', 'id'],
     long: ['parameters'],
@@ -342,7 +340,6 @@ async function listRows(ctx: FactoryContext, caller: Caller, job: Job, query: St
     { ...query, sortOrder: 'asc' },
     {
       matching,
-      looksAt: job.total,
       key: 'row',
       order: ['row'],
       long: ['input', 'errors'],

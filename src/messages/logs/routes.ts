@@ -5,7 +5,7 @@ import { maxFound } from '../../../db/messages/logs/search.ts';
 import { maxLogEntryLength, type Severity, severities } from '../../../db/messages/store.ts';
 import type { Placement } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
-import { demandPage } from '../../entity/listing.ts';
+import { demandPage } from '../../entity/list.ts';
 import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { invalid, PlatformError } from '../../errors.ts';

@@ -3,7 +3,7 @@
 import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import { list } from '../../entity/listing.ts';
+import { list } from '../../entity/list.ts';
 import { idParams, nameIgnored } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';

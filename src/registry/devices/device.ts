@@ -1,6 +1,6 @@
 /** A device on the wire: its answers, its bodies, its list and `_updates/fields`. */
 import { Type } from 'typebox';
-import { deviceColumns, presenceNames } from '../../../db/registry/records/devices.ts';
+import { deviceColumns } from '../../../db/registry/records/devices.ts';
 import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
 import type { Config } from '../../config.ts';
@@ -18,6 +18,7 @@ import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.ts';
 import { showFields } from '../../entity/values.ts';
 import { formatTopic } from '../../topics.ts';
 import { channelProperties, maxChannels, showChannelProperties } from '../channel.ts';
+import { searchDevices } from './search.ts';
 
 /** The data for showing a device. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };
@@ -53,14 +54,7 @@ export const stateShape = Type.Object({ ...changeProperties(settable), ...fieldB
 
 export const deviceListing = listingOf('devices', deviceColumns, {
   reach: 'organizationId',
-  counted: {
-    columns: ['deviceTemplateId', 'organizationId', 'provisioningState', 'connected'],
-    everywhere: 'deviceCounts',
-    placed: 'placedDeviceCounts',
-  },
-  inOrder: ['deviceTemplateId', 'organizationId', 'provisioningState'],
-  presence: presenceNames,
-  text: ['serialNumber', 'firmwareVersion'],
+  search: searchDevices,
 });
 
 const showState = showing(without(deviceColumns, ['deviceTemplateId']));

@@ -6,7 +6,7 @@ import { type Caller, isAccountWide } from '../../access.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
-import type { ListQuery } from '../../entity/listing.ts';
+import type { ListQuery } from '../../entity/list-query.ts';
 import type { Wire } from '../../entity/routes.ts';
 import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';

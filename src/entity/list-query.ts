@@ -1,0 +1,128 @@
+/** What lists may be asked for: filters and sorts of a table, and the query of its URL as a schema. */
+import { type TProperties, Type } from 'typebox';
+import type { Match } from '../../db/registry/records/columns.ts';
+import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { ListServices, RowPlace } from './row-slices.ts';
+
+type Name<T extends EntityTable> = keyof Row<T> & string;
+
+/** Filters, sorts and searches of a list of one table. */
+export interface Listing<T extends EntityTable> {
+  table: T;
+  filters: Readonly<Partial<Record<Name<T>, Match>>>;
+  sorts: readonly Name<T>[];
+  defaultSort: Name<T>;
+  /** Filters for rows whose date in a column is before an instant, by their names. */
+  before?: Readonly<Record<string, Name<T>>>;
+  /** Values that columns must have whatever is asked for. */
+  within?: Readonly<Partial<Record<Name<T>, string>>>;
+  /** Whether `meta` names the column by which rows are sorted. */
+  saysSort?: true;
+  /** The column that says where a row is in the tree of organizations; absent where only admins list. */
+  reach?: Name<T>;
+  /** Finds what is live, where an account may have too many rows for plain SQL. */
+  search?: Search<T>;
+}
+
+export interface ListQuery {
+  accountId: string;
+  meta?: boolean;
+  results?: boolean;
+  page?: number;
+  pageSize?: number;
+  sortBy?: string;
+  sortOrder?: 'asc' | 'desc';
+  expand?: string;
+  count?: string;
+  fields?: string;
+  [filter: string]: unknown;
+}
+
+/** A list that a caller asks for: of live entities, or of the trash. */
+export interface AskedList<T extends EntityTable> {
+  caller: Caller;
+  listing: Listing<T>;
+  query: ListQuery;
+  state: 'live' | 'trash';
+}
+
+/** A page of what matches: `order` are its columns, the last of which is unique. */
+export interface Wanted {
+  order: readonly string[];
+  sortOrder: 'asc' | 'desc';
+  offset: number;
+  limit: number;
+}
+
+/** What a list matches. */
+export interface Matches<K = string> {
+  count: number;
+  /** Where the rows of a page are found. */
+  places(wanted: Wanted): Promise<RowPlace<K>[]>;
+}
+
+export type Search<T extends EntityTable> = (services: SearchServices, asked: AskedList<T>) => Promise<Matches>;
+
+export type SearchServices = Pick<ListServices, 'registry' | 'readers'>;
+
+const pagination = {
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
+  meta: Type.Optional(Type.Boolean({ default: true, description: 'Include meta information.' })),
+  results: Type.Optional(Type.Boolean({ default: true, description: 'Include results.' })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc' })),
+};
+
+const described: Record<Match, string> = {
+  exact: 'Equal to this.',
+  reference: 'Equal to this id; the text null selects entities without one.',
+  partial: 'Contains this, ignoring case.',
+  flag: 'Equal to this.',
+  latitude: 'Equal to this number.',
+  longitude: 'Equal to this number.',
+  date: 'At this instant, ISO 8601.',
+};
+
+/**
+ * The query of a list as a schema. `more` are parameters that are no filters, such as expand and count;
+ * `aliases` are further names to sort by.
+ */
+export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TProperties = {}, aliases: object = {}) {
+  const filters = filterProperties(listing);
+  for (const name of Object.keys(listing.before ?? {}))
+    filters[name] = Type.Optional(Type.String({ description: 'Before this instant, ISO 8601.' }));
+  const sorts = [...new Set([...listing.sorts, listing.defaultSort, ...Object.keys(aliases)])];
+  const sortBy = Type.Optional(oneOf(sorts, { default: listing.defaultSort }));
+  return Type.Object({ ...pagination, sortBy, ...filters, ...more });
+}
+
+/** The query of a trash list: newest deletion first unless asked otherwise. */
+export const trashListSchema = Type.Object({
+  ...pagination,
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+});
+
+/** Characters of a filter in a body, where no URL bounds it. */
+const maxFilter = 1000;
+
+/** The filters of a list as properties of a body, and the names of those that match a part of a text. */
+export function bodyFilters<T extends EntityTable>(listing: Listing<T>): { filters: TProperties; partial: string[] } {
+  const partial = matchesOf(listing).flatMap(([name, match]) => (match === 'partial' ? [name] : []));
+  return { filters: filterProperties(listing, { maxLength: maxFilter }), partial };
+}
+
+function filterProperties<T extends EntityTable>(
+  listing: Listing<T>,
+  bounds: { maxLength?: number } = {},
+): TProperties {
+  const schemaOf = (match: Match) =>
+    match === 'flag' ? Type.Boolean() : Type.String({ ...bounds, description: described[match] });
+  return Object.fromEntries(matchesOf(listing).map(([name, match]) => [name, Type.Optional(schemaOf(match))]));
+}
+
+/** The filters of a list, and how each matches. */
+export function matchesOf<T extends EntityTable>({ filters }: Listing<T>): [name: string, match: Match][] {
+  return Object.entries(filters as Record<string, Match>);
+}

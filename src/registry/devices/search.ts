@@ -1,0 +1,256 @@
+/**
+ * Lists of devices, of which an account may have a million: counts that triggers keep, an index of texts, and rows that are met
+ * in the order of the page. docs/decisions/006-partial-match-and-kept-counts.md tells when each is used.
+ */
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
+import { accountKey } from '../../../db/registry/account-key.ts';
+import type { Db } from '../../../db/registry/index.ts';
+import { longColumns } from '../../../db/registry/records/by-table.ts';
+import type { Match } from '../../../db/registry/records/columns.ts';
+import { presenceNames } from '../../../db/registry/records/devices.ts';
+import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registry/text.ts';
+import { isAccountWide } from '../../access.ts';
+import { allOf, bytesOf } from '../../entity/list.ts';
+import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
+import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';
+import type { RowPlace } from '../../entity/row-slices.ts';
+import { laneOf } from '../../limits/fair-queue.ts';
+
+type Filter = readonly [name: string, match: Match];
+
+/** Columns whose combinations triggers count; the indexes of all but the last have the default order too. */
+const counted = ['organizationId', 'deviceTemplateId', 'provisioningState', 'connected'];
+const ordered = counted.slice(0, -1);
+/** Columns for whose combinations they count devices that have a firmware version. */
+const countedByVersion = ['provisioningState', 'firmwareVersion'];
+const defaultSort = 'serialNumber';
+const presence: readonly string[] = presenceNames;
+
+/** Rows that an index finds for one filter, if they are to be told from others; and devices that are looked up to be sorted. */
+const maxRows = 50_000;
+const few = 5000;
+/** The rows that an index has of a filter; `isExact` where every one of them matches. */
+interface Rows {
+  rows: RawBuilder<{ row: number }>;
+  isExact: boolean;
+}
+
+/** How the devices that match are found: by the rows of some filters, and by the shortest index of the others. */
+interface Ways {
+  sets: Array<Rows & { name: string; size: number }>;
+  /** `hasOrder` where its devices are in the default order. */
+  index: { name: string; hasOrder: boolean; size: number } | undefined;
+}
+
+/** A list that is looked for. */
+interface Search {
+  db: Db;
+  asked: AskedList<'devices'>;
+  account: string;
+  filters: readonly Filter[];
+  rows: Map<string, Rows>;
+  read<R>(query: RawBuilder<R>): Promise<R[]>;
+}
+
+/** The devices that a list matches. @throws PlatformError 400/106 for a filter value that can be none. */
+export async function searchDevices(services: SearchServices, asked: AskedList<'devices'>): Promise<Matches> {
+  const search = searchOf(services, asked);
+  const known = await knownCount(search);
+  const ways = await waysOf(search, search.filters.length === 1 && isAccountWide(asked.caller) ? known : undefined);
+  const count = known ?? (await countOf(search, ways));
+  return { count, places: async (wanted) => (count === 0 ? [] : search.read(pageOf(search, ways, wanted, count))) };
+}
+
+/** The ids of what a list matches, from after the id `after`, in the order of ids: at most `limit` of them. */
+export async function deviceIds(
+  services: SearchServices,
+  asked: AskedList<'devices'>,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const search = searchOf(services, asked);
+  const ways = await waysOf(search);
+  const [set] = ways.sets;
+  const { index } = ways;
+  // Few are sorted for each page; else the order of ids goes on where the last page ended.
+  const from =
+    set && set.size <= few
+      ? bySet(search, ways)
+      : byIndex(search, ways, index && index.size <= few ? index.name : 'id');
+  const ids = await search.read(
+    sql<{ id: string }>`select "id" ${from} and "id" > ${after} order by "id" limit ${limit}`,
+  );
+  return ids.map(({ id }) => id);
+}
+
+/** How many match, where counts that are kept tell it, or an index by itself. */
+async function knownCount(search: Search): Promise<number | undefined> {
+  const { account, asked, filters, read } = search;
+  if (asked.caller.kind === 'station') return undefined;
+  if (filters.every(([name]) => counted.includes(name))) return sumOf(search, filters, reachOf(search));
+  const isAll = isAccountWide(asked.caller);
+  if (isAll && filters.every(([name]) => countedByVersion.includes(name)))
+    return sumIn('firmwareVersionCounts', search, filters);
+  const [[name] = [''], ...others] = filters;
+  const { rows, isExact } = search.rows.get(name) ?? {};
+  if (!rows || !isExact || others.length > 0 || !isAll) return undefined;
+  const counts = sql<{ count: number }>`select count(*) as "count" from (${rows})`;
+  const isSerial = name === 'serialNumber';
+  return (await read(isSerial ? countOfWord(account, String(asked.query[name])) : counts))[0]?.count ?? 0;
+}
+
+async function countOf(search: Search, ways: Ways): Promise<number> {
+  const { sets, index } = ways;
+  const [set] = sets;
+  const column = search.filters.some(([name]) => name === 'firmwareVersion') ? 'firmwareVersion' : defaultSort;
+  const isBySet = set && set.size <= (index?.size ?? maxRows);
+  const from = isBySet ? bySet(search, ways) : byIndex(search, ways, index?.name ?? column);
+  const [found] = await search.read(sql<{ count: number }>`select count(*) as "count" ${from}`);
+  return found?.count ?? 0;
+}
+
+function searchOf({ registry, readers }: SearchServices, asked: AskedList<'devices'>): Search {
+  const { caller } = asked;
+  const [db, lane] = [registry.query, laneOf(caller)];
+  const search: Search = {
+    db,
+    asked,
+    account: accountKey(caller.accountId),
+    filters: filtersOf(asked),
+    rows: new Map(),
+    read: (query) => readers.read(lane, query.compile(db)),
+  };
+  // A station finds by whole serial numbers what it has made.
+  for (const filter of caller.kind === 'station' ? [] : search.filters) {
+    const rows = rowsOf(search, filter);
+    if (rows) search.rows.set(filter[0], rows);
+  }
+  return search;
+}
+
+/** The rows that an index has of a filter, if it has one: mostly of few devices. */
+function rowsOf(search: Search, [name, match]: Filter): Rows | undefined {
+  const value = search.asked.query[name];
+  if (ordered.includes(name) || (name === 'connected' && value === false)) return undefined;
+  if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
+  const text = String(value);
+  if (name === 'serialNumber')
+    return text === '' ? undefined : { rows: rowsWithText(search.account, text), isExact: isWord(text) };
+  const live = sql`select "row" from "devices" where ${isOfAccount(search)}`;
+  if (name !== 'firmwareVersion') return { rows: sql`${live} and ${condition(name, match, value)}`, isExact: true };
+  const ofAccount = sql`"accountId" = ${search.asked.caller.accountId}`;
+  const versions = sql`select "firmwareVersion" from "firmwareVersionCounts" where ${ofAccount} and ${contains(name, text)}`;
+  return { rows: sql`${live} and "firmwareVersion" in (${versions})`, isExact: true };
+}
+
+/** Where devices are that the caller reaches, if that is not everywhere. A station's own stand where it puts them. */
+function reachOf({ db, asked: { caller } }: Search): Expression<SqlBool>[] {
+  if (isAccountWide(caller)) return [];
+  if (caller.kind !== 'station') return [inReach(db, caller, 'organizationId')];
+  const { id, deviceTemplateId, organizationId } = caller;
+  return [
+    sql<SqlBool>`"createdById" = ${id} and "deviceTemplateId" = ${deviceTemplateId} and "organizationId" is ${organizationId}`,
+  ];
+}
+
+/** One filter as it is looked at device by device. A station finds what it can name, and does not look around. */
+function conditionOf(search: Search, [name, match]: Filter): Expression<SqlBool> {
+  const { caller, query } = search.asked;
+  if (match === 'partial' && caller.kind === 'station') return condition(name, 'exact', query[name]);
+  if (!presence.includes(name)) return condition(name, match, query[name]);
+  const isIn = query[name] === false ? sql`not in` : sql`in`;
+  return sql<SqlBool>`"row" ${isIn} (${present(search, [name, match], query[name])})`;
+}
+
+function present({ account }: Search, [name, match]: Filter, value: unknown): RawBuilder<{ row: number }> {
+  const matches = condition(name, match, match === 'flag' ? true : value);
+  return sql`select "row" from "devicePresence" where "account" = ${account} and ${matches}`;
+}
+
+function isOfAccount({ account }: Search): Expression<SqlBool> {
+  return sql<SqlBool>`substr("accountId", 27) = ${account} and "deleted" is null`;
+}
+
+/** The devices that match, looked up by the rows of sets: those are live, and of the account. */
+function bySet(search: Search, ways: Ways): RawBuilder<unknown> {
+  return sql`from "devices" where ${allOf(conditionsOf(search, ways))}`;
+}
+
+/** The devices that match, looked through in an index. What is no row of a set is not looked up. */
+function byIndex(search: Search, ways: Ways, column: string): RawBuilder<unknown> {
+  const conditions = allOf([isOfAccount(search), ...conditionsOf(search, ways)]);
+  return sql`from "devices" indexed by ${sql.ref(`devices_by_${column}`)} where ${conditions}`;
+}
+
+function conditionsOf(search: Search, { sets }: Ways): Expression<SqlBool>[] {
+  const members = sets.map(({ rows }) => sql<SqlBool>`"row" in (${rows})`);
+  const others = search.filters.filter(([name]) => !sets.some((set) => set.isExact && set.name === name));
+  return [...members, ...reachOf(search), ...others.map((filter) => conditionOf(search, filter))];
+}
+
+/** How many devices of the account match filters of columns that are counted, within the reach that is given. */
+function sumOf(
+  search: Search,
+  filters: readonly Filter[],
+  reach: readonly Expression<SqlBool>[] = [],
+): Promise<number> {
+  const isPlaced = reach.length > 0 || filters.some(([name]) => name === 'organizationId');
+  return sumIn(isPlaced ? 'placedDeviceCounts' : 'deviceCounts', search, filters, reach);
+}
+
+async function sumIn(
+  table: 'deviceCounts' | 'placedDeviceCounts' | 'firmwareVersionCounts',
+  { asked: { caller, query }, read }: Search,
+  filters: readonly Filter[],
+  reach: readonly Expression<SqlBool>[] = [],
+): Promise<number> {
+  const matches = filters.map(([name, match]) => {
+    // '' is how the counts call nowhere; no place has that name.
+    if (name !== 'organizationId' || (query[name] !== 'null' && query[name] !== ''))
+      return condition(name, match, query[name]);
+    return query[name] === '' ? sql<SqlBool>`1 = 0` : condition(name, 'exact', '');
+  });
+  const where = allOf([sql<SqlBool>`"accountId" = ${caller.accountId}`, ...reach, ...matches]);
+  const [found] = await read(sql<{ count: number | null }>`
+    select sum("count") as "count" from ${sql.table(table)} where ${where}`);
+  return found?.count ?? 0;
+}
+
+/** `known` is how many devices the only filter finds. */
+async function waysOf(search: Search, known?: number): Promise<Ways> {
+  const { asked, filters, read } = search;
+  if (asked.caller.kind === 'station') return { sets: [], index: { name: defaultSort, hasOrder: true, size: 0 } };
+  const reach = reachOf(search);
+  const reached = reach.length > 0 ? [await sumOf(search, [], reach)] : [];
+  const indexes = reached.map((size) => ({ name: 'organizationId', hasOrder: false, size }));
+  const sets: Ways['sets'] = [];
+  for (const filter of filters) {
+    const [name] = filter;
+    if (ordered.includes(name)) indexes.push({ name, hasOrder: true, size: known ?? (await sumOf(search, [filter])) });
+    const rows = search.rows.get(name);
+    if (!rows) continue;
+    const sizes = sql<{ size: number }>`select count(*) as "size" from (${rows.rows} limit ${maxRows + 1})`;
+    const size = known ?? (await read(sizes))[0]?.size ?? 0;
+    // No index of another filter has the firmware version: to count, its rows are told from others however many they are.
+    if (size <= maxRows || (name === 'firmwareVersion' && filters.length > 1)) sets.push({ name, ...rows, size });
+  }
+  const bySize = (a: { size: number }, b: { size: number }) => a.size - b.size;
+  return { sets: sets.sort(bySize), index: indexes.sort(bySize)[0] };
+}
+
+/** The query of a page of the `count` devices that match: few are looked up and sorted, others are met in order. */
+function pageOf(search: Search, ways: Ways, wanted: Wanted, count: number): RawBuilder<RowPlace> {
+  const { sortOrder, limit, offset } = wanted;
+  const [sort = defaultSort] = wanted.order;
+  const order = [sort, ...(ordered.includes(sort) ? [defaultSort] : []), 'row'];
+  const by = sql.join(order.map((name) => sql`${sql.ref(name)} ${sql.raw(sortOrder)}`));
+  const { index } = ways;
+  const sets = ways.sets.filter(({ size }) => size <= maxRows);
+  const [set] = sets;
+  const isInIndex = index && ((sort === defaultSort && index.hasOrder) || (!set && count <= few));
+  const from =
+    set && set.size <= few
+      ? bySet(search, { sets, index })
+      : byIndex(search, { sets, index }, isInIndex ? index.name : sort);
+  const bytes = bytesOf(longColumns('devices'));
+  return sql`select "id", ${bytes} as "bytes" ${from} order by ${by} limit ${limit} offset ${offset}`;
+}

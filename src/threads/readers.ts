@@ -1,0 +1,56 @@
+/** Reads of the registry that may look at many rows: threads make them, so that the event loop goes on for others. */
+import type { CompiledQuery } from 'kysely';
+import { FairQueue, type Lane } from '../limits/fair-queue.ts';
+import { AskedThread } from './asked-thread.ts';
+
+/** With one more than an account may use, a list that takes long keeps no other account waiting. */
+const threadCount = 2;
+/** Reads that may wait: of one caller, and of one account. */
+const most = { ofCaller: 1000, ofAccount: 4000 };
+
+/** A statement that reads, and the file that it reads. */
+export interface ReadQuestion {
+  path: string;
+  sql: string;
+  parameters: readonly unknown[];
+}
+
+export class Readers {
+  readonly #path: string;
+  readonly #threads = Array.from(
+    { length: threadCount },
+    () => new AskedThread<ReadQuestion, unknown[]>(new URL('./reader-worker.ts', import.meta.url), 'A reader'),
+  );
+  readonly #idle = [...this.#threads];
+  readonly #queue = new FairQueue(threadCount, { perAccount: 1, most });
+
+  /** `path` is that of registry.db. */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Reads that wait for a thread. */
+  get waiting(): number {
+    return this.#queue.waiting;
+  }
+
+  /**
+   * The rows of a query, which sees what is committed when its turn comes. An account makes one read at a time.
+   * @throws PlatformError 429/-199 when the lane has too much waiting already; Error when the thread fails.
+   */
+  read<R>(lane: Lane, { sql, parameters }: CompiledQuery<R>): Promise<R[]> {
+    return this.#queue.run(lane, 1, async () => {
+      const thread = this.#idle.pop() as AskedThread<ReadQuestion, unknown[]>;
+      try {
+        return (await thread.ask({ path: this.#path, sql, parameters })) as R[];
+      } finally {
+        this.#idle.push(thread);
+      }
+    });
+  }
+
+  /** Ends the threads after what they have been asked. */
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.close()));
+  }
+}
