@@ -8,6 +8,7 @@ import '../registry/end-users.test.ts';
 import '../registry/explain.test.ts';
 import '../registry/lists.test.ts';
 import '../registry/long-lists.test.ts';
+import '../registry/readers.test.ts';
 import '../registry/matrix.test.ts';
 import '../registry/organizations.test.ts';
 import '../registry/overlaps.test.ts';
