@@ -1,5 +1,5 @@
 /** README's sixty seconds, and the pages that go on from there in the same terminal. */
-import { writeFileSync } from 'node:fs';
+import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from '../../../support/until.ts';
 import { type Python, pythons } from '../python.ts';
@@ -82,14 +82,13 @@ export const firmware: Story = {
     const change = { body: { firmwareVersion: '1.9' }, headers: { etag: version } };
     await service.ok('PUT', `/api/v1/devices/${device}`, change);
     const watched = await newcomer.start(next());
-    const program = next();
     const [python] = pythons;
     if (!python) t.comment('Python with paho-mqtt is not installed: the device in Python is not run.');
     else {
-      writeFileSync(join(newcomer.directory, 'device.py'), program);
+      copyFileSync('examples/python/firmware.py', join(newcomer.directory, 'firmware.py'));
       const flags = `127.0.0.1 ${service.server.mqttPort} $ACCOUNT $DEVICE $SECRET`;
       const run = ({ assigned, file }: Python, running: string) =>
-        newcomer.start(`env ${assigned} '${file}' device.py ${flags} ${running}`);
+        newcomer.start(`env ${assigned} '${file}' firmware.py ${flags} ${running}`);
       const stateOf = async () => (await service.ok('GET', `/api/v1/devices/${device}/firmware`)).firmware?.state;
       const old = await run(python, '1.9');
       await old.until(async () => (await stateOf()) === 'installing');
