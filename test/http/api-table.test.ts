@@ -24,15 +24,35 @@ t.before(async () => {
   );
 });
 
-/** The endpoints by group: a line for each path with its methods. */
+/** The eight URLs of a kind, by path. */
+const eightOf = (path: string): Array<[path: string, methods: string]> => {
+  const trash = path.replace('/api/v1', '/api/v1/trash');
+  return [
+    [path, 'POST, GET'],
+    [`${path}/{id}`, 'GET, PUT, DELETE'],
+    [trash, 'GET'],
+    [`${trash}/{id}`, 'GET'],
+    [`${trash}/{id}/recover`, 'POST'],
+  ];
+};
+
+/** The endpoints by group: a line for each path with its methods, and one for all eight of a kind. */
 function list(): string {
+  const methods = new Map<string, string>();
+  for (const { path, method } of operations)
+    methods.set(path, methods.has(path) ? `${methods.get(path)}, ${method}` : method);
+  const kinds = [...methods.keys()].filter((path) =>
+    eightOf(path).every(([one, expected]) => methods.get(one) === expected),
+  );
+  const shared = new Set(kinds.flatMap((path) => eightOf(path).map(([one]) => one)));
+  const lineOf = (path: string) => {
+    if (kinds.includes(path)) return [`- \`${path}\`: all eight`];
+    return shared.has(path) ? [] : [`- \`${methods.get(path)} ${path}\``];
+  };
   return groups
     .map(({ name, description }) => {
-      const methods = new Map<string, string[]>();
-      for (const { tags, path, method } of operations)
-        if (tags[0] === name) methods.set(path, [...(methods.get(path) ?? []), method]);
-      const lines = [...methods].map(([path, of]) => `- \`${of.join(', ')} ${path}\``);
-      return [`### ${name}`, '', description, '', ...lines].join('\n');
+      const paths = new Set(operations.filter(({ tags }) => tags[0] === name).map(({ path }) => path));
+      return [`### ${name}`, '', description, '', ...[...paths].flatMap(lineOf)].join('\n');
     })
     .join('\n\n');
 }
