@@ -17,11 +17,13 @@ import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
 import type { Form } from './target.ts';
 import { type Asked, checkAsked, readSettings } from './wanted.ts';
 
+type Needed = Pick<BridgesContext, 'audit' | 'bridges' | 'clock' | 'config' | 'registry' | 'sealing'>;
+
 /** Each gets every message: more of them multiply what is stored. */
 export const maxPerAccount = 5;
 
 /** @throws PlatformError 400/106 for what the target cannot be opened with or a missing library, and for one bridge too many. */
-export async function createBridge(ctx: BridgesContext, caller: Caller, body: Static<typeof createBody>) {
+export async function createBridge(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, kind, form = 'json', settings = {} } = body;
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
   const { secret: given, ...others } = body;
@@ -52,7 +54,7 @@ export async function createBridge(ctx: BridgesContext, caller: Caller, body: St
 
 /** @throws PlatformError as change, and 400/106 as createBridge. */
 export async function updateBridge(
-  ctx: BridgesContext,
+  ctx: Needed,
   caller: Caller,
   found: BridgeRow,
   version: number,
@@ -100,7 +102,7 @@ export async function updateBridge(
  * of their own. A webhook's secret is never sent.
  * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
  */
-function demandSameServer(ctx: BridgesContext, before: BridgeRow, { kind, url, settings }: Asked): void {
+function demandSameServer(ctx: Needed, before: BridgeRow, { kind, url, settings }: Asked): void {
   if (kind === 'webhook' || before.sealedSecret === null) return;
   const [now, then] = [new URL(url), new URL(urlOf(ctx, before))];
   const same = now.protocol === then.protocol && now.host === then.host;
@@ -116,7 +118,7 @@ function demandOwnSecret(kind: string, { secret, credentials }: Static<typeof up
 }
 
 /** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */
-export async function deleteBridge(ctx: BridgesContext, caller: Caller, id: string, version: number) {
+export async function deleteBridge(ctx: Needed, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
     await tx.updateTable('bridges').set({ sealedSecret: null }).where('id', '=', id).execute();
@@ -129,7 +131,7 @@ export async function deleteBridge(ctx: BridgesContext, caller: Caller, id: stri
 
 /** Notes in the audit record what was done to a bridge. */
 export function recordChange(
-  ctx: BridgesContext,
+  ctx: Needed,
   tx: Parameters<Audit['record']>[0],
   caller: Caller,
   row: BridgeRow,

@@ -7,6 +7,8 @@ import type { Registry } from '../../db/registry/index.ts';
 import type { Context } from '../http/context.ts';
 import { slotOf } from '../ids.ts';
 
+type Needed = Pick<Context, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
+
 /** Devices whose messages are being removed at a time. */
 const devicesAtOnce = 20;
 
@@ -17,7 +19,7 @@ export async function accountsOfSlot({ query }: Pick<Registry, 'query'>, slot: s
 }
 
 /** Removes the accounts in shares, so that others go on meanwhile. Broken off, it is called again. */
-export async function removeAccounts(ctx: Context, accounts: readonly string[]): Promise<void> {
+export async function removeAccounts(ctx: Needed, accounts: readonly string[]): Promise<void> {
   const { access, bridges, broker, config, messages, registry } = ctx;
   for (const accountId of accounts) bridges.endOf(accountId);
   await broker.moves.depart(new Set(accounts));
@@ -43,7 +45,7 @@ export async function removeAccounts(ctx: Context, accounts: readonly string[]):
 }
 
 /** What is kept in memory of rows is read again. */
-export function forgetCaches({ access, fields, registry }: Context): void {
+export function forgetCaches({ access, fields, registry }: Needed): void {
   access.accountsChanged();
   fields.accountsChanged();
   registry.credentialsChanged();

@@ -16,6 +16,8 @@ import type { FirmwarePackage } from './files.ts';
 import { frozen, maxFiles, recordPackage } from './packages.ts';
 import { type Part, readDigest, readPart } from './upload-headers.ts';
 
+type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmware' | 'keeping' | 'registry'>;
+
 type Upload = Row<'firmwareUploads'>;
 /** The properties of a file in the query of its upload. */
 type FileWords = { revision?: string; signature?: string };
@@ -30,10 +32,10 @@ export function uploadOf(db: Registry['query'] | Tx, packageId: string, name: st
 
 /** Uploads under way. One file has one writer: a later request ends the former one, which may hang in a broken connection. */
 export class Uploads {
-  readonly #ctx: DownlinkContext;
+  readonly #ctx: Needed;
   readonly #writers = new Map<string, { accountId: string; abort(): void; ended: Promise<unknown> }>();
 
-  constructor(ctx: DownlinkContext) {
+  constructor(ctx: Needed) {
     this.#ctx = ctx;
   }
 

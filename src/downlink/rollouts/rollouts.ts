@@ -28,6 +28,8 @@ import {
 } from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
+type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
+
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;
 /** Devices whose deliveries change in one transaction. */
@@ -39,7 +41,7 @@ type Body = Static<typeof rolloutBody>;
  * Makes a rollout. @throws PlatformError 400/102 for a package that is not there or not published, a foreign organization, and
  * devices of other templates; 400/106 for stages that do not rise to 100 and for one rollout too many.
  */
-export async function createRollout(ctx: DownlinkContext, caller: Caller, body: Body): Promise<Rollout> {
+export async function createRollout(ctx: Needed, caller: Caller, body: Body): Promise<Rollout> {
   const { clock, config, registry } = ctx;
   const { accountId } = caller;
   const target = readTarget(body.target);
@@ -134,7 +136,7 @@ function otherTemplate(path: string, more = ''): PlatformError {
 }
 
 /** Nothing new is offered until it is resumed; what has begun goes on. One that has ended stays as it is. */
-export function pauseRollout(ctx: DownlinkContext, caller: Caller, id: string): Promise<Rollout> {
+export function pauseRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
   return changeAs(ctx, caller, id, 'paused', ['scheduled', 'running'], () => ({
     state: 'paused',
     due: null,
@@ -143,7 +145,7 @@ export function pauseRollout(ctx: DownlinkContext, caller: Caller, id: string): 
 }
 
 /** It goes on, whatever has failed until now; a further failure may pause it again. */
-export async function resumeRollout(ctx: DownlinkContext, caller: Caller, id: string): Promise<Rollout> {
+export async function resumeRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
   const { clock } = ctx;
   const row = await changeAs(ctx, caller, id, 'resumed', ['paused'], async (rollout, tx) => {
     const rows = tx.selectFrom('firmwareCounts').select('count').where('rolloutId', '=', id);
@@ -166,7 +168,7 @@ function dueOf({ stage, cursor, startAt, stageBegun, stages }: Rollout, now: num
 }
 
 /** Ends a rollout: devices that have not ended are cancelled, and their offers void, when it resolves. */
-export async function cancelRollout(ctx: DownlinkContext, caller: Caller, id: string): Promise<Rollout> {
+export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
   const { clock, firmwareEngine } = ctx;
   const row = await changeAs(ctx, caller, id, 'cancelled', ['scheduled', 'running', 'paused'], () => {
     return { state: 'cancelled', finished: timestamp(clock), due: null, reason: null };
@@ -182,7 +184,7 @@ export async function cancelRollout(ctx: DownlinkContext, caller: Caller, id: st
 }
 
 /** Gives failed and timed-out devices another try, with a new deadline. */
-export async function retryRollout(ctx: DownlinkContext, caller: Caller, id: string): Promise<Rollout> {
+export async function retryRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
   const { clock, registry, firmwareEngine } = ctx;
   const before = await find(registry.query, 'firmwareRollouts', id);
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
@@ -266,7 +268,7 @@ export async function openDevices(db: Db, rolloutId: string, after: string): Pro
   return rows.map(({ deviceId }) => deviceId);
 }
 
-async function tellOpen({ registry, firmwareEngine }: DownlinkContext, rolloutId: string): Promise<void> {
+async function tellOpen({ registry, firmwareEngine }: Needed, rolloutId: string): Promise<void> {
   const slices = new Slices();
   for (let after = ''; ; ) {
     const ids = await openDevices(registry.query, rolloutId, after);
@@ -278,7 +280,7 @@ async function tellOpen({ registry, firmwareEngine }: DownlinkContext, rolloutId
 }
 
 async function changeAs(
-  ctx: DownlinkContext,
+  ctx: Needed,
   caller: Caller,
   id: string,
   what: string,
@@ -298,7 +300,7 @@ async function changeAs(
   return row;
 }
 
-export async function showOne({ registry }: Pick<DownlinkContext, 'registry'>, row: Rollout) {
+export async function showOne({ registry }: Pick<Needed, 'registry'>, row: Rollout) {
   const db = registry.query;
   const named = db.selectFrom('firmwareTargets').select('deviceId').where('rolloutId', '=', row.id);
   const ids = (await named.orderBy('deviceId').execute()).map(({ deviceId }) => deviceId);

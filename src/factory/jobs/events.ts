@@ -6,12 +6,14 @@ import { ProgressStreams } from '../../http/answers/progress-streams.ts';
 import type { FactoryContext } from '../context.ts';
 import { findJob, isOpen, showJob } from './job.ts';
 
+type Needed = Pick<FactoryContext, 'access' | 'jobs' | 'log' | 'registry' | 'sessions'>;
+
 /** The open streams of a server. */
 export class JobStreams {
-  readonly #ctx: FactoryContext;
+  readonly #ctx: Needed;
   readonly #streams: ProgressStreams;
 
-  constructor(ctx: FactoryContext) {
+  constructor(ctx: Needed) {
     this.#ctx = ctx;
     this.#streams = new ProgressStreams(ctx);
   }
