@@ -7,7 +7,7 @@ import { gramsOf } from './grams.ts';
  * Kibibytes of pages that a connection keeps in memory: of the connections that are always busy, and of others. The
  * system has the file in its own cache too, so that a page costs little more than a call.
  */
-export const pageCache = { busy: 16_384, usual: 8192 } as const;
+export const pageCache = { busy: 8192, usual: 2048 } as const;
 
 /** Opens a file with the settings that make an acknowledged write durable. */
 export function openSqlite(

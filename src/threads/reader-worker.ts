@@ -7,6 +7,6 @@ import type { ReadQuestion } from './readers.ts';
 let file: Sqlite.Database | undefined;
 
 answerQuestions<ReadQuestion, unknown[]>(({ path, sql, parameters }) => {
-  file ??= openSqlite(path, { readonly: true });
+  file ??= openSqlite(path, { readonly: true, cache: 'busy' });
   return file.prepare(sql).all(...parameters);
 });
