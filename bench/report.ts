@@ -40,14 +40,15 @@ export function tables(runs: readonly Results[], former?: Results): string {
     const { scenario, rows, error } = shown;
     return error === undefined
       ? rows.map((row) => {
-          const [what = '', figure = '', ...found] = cells(row, isBusy(shown));
-          return [`\`${scenario}\``, what, figure, ...(former ? [formerly(former, scenario, row)] : []), ...found];
+          const [what = '', figure = '', ours = '', peer = '', ratio = '', verdict = ''] = cells(row, isBusy(shown));
+          const earlier = former ? [formerly(former, scenario, row)] : [];
+          return [`\`${scenario}\`: ${what}`, figure, ...earlier, ours, peer, [ratio, verdict].join(' ').trim()];
         })
-      : [[`\`${scenario}\``, 'failed', '', ...blank, '', '', '', error]];
+      : [[`\`${scenario}\`: failed`, '', ...blank, '', '', error]];
   });
   const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
-  lines.push(['`npm run test:crash`', crash, '0', ...blank, '', '', '', '']);
-  const headings = ['scenario', 'what', 'figure', ...(former ? ['before'] : []), 'Slipway', 'peer', 'ratio', ''];
+  lines.push([`\`npm run test:crash\`: ${crash}`, '0', ...blank, '', '', '']);
+  const headings = ['scenario', 'figure', ...(former ? ['before'] : []), 'Slipway', 'peer', 'ratio'];
   return [
     ...described(runs),
     ...(former ? [`Before: slipway ${former.versions.slipway} with its own benchmark, on the same machine.`] : []),

@@ -69,8 +69,8 @@ t.test(
       { ...measured, peer: { ...peer, name: 'another' } },
     ]);
     const lines = tables([now], run('1', [{ ...measured, ours: 35, peer }])).split('\n');
-    t.ok(lines.includes('| `get` | messages |  | 35 /s; 0.35 | 70 /s | peer 100 | 0.70 |  |'), lines.join('\n'));
-    t.ok(lines.includes('| `get` | messages |  |  | 70 /s | another 100 | 0.70 |  |'));
+    t.ok(lines.includes('| `get`: messages |  | 35 /s; 0.35 | 70 /s | peer 100 | 0.70 |'), lines.join('\n'));
+    t.ok(lines.includes('| `get`: messages |  |  | 70 /s | another 100 | 0.70 |'));
     t.ok(lines.some((line) => line.startsWith('Before: slipway 1 ')));
   },
 );

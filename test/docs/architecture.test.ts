@@ -135,7 +135,9 @@ t.test('every test that docs/aedes.md names is there', async (t) => {
   const rows = readFileSync('docs/aedes.md', 'utf8').split('\n');
   const titles = rows.flatMap((row) => [...(row.split(' | ').at(-1) ?? '').matchAll(/"([^"]+)"/g)]);
   t.ok(titles.length > 20);
-  for (const [, title = ''] of titles) t.ok(facts.includes(`t.test('${title}'`), title);
+  // A title that is cut off ends with dots.
+  for (const [, title = ''] of titles)
+    t.equal(facts.split(`t.test('${`${title}'`.replace("…'", '')}`).length, 2, title);
 });
 
 t.test('every promise of docs/guarantees.md names what holds it', async (t) => {

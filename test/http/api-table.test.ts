@@ -50,9 +50,9 @@ function list(): string {
     return shared.has(path) ? [] : [`- \`${methods.get(path)} ${path}\``];
   };
   return groups
-    .map(({ name, description }) => {
+    .map(({ name }) => {
       const paths = new Set(operations.filter(({ tags }) => tags[0] === name).map(({ path }) => path));
-      return [`### ${name}`, '', description, '', ...[...paths].flatMap(lineOf)].join('\n');
+      return [`### ${name}`, '', ...[...paths].flatMap(lineOf)].join('\n');
     })
     .join('\n\n');
 }
