@@ -7,6 +7,7 @@ import { temporaryDirectory } from '../../support/directory.ts';
 
 const kinds = {
   espIdf: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'esp-idf.h' },
+  firmware: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'firmware.h' },
   arduino: { compiler: ['c++', '-std=c++17', '-x', 'c++'], declared: 'arduino.h' },
 } as const;
 

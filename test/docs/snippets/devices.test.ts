@@ -147,6 +147,7 @@ t.test('the example in the browser publishes readings and answers commands', asy
 
 for (const [name, kind, source] of [
   ['ESP-IDF', 'espIdf', 'examples/esp-idf/main/device.c'],
+  ['updates by ESP-IDF', 'firmware', 'examples/esp-idf/update.c'],
   ['Arduino', 'arduino', 'examples/arduino/device.ino'],
 ] as const)
   t.test(`the example for ${name} is a program that compiles against what it uses of its libraries`, async (t) =>

@@ -27,7 +27,6 @@ const row = (page: string, has: string, reason: string, check: Elsewhere['check'
 const root = 'needs root, and changes the machine';
 const container = 'needs a container engine';
 const fleet = 'needs another machine';
-const board = 'needs a board and its tools';
 const picture = 'is a picture or the form of an answer';
 
 export const elsewhere: readonly Elsewhere[] = [
@@ -48,8 +47,6 @@ export const elsewhere: readonly Elsewhere[] = [
     'listens on the ports of the machine; test/flows/process.test.ts starts it',
     shell,
   ),
-  row('docs/firmware.md', 'esp_http_client_config_t', board, c('void update(void) {', '}')),
-  row('docs/firmware.md', 'cbor_encoder_init', board, c('void announce(void) {', '}')),
   row('docs/high-availability.md', 'kubectl taint', fleet, shell),
   row('docs/high-availability.md', 'umount', root, shell),
   row('docs/high-availability.md', 'while sleep 0.2', fleet, shell),
@@ -84,16 +81,6 @@ function shell(text: string): void {
 
 function typescript(text: string): void {
   transformSync(text, { loader: 'ts' });
-}
-
-/** A part of a program in C: compiles against declarations of the libraries that it uses. */
-function c(before: string, after: string) {
-  return (text: string) => {
-    const input = `#include "firmware.h"\n${before}\n${text}\n${after}\n`;
-    const flags = ['-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror', '-I', 'test/support/boards'];
-    const { status, stderr, error } = spawnSync('cc', [...flags, '-x', 'c', '-'], { input, encoding: 'utf8' });
-    if (!error && status !== 0) throw new Error(stderr);
-  };
 }
 
 const scripts: Record<string, string> = JSON.parse(readFileSync('package.json', 'utf8')).scripts;

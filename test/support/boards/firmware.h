@@ -1,4 +1,4 @@
-/* What the parts of programs in docs/firmware.md take of ESP-IDF 5, cJSON and tinycbor, and of the reader's own program. */
+/* What examples/esp-idf/update.c takes of ESP-IDF 5, cJSON and tinycbor, and of the reader's own program. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
