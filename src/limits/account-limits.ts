@@ -11,7 +11,7 @@ export const accountLimits = [
     off: false,
     unit: 'items',
     per: 'device template',
-    about: 'channel templates, without the service channels; more are answered 400',
+    about: 'channel templates, without the service channels',
     counted: true,
   }),
   row({
@@ -23,7 +23,7 @@ export const accountLimits = [
     off: false,
     unit: 'items',
     per: 'template; the device templates of an account share one set',
-    about: 'custom fields; more are answered 400',
+    about: 'custom fields',
     counted: true,
   }),
   row({
@@ -35,7 +35,7 @@ export const accountLimits = [
     off: false,
     unit: 'items',
     per: 'person',
-    about: 'end-users that are the same person, each in an organization; more are answered 400',
+    about: 'end-users that are the same person, each in an organization',
     counted: false,
   }),
   row({
@@ -47,7 +47,7 @@ export const accountLimits = [
     off: false,
     unit: 'bytes',
     per: 'entity',
-    about: 'all values of its fields together, as JSON; more are answered 400',
+    about: 'all values of its fields together, as JSON',
     counted: false,
   }),
   row({
@@ -71,7 +71,7 @@ export const accountLimits = [
     off: true,
     unit: 'bytes',
     per: 'account',
-    about: 'all firmware files, equal ones once; more are answered 400',
+    about: 'all firmware files, equal ones once',
     counted: true,
   }),
   row({
@@ -95,7 +95,7 @@ export const accountLimits = [
     off: false,
     unit: 'items',
     per: 'account',
-    about: 'rollouts that have not ended; more are answered 400',
+    about: 'rollouts that have not ended',
     counted: true,
   }),
   row({

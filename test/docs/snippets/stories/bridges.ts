@@ -56,7 +56,7 @@ export const bridges: Story = {
     else {
       const address = `127.0.0.1:${await freePort()}`;
       // As in a checkout.
-      symlinkSync(join(process.cwd(), 'node_modules'), join(sh.directory, 'node_modules'));
+      for (const name of ['node_modules', 'examples']) symlinkSync(join(process.cwd(), name), join(sh.directory, name));
       const server = await sh.start(`nats-server -a 127.0.0.1 -p ${address.split(':')[1]} -js -sd nats-data`);
       await server.said('Server is ready');
       await sh.run(next().replace('127.0.0.1:4222', address));
