@@ -127,9 +127,9 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     if (flags.watch && matched.devices !== 0) return watch(client, id);
     print(firmwareRollout);
     if (matched.devices !== 0) return;
-    // It would stay, and nobody would know of it.
-    await client.ok('POST', `/firmware/rollouts/${id}/cancel`);
-    throw new Ending(exitCodes.failed, `The rollout ${id} has no device: it is cancelled.`);
+    // It would stay, and nobody would know of it; one of a single stage may have finished already.
+    const ended = await client.ok<{ firmwareRollout: Rollout }>('POST', `/firmware/rollouts/${id}/cancel`);
+    throw new Ending(exitCodes.failed, `The rollout ${id} has no device: it is ${ended.firmwareRollout.state}.`);
   });
 }
 
