@@ -37,7 +37,6 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/architecture.md', 'src/http', picture, () => {}),
   row('docs/architecture.md', 'broker/packets', picture, () => {}),
   row('docs/bridges.md', 'nats stream add', 'needs the nats command, which Debian does not have', shell),
-  row('docs/console.md', 'npm run demo', 'is run by test/flows/demo.test.ts; pictures take minutes', shell),
   row('docs/debugging.md', 'journalctl', 'needs systemd', shell),
   row('docs/debugging.md', '--cpu-prof', 'starts the service of a checkout for a profile', shell),
   row('docs/factory.md', '/usr/local/bin/slipway', root, shell),
