@@ -3,7 +3,8 @@ import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.ts';
 import { part } from './support/part.ts';
-import { type Service, startService } from './support/service.ts';
+import type { Service } from './support/service.ts';
+import { sharedService } from './support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -13,7 +14,7 @@ let inside: { port: number; connections: number };
 const path = '/api/v1/identity-providers';
 
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   const server = createSocketServer((socket) => {
     inside.connections += 1;
     socket.destroy();

@@ -4,6 +4,7 @@ import { connectPacket, publishPacket, rawClient } from './broker/raw.ts';
 import { follow, postRows } from './support/jobs.ts';
 import { part } from './support/part.ts';
 import { type Anything, type Made, type Service, startService } from './support/service.ts';
+import { sharedService } from './support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -201,7 +202,7 @@ t.test('stored sessions: a CONNECT that would begin one too many is refused', as
 t.test(
   'filters of a stored session are as long as topics can be: a longer one matches nothing and is refused',
   async (t) => {
-    const service = await startService(t);
+    const service = await sharedService(t);
     const client = await service.connect({ jwt: service.admin }, { clientId: 'stored', clean: false });
     const filter = (length: number) => `slipway/v1/${service.accountId}/d/+/${'x'.repeat(length)}`;
     t.equal((await client.subscribeAsync(filter(100), { qos: 1 }))[0]?.qos, 1);

@@ -9,13 +9,14 @@ import { Webhook } from '../../src/bridges/targets/webhook.ts';
 import { lookupPublic, NotPublic } from '../../src/network/outbound.ts';
 import { metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
-import { type Made, type Service, startService } from '../support/service.ts';
+import type { Made, Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const path = '/api/v1/bridges';

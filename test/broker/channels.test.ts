@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import { notePresence } from '../../db/registry/presence.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
@@ -42,7 +43,7 @@ async function person({ service }: Fixture) {
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A device of its own in a service that most tests share: those that look at all of it, or leave it changed, have their own. */

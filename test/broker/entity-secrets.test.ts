@@ -1,7 +1,8 @@
 /** End-users and account users that connect with a secret of their own. */
 import type { Test } from 'tap';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { connected, published, subscribed, taken, texts } from './conversation.ts';
 import { type Fixture, fixtureIn, versionOf } from './fixture.ts';
 import { connectPacket, rawClient } from './raw.ts';
@@ -23,7 +24,7 @@ const connect = (t: Test, f: Fixture, id: string, secret: string, more = {}) =>
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A device of its own in the service of all these tests. */

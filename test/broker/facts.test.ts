@@ -2,7 +2,8 @@
 import type { Test } from 'tap';
 import type { Point } from '../../db/messages/store.ts';
 import { part } from '../support/part.ts';
-import { nextMessage, type Service, startService } from '../support/service.ts';
+import { nextMessage, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
 
@@ -24,7 +25,7 @@ function interceptAppend(
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A device of its own in a service that most tests share: those that look at all of it, or leave it changed, have their own. */

@@ -6,7 +6,8 @@ import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import type { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { type Fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 import { clientOf, openStore } from './store.ts';
@@ -40,7 +41,7 @@ async function queued(store: SessionStore): Promise<string[]> {
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A device of its own in the service of all these tests. */

@@ -2,7 +2,8 @@
 import mqtt from 'mqtt';
 import type { Packet } from 'mqtt-packet';
 import { part } from '../support/part.ts';
-import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
+import { type Service, unlessBehindProxy } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.ts';
 import { certificate } from './certificate.ts';
 import { connected, disconnected, subscribed } from './conversation.ts';
@@ -29,7 +30,7 @@ const bytes = (text: string) => Buffer.from(text, 'hex');
 /** Of the tests that leave it as it is. */
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('refused SUBSCRIBEs in one write are each answered', async (t) => {

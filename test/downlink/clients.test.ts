@@ -5,6 +5,7 @@ import { json } from 'node:stream/consumers';
 import type { Ok } from '../support/answers.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { board, codec, getChunk, info } from './board.ts';
 import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
 
@@ -24,7 +25,7 @@ const selfDescribed = Buffer.from([0xd9, 0xd9, 0xf7]);
 /** The service of the tests that need nothing of their own in it. */
 let shared: Service;
 t.before(async () => {
-  shared = await startService(t);
+  shared = await sharedService(t);
 });
 
 t.test('a board may write maps and lists without their length, begin with the CBOR tag, and use any QoS', async (t) => {

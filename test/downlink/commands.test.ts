@@ -4,6 +4,7 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { follow } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { type Device, devices } from './fleet.ts';
 
 const t = await part(import.meta);
@@ -49,7 +50,7 @@ async function until(service: Service, device: Device, id: string, state: string
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('a command waits for its device, and its answer for the caller that asked', async (t) => {

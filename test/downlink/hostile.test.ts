@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { part } from '../support/part.ts';
 import { closed, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { board, codec, getChunk, info } from './board.ts';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil } from './fleet.ts';
 
@@ -64,7 +65,7 @@ t.test('the control topics of a device are its own: nobody else speaks or listen
 });
 
 t.test('a URL is void for everybody once its offer has ended', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const { made, id } = await offered(service, 3);
   const [good, bad, left] = made as [Device, Device, Device];
   const urls = new Map<string, string>();
@@ -117,7 +118,7 @@ t.test('a device that asks for chunks all the time, and reads none, holds one pl
 });
 
 t.test('a pattern with many wildcards chooses devices as fast as one with a single wildcard', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const template = await service.template();
   const [long, other] = [`${'a'.repeat(250)}B`, 'a'.repeat(255)];
   const ids: string[] = [];

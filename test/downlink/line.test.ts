@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { type Device, devices, rolloutUntil, sha256, update } from './fleet.ts';
 
 const t = await part(import.meta);
 
 t.test('publish, roll out and watch', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const template = await service.template();
   const [good, bad] = (await devices(service, template.id, 2, { firmwareVersion: '1.0' })) as [Device, Device];
   const bytes = randomBytes(5_000_000);
@@ -55,7 +55,7 @@ t.test('publish, roll out and watch', async (t) => {
 t.test(
   'roll-out in stages with --watch ends with 0 when every device has succeeded; a signature goes with the file',
   async (t) => {
-    const service = await startService(t);
+    const service = await sharedService(t);
     const template = await service.template();
     const fleet = await devices(service, template.id, 4, { firmwareVersion: '1.0' });
     const directory = temporaryDirectory(t);

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { board, codec, info } from './board.ts';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.ts';
 
@@ -10,7 +11,7 @@ const t = await part(import.meta);
 /** The service of the tests that need nothing of their own in it. */
 let shared: Service;
 t.before(async () => {
-  shared = await startService(t);
+  shared = await sharedService(t);
 });
 
 t.test('JSON: the offer comes with the subscription and when it arises, and the status sets the version', async (t) => {

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { Progress } from '../../src/downlink/rollouts/progress.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import {
   asDevice,
   type Device,
@@ -22,7 +23,7 @@ const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('a device polls, downloads, says that it has succeeded, and its firmwareVersion is set', async (t) => {

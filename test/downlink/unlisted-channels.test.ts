@@ -4,7 +4,8 @@ import type { MqttClient } from 'mqtt';
 import { serviceChannelNames, serviceChannels } from '../../src/topics.ts';
 import { openStream } from '../support/events.ts';
 import { part } from '../support/part.ts';
-import { closed, nextMessage, type Service, startService } from '../support/service.ts';
+import { closed, nextMessage, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from './fleet.ts';
 
 const t = await part(import.meta);
@@ -13,7 +14,7 @@ const unlisted = serviceChannelNames.filter((name) => !serviceChannels[name].lis
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A device in an organization, its end-user, and a channel that everybody in reach hears. */

@@ -4,13 +4,14 @@ import { request } from 'node:http';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 /** A request whose body has begun and does not end. */

@@ -7,7 +7,8 @@ import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { cliFile, launch, plainNode, startProcess } from '../support/process.ts';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { adminEmail, adminPassword, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { devicesOf, Station, serials } from './command.ts';
 import { flakyProxy, seeded } from './flaky.ts';
 
@@ -32,7 +33,7 @@ async function demandAll(t: Test, service: Service, station: Station, wanted: st
 }
 
 t.test('the command is killed at any moment and run again', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const station = new Station(t, service);
   const rows = serials(45, 'KILL');
   const csv = station.csv(rows);
@@ -76,7 +77,7 @@ t.test('the command is killed at any moment and run again', async (t) => {
 });
 
 t.test('the command for one unit is killed at any moment and run again', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const random = seeded(5);
   /** Pieces of requests and answers that still pass before the kill; some of a unit's are followed by its files alone. */
   let left = 0;
@@ -119,7 +120,7 @@ t.test('the command for one unit is killed at any moment and run again', async (
 });
 
 t.test('answers and requests get lost, many units and one', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const random = seeded(7);
   const proxy = await flakyProxy(
     t,

@@ -12,13 +12,14 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { cliFile } from '../support/process.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { devicesOf, Station, serials } from './command.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('every unit of a file connects with what is in its flash file, and publishes on its topic', async (t) => {

@@ -3,7 +3,7 @@
 import { createAccount } from '../../src/registry/accounts.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
-import { startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
@@ -11,7 +11,7 @@ const t = await part(import.meta);
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
   async (t) => {
-    const service = await startService(t);
+    const service = await sharedService(t);
     const idmUserPassword = 'another fine secret';
     await service.create('/account-users', 'accountUser', {
       ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword },
@@ -63,7 +63,7 @@ t.test(
 );
 
 t.test('a long job gives its place away while another account waits, and goes on after it', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
   const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
   const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);

@@ -3,13 +3,14 @@ import { hash } from 'argon2';
 import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.ts';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const jobs = '/api/v1/provisioning/jobs';

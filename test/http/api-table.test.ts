@@ -5,7 +5,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -16,7 +17,7 @@ type Row = Operation & { method: string; path: string };
 let operations: Row[];
 let groups: OpenApi['tags'];
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   const document = documentOf(service);
   groups = document.tags;
   operations = Object.entries(document.paths).flatMap(([path, methods]) =>

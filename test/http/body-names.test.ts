@@ -2,13 +2,14 @@
 import type { OpenApi, Schema } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 let strict: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   strict = await startService(t, { env: { SLIPWAY_STRICT_BODIES: 'true' } });
 });
 

@@ -4,6 +4,7 @@ import { checkCharacter } from '../../src/registry/credentials/association-codes
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -12,7 +13,7 @@ const documentedCodes = [100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 30, 3
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const http = (method: string, path: string, request: object = {}) => service.http(method, `/api/v1${path}`, request);

@@ -1,12 +1,13 @@
 import { connect } from 'node:net';
 import { part } from '../support/part.ts';
 import { type Answer, type Failure, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const post = (body: string, headers: Record<string, string> = {}) =>

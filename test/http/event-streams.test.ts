@@ -12,6 +12,7 @@ import { serials } from '../factory/command.ts';
 import { postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -61,7 +62,7 @@ async function paths(service: Service, token: string) {
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('they end so at a logout', async (t) => {

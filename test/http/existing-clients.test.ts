@@ -1,14 +1,15 @@
 /** What programs written for platforms of this kind expect of HTTP itself, whatever the resource. */
 import { makeCertificate } from '../support/certificates.ts';
 import { part } from '../support/part.ts';
-import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.ts';
+import { adminEmail, adminPassword, type Entity, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 let appToken: string;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   appToken = (await service.create('/applications', 'application', { name: 'App', kind: 'endUserApp' })).appToken;
   service.secrets.add(appToken);
 });

@@ -2,6 +2,7 @@
 import { download, follow, postRows, provision } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -16,7 +17,7 @@ async function neighbour(service: Service, count: number): Promise<{ accountId: 
 }
 
 t.test('a page of another account does not wait for all the long pages of one that reads in bulk', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   await provision(service, rows(1000));
   const other = await neighbour(service, 500);
   let pages = 0;

@@ -4,7 +4,8 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -13,7 +14,7 @@ const directory = join(process.cwd(), `dist/test/openapi-client-${process.pid}`)
 let service: Service;
 let document: string;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   document = (await service.http('GET', '/openapi.json', { token: null })).text;
   mkdirSync(directory, { recursive: true });
   writeFileSync(join(directory, 'openapi.json'), document);

@@ -12,7 +12,8 @@ import {
   type Schema,
 } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
-import { present, type Service, startService } from '../support/service.ts';
+import { present, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -94,7 +95,7 @@ let published: Published;
 let made: OpenApi;
 let document: OpenApi;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   const sent: object = await service.ok('GET', '/openapi.json', { token: null });
   published = sent as Published;
   made = JSON.parse(JSON.stringify(documentOf(service)));

@@ -7,6 +7,7 @@ import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -15,7 +16,7 @@ let secure: Service;
 /** What comes on connections that send nothing. They begin first: other tests take as long as they do. */
 let unsaid: Array<Promise<string>>;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   secure = await startService(t, { env: certificate(t) });
   const shaken = connectTls({ host: '127.0.0.1', port: portOf(secure) });
   await once(shaken, 'secureConnect');

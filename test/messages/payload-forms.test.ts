@@ -2,6 +2,7 @@
 import type { MqttClient } from 'mqtt';
 import { part } from '../support/part.ts';
 import { type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -12,7 +13,7 @@ let client: MqttClient;
 let deviceId: string;
 let template: Made<'deviceTemplate'>;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   template = await service.template({
     channels: forms.map((payload) => ({ name: payload, persistenceType: 'timeSeries', payload })),
   });

@@ -8,14 +8,15 @@ import type { Point } from '../../db/messages/store.ts';
 import { csvColumns } from '../../src/messages/payload/forms/csv.ts';
 import { readPoints } from '../../src/messages/payload/payload.ts';
 import { part } from '../support/part.ts';
-import { type Anything, nextMessage, present, type Service, startService } from '../support/service.ts';
+import { type Anything, nextMessage, present, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 let templateId: string;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   templateId = (await service.template({ channels: ['data', { name: 'live', persistenceType: 'simple' }] })).id;
 });
 

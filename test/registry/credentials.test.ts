@@ -1,12 +1,13 @@
 import mqtt from 'mqtt';
 import { part } from '../support/part.ts';
-import { closed, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+import { closed, type Made, nextMessage, present, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 t.test('the first credential activates a device; the secret is in that answer and nowhere else', async (t) => {

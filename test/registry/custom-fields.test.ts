@@ -1,11 +1,12 @@
 import { part } from '../support/part.ts';
-import { nextMessage, type Service, startService } from '../support/service.ts';
+import { nextMessage, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const families = [

@@ -1,11 +1,12 @@
 import { part } from '../support/part.ts';
-import { adminEmail, adminPassword, present, type Service, startService } from '../support/service.ts';
+import { adminEmail, adminPassword, claimsOf, present, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const post = (body: object, token?: string) =>
@@ -72,10 +73,7 @@ t.test('one person may be several end-users, and reaches what each of them reach
   t.equal(second.userId, endUser.userId);
   const list = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}`, { token });
   t.equal(list.organizations.meta.count, 2);
-  const admin = await service.server.ctx.registry.query
-    .selectFrom('accountUsers')
-    .select('userId')
-    .executeTakeFirstOrThrow();
+  const admin = claimsOf(service.admin);
   t.match(await post({ organizationId: here.id, userId: admin.userId }), {
     status: 400,
     body: { error: { code: 110 } },
@@ -87,10 +85,7 @@ t.test('an end-user makes further end-users only of people it can see', async (t
   const [mine, theirs] = [await service.organization(), await service.organization()];
   const { endUser, token } = await service.endUser(mine.id);
   const { endUser: stranger } = await service.endUser(theirs.id);
-  const admin = await service.server.ctx.registry.query
-    .selectFrom('accountUsers')
-    .select('userId')
-    .executeTakeFirstOrThrow();
+  const admin = claimsOf(service.admin);
   const refused = { status: 400, body: { error: { code: 102, details: [{ path: 'userId' }] } } };
   for (const userId of [stranger.userId, admin.userId, 'nobody'])
     t.match(await post({ organizationId: mine.id, userId }, token), refused, 'all the same');

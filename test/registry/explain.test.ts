@@ -4,7 +4,8 @@ import type { MqttClient } from 'mqtt';
 import type { Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { part } from '../support/part.ts';
-import { type Entity, type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
+import { type Entity, type Made, nextMessage, present, type Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -31,7 +32,7 @@ const devices: Record<string, { id: string; secret: string }> = {};
 let foreign: { accountId: string; token: string };
 
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
   const top = await service.organization();
   const home = await service.organization({ parentId: top.id });
   const below = await service.organization({ parentId: home.id });

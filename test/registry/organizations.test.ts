@@ -1,11 +1,12 @@
 import { part } from '../support/part.ts';
-import { type Entity, type List, type Made, type Service, startService } from '../support/service.ts';
+import type { Entity, List, Made, Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const put = (organization: Made<'organization'>, body: object, token?: string) =>

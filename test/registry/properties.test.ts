@@ -6,13 +6,14 @@ import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService, wrapped } from '../support/service.ts';
+import { type Service, wrapped } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const kinds = ['organizations', 'devices', 'end-users'] as const;

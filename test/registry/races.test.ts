@@ -2,12 +2,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { part } from '../support/part.ts';
 import { beforeNextTransaction } from '../support/races.ts';
 import { closed, type Made, type Person, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 const etag = (version: string) => ({ headers: { etag: version } });

@@ -44,7 +44,7 @@ export class SecretWatch {
     }
   }
 
-  /** @throws Error naming the first line that holds one. */
+  /** What has been written and sent since the last check. @throws Error naming the first line that holds a secret. */
   check(): void {
     const log = this.#lines.join('');
     for (const secret of this.#secrets)
@@ -52,5 +52,7 @@ export class SecretWatch {
         const line = this.#lines.find((one) => one.includes(secret));
         throw new Error(`a secret is in the log: ${line?.replaceAll(secret, '<secret>')}`);
       }
+    this.#lines.length = 0;
+    this.#secrets.clear();
   }
 }

@@ -250,11 +250,33 @@ export class Service {
   // Builders make what a test does not name.
 
   /** Another account, with the token and the login of its admin. */
-  async account(): Promise<{ accountId: string; admin: string; email: string; password: string }> {
-    const [adminEmail, adminPassword] = [`${this.unique('admin').replace(' ', '')}@example.com`, 'a long admin secret'];
-    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword });
-    const admin = (await this.loginAs(adminEmail, adminPassword, accountId)).jwt;
-    return { accountId, admin, email: adminEmail, password: adminPassword };
+  async account(
+    email = `${this.unique('admin').replace(' ', '')}@example.com`,
+    password = 'a long admin secret',
+  ): Promise<{ accountId: string; admin: string; email: string; password: string }> {
+    const { accountId } = await createAccount(this.server.ctx, {
+      name: 'Other',
+      adminEmail: email,
+      adminPassword: password,
+    });
+    const admin = (await this.loginAs(email, password, accountId)).jwt;
+    return { accountId, admin, email, password };
+  }
+
+  /** The same service for an admin of a new account; its `close` ends the clients alone. */
+  async inNewAccount(): Promise<Service> {
+    const account = await this.account(adminEmail, adminPassword);
+    const own = this.#seenFrom(account);
+    if (this.direct !== this) own.direct = this.direct.#seenFrom(account);
+    return own;
+  }
+
+  #seenFrom({ accountId, admin }: { accountId: string; admin: string }): Service {
+    const server: Server = Object.create(this.server, { close: { value: async () => {} } });
+    const own = new Service(server, this.directory, this.secrets);
+    own.accountId = accountId;
+    own.admin = admin;
+    return own;
   }
 
   /** Creates an entity through the API; `wrapper` is its key in the answer. */

@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { openBrowser } from '../../console/shared-browser.ts';
 import { part } from '../../support/part.ts';
-import { type Service, startService } from '../../support/service.ts';
+import type { Service } from '../../support/service.ts';
+import { sharedService } from '../../support/shared.ts';
 import { checkBoard } from './boards.ts';
 import { pythons } from './python.ts';
 
@@ -17,7 +18,7 @@ const t = await part(import.meta);
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await sharedService(t);
 });
 
 interface Program {
