@@ -5,7 +5,17 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -101,6 +111,8 @@ async function tryPackage(node: string, packed: string, directory: string): Prom
   const tools = join(directory, 'bin');
   const folder = join(directory, 'project');
   for (const place of [tools, folder]) mkdirSync(place, { recursive: true });
+  // Without it npm would look for a project in the folders above.
+  writeFileSync(join(folder, 'package.json'), '{}');
   symlinkSync(node, join(tools, 'node'));
   symlinkSync('/bin/sh', join(tools, 'sh'));
   // Nothing else is found: no compiler, no Python.
