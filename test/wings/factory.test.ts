@@ -5,7 +5,6 @@ import '../factory/formats.test.ts';
 import '../factory/held-database.test.ts';
 import '../factory/intake.test.ts';
 import '../factory/labels.test.ts';
-import '../factory/line-broken.test.ts';
 import '../factory/line-connect.test.ts';
 import '../factory/line-lost.test.ts';
 import '../factory/line-server.test.ts';

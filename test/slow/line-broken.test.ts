@@ -3,16 +3,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
+import { devicesOf, Station, serials } from '../factory/command.ts';
+import { flakyProxy, seeded } from '../factory/flaky.ts';
 import { temporaryDirectory } from '../support/directory.ts';
-import { part } from '../support/part.ts';
 import { cliFile, launch, plainNode, startProcess } from '../support/process.ts';
 import { adminEmail, adminPassword, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
-import { devicesOf, Station, serials } from './command.ts';
-import { flakyProxy, seeded } from './flaky.ts';
-
-const t = await part(import.meta);
 
 /** Every serial number is a device once, and a file whose secret works. */
 async function demandAll(t: Test, service: Service, station: Station, wanted: string[], prefix: string) {
@@ -198,5 +195,3 @@ t.test('the server is killed and comes back: one run ends well', async (t) => {
     client.end(true);
   }
 });
-
-t.end();
