@@ -273,7 +273,7 @@ t.test('a log entry is stored before it is acknowledged', async (t) => {
 });
 
 t.test('presence follows the connections of a device and changes neither version nor lastModified', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const admin = await f.service.connect({ jwt: f.service.admin });
   await admin.subscribeAsync('+/+/+/d/+/_updates/fields');
   const told = (connected: boolean) =>

@@ -386,7 +386,7 @@ t.test('a hook that throws ends one connection, not the process', async (t) => {
 });
 
 t.test('a refused PUBLISH is acknowledged, dropped and explained; the connection stays', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const other = await sibling(f);
   const admin = await f.service.connect({ jwt: f.service.admin });
   const heard: string[] = [];
@@ -535,7 +535,7 @@ t.test('a will on a topic that the client may not publish refuses the CONNECT', 
 });
 
 t.test('a will fires on an unclean end and is stored; not when its principal is cut off', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const admin = await f.service.connect({ jwt: f.service.admin });
   const heard: string[] = [];
   admin.on('message', (_, payload) => heard.push(payload.toString()));
@@ -555,7 +555,7 @@ t.test('a will fires on an unclean end and is stored; not when its principal is 
 });
 
 t.test('a will of QoS 2 is stored like any publish', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const admin = await f.service.connect({ jwt: f.service.admin });
   const state = { firmwareVersion: 'the last' };
   for (const [channel, payload] of [

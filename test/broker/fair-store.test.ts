@@ -1,8 +1,9 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import type { Test } from 'tap';
 import { part } from '../support/part.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
-import { type Fixture, fixture, neighbour, rawConnected, sibling, stored } from './fixture.ts';
+import { type Fixture, fixture, fixtureIn, neighbour, rawConnected, sibling, stored } from './fixture.ts';
 import { hits } from './metrics.ts';
 import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
 
@@ -145,7 +146,7 @@ t.test('of large payloads only a few are read before they are stored, of each ac
 });
 
 t.test('small messages do not overtake a large one of the same client, which a thread reads', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const client = await rawConnected(t, f);
   const topic = f.topic('temperature');
   const sent = [rows(1500, 0), ',,1500,', rows(1500, 1501), ',,3001,', '3002'];

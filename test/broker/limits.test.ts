@@ -2,8 +2,9 @@ import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import { part } from '../support/part.ts';
 import { unlessBehindProxy } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
-import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.ts';
+import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
 import { hits } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
@@ -354,7 +355,7 @@ t.test('every other limit is counted under its name, and lets others through', i
 });
 
 t.test('by default a device has 20 connections and a user 200', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const user = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
   const open = async (count: number, login: object) => {
     let refused = 0;

@@ -5,8 +5,9 @@ import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import { part } from '../support/part.ts';
 import { nextMessage, unlessBehindProxy } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 import { certificate } from './certificate.ts';
-import { fixture } from './fixture.ts';
+import { fixture, fixtureIn } from './fixture.ts';
 import { connectPacket, speak } from './raw.ts';
 
 const t = await part(import.meta);
@@ -21,7 +22,7 @@ async function echo(t: Test, url: string, options: IClientOptions, topic: string
 }
 
 t.test('MQTT over WebSocket is served at /mqtt of the HTTP port', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const login = { username: f.device.id, password: f.secret };
   await echo(t, f.service.webSocket(), login, f.topic('chat'));
   await echo(
@@ -38,7 +39,7 @@ t.test('MQTT over WebSocket is served at /mqtt of the HTTP port', async (t) => {
 });
 
 t.test('other paths, other subprotocols and text frames are refused', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const url = f.service.server.url.replace('http', 'ws');
   const failure = (socket: WebSocket) =>
     new Promise<string>((resolve) => socket.once('error', (e) => resolve(e.message)));
@@ -212,7 +213,7 @@ t.test(
   'a WebSocket at another path is 404 whatever the case of its header, and its socket is closed',
   withoutKey,
   async (t) => {
-    const f = await fixture(t);
+    const f = await fixtureIn(await sharedService(t));
     const { port } = new URL(f.service.server.url);
     // The peer never closes its own half.
     const socket = connect({ port: Number(port), host: '127.0.0.1', allowHalfOpen: true });

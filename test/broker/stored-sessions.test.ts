@@ -2,6 +2,7 @@
 
 import { purge } from '../../src/purge/purge.ts';
 import { part } from '../support/part.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import {
   connected,
@@ -15,7 +16,7 @@ import {
   taken,
   texts,
 } from './conversation.ts';
-import { fixture, rawConnected, sibling, versionOf } from './fixture.ts';
+import { fixture, fixtureIn, rawConnected, sibling, versionOf } from './fixture.ts';
 import { publishPacket, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -133,7 +134,7 @@ t.test('what the store refuses is not acknowledged, and the session goes on as i
 t.test(
   'what was said out of reach stays unheard when the right comes back, queued or retained meanwhile',
   async (t) => {
-    const f = await fixture(t);
+    const f = await fixtureIn(await sharedService(t));
     const organization = await f.service.organization();
     const { token } = await f.service.endUser(organization.id);
     const admin = await f.service.connect({ jwt: f.service.admin });
