@@ -9,7 +9,7 @@ const keptPerDevice = 50;
 const keptUnproven = 10;
 /** Milliseconds between two writes. */
 const writeInterval = 1000;
-/** Rows in one transaction, and in memory: past it the account that has most loses those of the device refused least recently. */
+/** Rows in one transaction, and in memory: past it the account that has most loses those of the device that have waited longest. */
 const rowsPerWrite = 1000;
 const maxWaiting = 10_000;
 /** Characters. */

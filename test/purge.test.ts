@@ -1,8 +1,8 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EntityTable } from '../db/registry/records.ts';
 import { purge } from '../src/purge/purge.ts';
 import { part } from './support/part.ts';
 import { present, type Service, startService } from './support/service.ts';
+import { until } from './support/until.ts';
 
 const t = await part(import.meta);
 
@@ -39,7 +39,7 @@ t.test('after thirty days a device goes with its credential, code, points and lo
   const { messages } = service.server.ctx;
   const logs = async () => (await messages.logs.read(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
   // Its own entry, and those of its connection, which are stored a moment later.
-  while ((await logs()) < 3) await nextTurn();
+  await until(async () => (await logs()) >= 3);
 
   now += 30 * day;
   await service.login();

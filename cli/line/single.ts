@@ -183,7 +183,7 @@ async function used(line: Line, chunk: ChunkState, device: Device): Promise<Fail
   return [{ serialNumber, reason }];
 }
 
-/** Begins a unit: it is in the journal before the server hears of it. */
+/** Begins a unit: writes it into the journal before anything is sent to the server. */
 export async function beginUnit(
   { client, journal }: Line,
   serialNumber: string,

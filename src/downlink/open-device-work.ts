@@ -4,9 +4,9 @@ import type { Access } from '../access.ts';
 import type { DeviceWork, WhoseCommands } from '../broker-ports.ts';
 import { isOpenCommand } from './commands/command.ts';
 import type { Commands } from './commands/commands.ts';
-import { openDelivery } from './rollouts/deliveries.ts';
+import { openDelivery, openDevices } from './rollouts/deliveries.ts';
 import type { FirmwareEngine } from './rollouts/engine.ts';
-import { isOpenDelivery, type Target } from './rollouts/rollout.ts';
+import type { Target } from './rollouts/rollout.ts';
 import type { Downloads } from './ways/downloads.ts';
 
 interface Parts {
@@ -96,20 +96,11 @@ export class OpenDeviceWork implements DeviceWork {
   async #endOutside(rolloutId: string, target: Target): Promise<void> {
     const { registry, access } = this.#parts;
     for (let after: string | undefined = ''; after !== undefined; ) {
-      const page: Array<{ deviceId: string }> = await registry.query
-        .selectFrom('firmwareDeliveries')
-        .select('deviceId')
-        .where('rolloutId', '=', rolloutId)
-        .where('deviceId', '>', after)
-        .where(isOpenDelivery)
-        .orderBy('deviceId')
-        .limit(atOnce)
-        .execute();
-      const ids = page.map(({ deviceId }) => deviceId);
+      const ids: string[] = await openDevices(registry.query, rolloutId, after, atOnce);
       const gone = ids.filter((one) => !isWithin(access, target, access.placement(one)?.organizationId ?? null));
       for (const one of gone) this.endDownloads(one);
       await this.#endMoved(gone);
-      after = page.length < atOnce ? undefined : ids.at(-1);
+      after = ids.length < atOnce ? undefined : ids.at(-1);
     }
   }
 

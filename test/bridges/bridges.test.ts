@@ -11,6 +11,7 @@ import { metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
 import type { Made, Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -161,7 +162,10 @@ t.test('no connection is made to an address that is not public, by whatever name
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
   let status = {} as Made<'bridge'>['status'];
-  while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
+  await until(async () => {
+    status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
+    return status.lastFailure !== null;
+  });
   t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_ALLOW_PRIVATE_TARGETS/ });
   t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 1);
   const own = `{bridge="${made.id}",kind="webhook"}`;

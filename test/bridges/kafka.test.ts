@@ -2,6 +2,7 @@
 import { Admin, Consumer, ListOffsetTimestamps } from '@platformatic/kafka';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -33,7 +34,7 @@ t.test('every message is in the topic of Kafka, in order per device', withKafka,
     for (const text of texts) await client.publishAsync(service.topic(device.id, 'sure'), text, { qos: 1 });
   }
   const status = async () => (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge.status;
-  while ((await status()).pending > 0);
+  await until(async () => (await status()).pending === 0);
   const consumer = new Consumer({ groupId: topic, clientId: 'slipway-test', bootstrapBrokers: [broker ?? ''] });
   t.teardown(() => consumer.close(true));
   const offsets = await consumer.listOffsets({ topics: [topic], timestamp: ListOffsetTimestamps.LATEST });

@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -77,7 +77,7 @@ t.test(
       const client = await service.connect({ deviceId: device.id, secret });
       for (const text of texts) await client.publishAsync(service.topic(device.id, 'sure'), text, { qos: 1 });
     }
-    while ((await get()).status.lastFailureReason === null) await nextTurn();
+    await until(async () => (await get()).status.lastFailureReason !== null);
     t.equal((await get()).status.pending, 9);
     const [first, second, third] = ids;
     refusals.set(`${second} 0`, 2).set(`${third} 1`, 1);
@@ -85,7 +85,7 @@ t.test(
       headers: { etag: (await get()).version },
       body: { url: kinesis.url, credentials },
     });
-    while ((await get()).status.pending > 0) await nextTurn();
+    await until(async () => (await get()).status.pending === 0);
     const { status } = await get();
     t.match(status, { deadLetters: 0, lastFailureReason: refusal });
 

@@ -1,10 +1,10 @@
 /** Targets that answer, but slowly: a batch gives its place up in time, and nothing of it is lost. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import { Guaranteed } from '../../src/bridges/guaranteed.ts';
 import { sendInRounds, targetOf } from '../../src/bridges/sending.ts';
 import type { BridgedMessage, Target } from '../../src/bridges/target.ts';
 import { part } from '../support/part.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -71,7 +71,7 @@ t.test('what a batch had no time for is sent next, in order', async (t) => {
   } as unknown as ConstructorParameters<typeof Guaranteed>[2];
   const lane = new Guaranteed('bridge', { send, close() {} }, around);
   t.teardown(() => lane.stop());
-  while (pending.size > 0) await nextTurn();
+  await until(() => pending.size === 0);
   t.strictSame(
     stored,
     rows.map(({ id }) => id),

@@ -1,8 +1,8 @@
 /** What bridges cost others: bodies are made in turns, a few milliseconds at a time. */
 import diagnostics from 'node:diagnostics_channel';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { startReceiver } from './receiver.ts';
 
 const t = await part(import.meta);
@@ -49,7 +49,7 @@ t.test('many bodies of a megabyte are not made in one turn of the event loop', a
   const all = { from: '2000-01-01', to: '2100-01-01' };
   await Promise.all(bridges.map((id) => service.ok('POST', `/api/v1/bridges/${id}/replay`, { body: all })));
   await receiver.received(2 * messages * bridges.length);
-  while (isCounted) await nextTurn();
+  await until(() => !isCounted);
   t.ok(largest >= 1 && largest <= most, `${largest} in one turn`);
 });
 

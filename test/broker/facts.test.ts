@@ -4,6 +4,7 @@ import type { Point } from '../../db/messages/store.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
 
@@ -483,7 +484,7 @@ t.test('messages of one client pass in order however long each takes to be store
     publishPacket(f.topic('chat'), '3', { qos: 1, messageId: 3 }),
     publishPacket(f.topic('chat'), '4', { qos: 0 }),
   );
-  while ((await stored(f)).length === 0);
+  await until(async () => (await stored(f)).length > 0);
   for (const release of held) release();
   const acknowledged = [await client.next(), await client.next(), await client.next()];
   t.match(acknowledged, [{ messageId: 1 }, { messageId: 2 }, { messageId: 3 }]);

@@ -1,6 +1,7 @@
 import { Journal } from '../../broker/sessions/journal.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
 import { part } from '../support/part.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -29,7 +30,7 @@ const message = (id: number, ...sessions: number[]): MqttChange => ({
 });
 /** A change that the journal has not sent yet, or that has come back, is sent in the end. */
 const next = async (written: unknown[][], length: number) => {
-  while (written.length < length) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => written.length >= length);
   return written[length - 1];
 };
 

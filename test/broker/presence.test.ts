@@ -193,7 +193,10 @@ t.test('the log has one entry when the first connection of a device begins and o
   await disconnected(first);
   await disconnected(second);
   let found: unknown[] = [];
-  while (found.length < 2) found = await entries();
+  await until(async () => {
+    found = await entries();
+    return found.length >= 2;
+  });
   t.strictSame(found, [
     ['disconnected', { connected: false, clientId: 'second', address: '127.0.0.3' }],
     ['connected', { connected: true, clientId: 'first', address: '127.0.0.2' }],

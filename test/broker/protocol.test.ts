@@ -4,6 +4,7 @@ import type { Packet } from 'mqtt-packet';
 import { part } from '../support/part.ts';
 import { type Service, unlessBehindProxy } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.ts';
 import { certificate } from './certificate.ts';
 import { connected, disconnected, subscribed } from './conversation.ts';
@@ -361,7 +362,7 @@ t.test('a will is not published when a DISCONNECT waits behind other packets whi
   client.socket.end(() => client.socket.resetAndDestroy());
   await client.closed;
   const { broker } = f.service.server.ctx;
-  while (broker.gauges.connections > 1) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => broker.gauges.connections <= 1);
   await admin.publishAsync(f.topic('chat'), 'end', { qos: 1 });
   while (!heard.includes('end')) await new Promise((resolve) => admin.once('message', resolve));
   t.same(heard, ['end']);

@@ -12,6 +12,7 @@ import { encrypt } from '../../src/formats/aes-gcm.ts';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -303,7 +304,7 @@ t.test('what was confirmed is nowhere any more', async (t) => {
   );
   const destroyed = keys.filter((key) => !left.includes(key));
   // While it runs and nobody writes: the write-ahead log is emptied too.
-  while (filesWith(service.directory, destroyed).length > 0) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => filesWith(service.directory, destroyed).length === 0);
   const [unit] = units;
   const client = await service.connect(unit);
   client.end(true);

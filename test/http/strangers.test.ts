@@ -8,6 +8,7 @@ import { certificate } from '../broker/certificate.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -237,10 +238,10 @@ t.test('behind a trusted proxy the requests of an address at the same time are c
   };
   const under = [await ask('192.0.2.1'), await ask('192.0.2.1')];
   const status = async (from: string) => String((await once(await ask(from, true), 'data'))[0]).slice(9, 12);
-  while ((await status('192.0.2.1')) !== '429') await new Promise(setImmediate);
+  await until(async () => (await status('192.0.2.1')) === '429');
   t.equal(await status('192.0.2.2'), '400', 'another address is not held up');
   for (const socket of under) socket.destroy();
-  while ((await status('192.0.2.1')) === '429') await new Promise(setImmediate);
+  await until(async () => (await status('192.0.2.1')) !== '429');
   t.equal(await status('192.0.2.1'), '400', 'and there is room again');
 });
 

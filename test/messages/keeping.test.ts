@@ -1,6 +1,5 @@
 /** What is kept, and for how long: retention, the cap on bytes, the reserve on the disk, and what they say. */
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import type { Test } from 'tap';
@@ -440,7 +439,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   for (const { id } of [one.device, two.device])
     await fresh.subscribeAsync(['live', 'data'].map((channel) => service.topic(id, channel)));
   await two.publish('last', 'live');
-  while (!heard.includes('live last')) await nextTurn();
+  await until(() => heard.includes('live last'));
   t.same(heard, ['live last'], 'who subscribes afterwards hears none of it');
   const listener = await service.connect({ jwt: service.admin }, { clientId: 'stored', clean: false });
   await listener.subscribeAsync(service.topic(two.device.id, 'live'), { qos: 1 });
@@ -456,7 +455,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   service.server.ctx.config.messages.diskReserveBytes = 1;
   const three = await device();
   // The service looks at its disk once a second, so a time is waited for.
-  while (service.server.ctx.messages.full) await new Promise((resolve) => setTimeout(resolve, 50));
+  await until(() => !service.server.ctx.messages.full);
   await three.publish(',c,3,');
   t.match(await three.read(), [{ numericValue: 3 }]);
 });

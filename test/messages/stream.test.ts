@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { mock } from 'node:test';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.ts';
 import { type Events, openStream } from '../support/events.ts';
 import { part } from '../support/part.ts';
 import type { Entity } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -192,7 +192,7 @@ t.test('points long past or ahead are sent again too; log entries of the service
   await publish(own.topic('temperature'), '1600000000000,t,2,\n1500000000000,t,3,\n3000000000000,t,4,');
   await (await f.service.connect(own.who)).endAsync();
   const entries = async () => (await f.service.ok('GET', `/api/v1/devices/${own.device.id}/logs`)).logs.results;
-  while ((await entries()).length < 2) await nextTurn();
+  await until(async () => (await entries()).length >= 2);
   t.match(await entries(), [{ byService: true }, { byService: true }]);
   const forged = { severity: 'lifecycle', message: 'connected', custom: { connected: true, clientId: 'x' } };
   await publish(own.topic('_log'), JSON.stringify({ ...forged, byService: true }));
@@ -296,7 +296,7 @@ t.test('messages of one transaction are sent in its order, from MQTT and from HT
   const answers: Array<Promise<unknown>> = [];
   for (const send of sent) {
     answers.push(send());
-    while (held.length < answers.length) await nextTurn();
+    await until(() => held.length >= answers.length);
   }
   Object.assign(messages, { append, appendLog });
   for (const store of held) store();
@@ -381,7 +381,7 @@ t.test('the token cookie opens a stream; a batch and HEAD do not', async (t) => 
 
 t.test('a reader that does not read is disconnected; others get their messages', async (t) => {
   const { broker } = f.service.server.ctx;
-  while (broker.gauges.streams > 0) await nextTurn();
+  await until(() => broker.gauges.streams === 0);
   const reading = await openStream(t, f.service, f.topic('chat'));
   const request = httpRequest(`${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(f.topic('chat'))}`, {
     headers: { authorization: `Bearer ${f.service.admin}` },
@@ -406,7 +406,7 @@ t.test(
   'readers that come back and do not read keep no more than 32 MiB of what they missed for their account',
   async (t) => {
     const { broker } = f.service.server.ctx;
-    while (broker.gauges.streams > 0) await nextTurn();
+    await until(() => broker.gauges.streams === 0);
     const topics = f.topic('_log');
     const first = await openStream(t, f.service, topics);
     await first.line(/^id: /);
@@ -425,9 +425,9 @@ t.test(
     );
     const answers = await Promise.all(deaf.map(async (one) => (await once(one, 'response')) as [IncomingMessage]));
     for (const [answer] of answers) answer.on('error', () => {});
-    while (broker.counters.shed === shed) await nextTurn();
+    await until(() => broker.counters.shed !== shed);
     for (const one of deaf) one.destroy();
-    while (broker.gauges.streams > 0) await nextTurn();
+    await until(() => broker.gauges.streams === 0);
     const reading = await openStream(t, f.service, topics, { after });
     t.equal((await reading.payloads(9500)).length, 9500, 'one that reads gets all of it');
     reading.close();
@@ -451,7 +451,7 @@ t.test('streams of one caller are limited, and end with the session and the serv
   await t.rejects(openStream(t, service, '#', { token: jwt }), { message: /^429/ });
   one.close();
   const { broker } = service.server.ctx;
-  while (broker.gauges.streams > 1) await nextTurn();
+  await until(() => broker.gauges.streams <= 1);
   const third = await openStream(t, service, '#', { token: jwt });
   const staying = await openStream(t, service, topic('chat'));
   const later = Date.now() + 31 * 60_000;

@@ -201,3 +201,17 @@ export async function changeRollout(tx: Tx, { id }: Pick<Rollout, 'id'>, changes
 export function isEnd(state: string): state is EndState {
   return endStates.some((one) => one === state);
 }
+
+/** Devices of a rollout that have not ended, after an id: at most `limit`, in order. */
+export async function openDevices(db: Db, rolloutId: string, after: string, limit: number): Promise<string[]> {
+  const rows = await db
+    .selectFrom('firmwareDeliveries')
+    .select('deviceId')
+    .where('rolloutId', '=', rolloutId)
+    .where('deviceId', '>', after)
+    .where(isOpenDelivery)
+    .orderBy('deviceId')
+    .limit(limit)
+    .execute();
+  return rows.map(({ deviceId }) => deviceId);
+}

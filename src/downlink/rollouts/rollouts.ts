@@ -16,16 +16,8 @@ import { demandReference, find, findLive, insert, stamp, writeAs } from '../../e
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
 import type { DownlinkContext } from '../context.ts';
-import { changeRollout, settle, supersede } from './deliveries.ts';
-import {
-  countsOf,
-  isOpenDelivery,
-  type Rollout,
-  type rolloutBody,
-  type Stage,
-  showRollout,
-  type Target,
-} from './rollout.ts';
+import { changeRollout, openDevices, settle, supersede } from './deliveries.ts';
+import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
 type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
@@ -175,7 +167,7 @@ export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Pr
   });
   if (row.state !== 'cancelled') return row;
   for (;;) {
-    const open = await openDevices(ctx.registry.query, id, '');
+    const open = await openDevices(ctx.registry.query, id, '', atOnce);
     if (open.length === 0) break;
     await firmwareEngine.end(open, 'cancelled', 'The rollout was cancelled.');
     await nextTurn();
@@ -254,24 +246,10 @@ async function failedDevices(tx: Tx, rolloutId: string, after: string): Promise<
   return failed.map(({ deviceId }) => deviceId);
 }
 
-/** Devices of a rollout that have not ended, after an id. */
-export async function openDevices(db: Db, rolloutId: string, after: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('firmwareDeliveries')
-    .select('deviceId')
-    .where('rolloutId', '=', rolloutId)
-    .where('deviceId', '>', after)
-    .where(isOpenDelivery)
-    .orderBy('deviceId')
-    .limit(atOnce)
-    .execute();
-  return rows.map(({ deviceId }) => deviceId);
-}
-
 async function tellOpen({ registry, firmwareEngine }: Needed, rolloutId: string): Promise<void> {
   const slices = new Slices();
   for (let after = ''; ; ) {
-    const ids = await openDevices(registry.query, rolloutId, after);
+    const ids = await openDevices(registry.query, rolloutId, after, atOnce);
     await firmwareEngine.offersChanged(ids);
     await slices.step();
     if (ids.length < atOnce) return;
