@@ -1,10 +1,10 @@
 /** The MQTT broker: Aedes with our hooks. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import type { BrokerServices, BrokerState, Downlink, Publisher, Revocations, Streams } from '../src/broker-ports.ts';
+import type { AccountMoves } from './accounts.ts';
 import type { Counters } from './connections/counters.ts';
 import type { Listeners } from './connections/listeners.ts';
 import type { Foundation } from './foundation.ts';
-import type { AccountMoves } from './moving.ts';
 import { type BrokerParts, brokerParts } from './parts.ts';
 
 export { type Foundation, layFoundation } from './foundation.ts';

@@ -1,5 +1,6 @@
 /** The parts of the broker, each made of those above it. */
 import type { BrokerServices } from '../src/broker-ports.ts';
+import { AccountMoves } from './accounts.ts';
 import type { BrokerClient } from './aedes-types.ts';
 import { Authenticator } from './authenticate.ts';
 import { Limits } from './connections/limits.ts';
@@ -21,7 +22,6 @@ import { PostedLogs } from './http/posted-logs.ts';
 import { Streams } from './http/streams.ts';
 import { Ingest } from './ingest/ingest.ts';
 import { Reports } from './ingest/reports.ts';
-import { AccountMoves } from './moving.ts';
 import { Deliveries } from './packets/deliveries.ts';
 import { PacketReceiver } from './packets/receiver.ts';
 import { tellSession } from './packets/write.ts';

@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
 import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
+import type { MqttState } from '../../cells/moves/live/messages-out.ts';
 import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
-import type { MqttState } from '../../db/moving/messages-out.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';

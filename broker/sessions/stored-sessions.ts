@@ -1,6 +1,6 @@
 import type { Subscription } from 'aedes';
+import type { MqttState } from '../../cells/moves/live/messages-out.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { MqttState } from '../../db/moving/messages-out.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';

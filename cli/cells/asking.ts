@@ -1,12 +1,13 @@
 /** Asks cells what `slipway cells` has to know: at their HTTP ports, or in their data directories. */
+
+import type { Cell } from '../../cells/config.ts';
+import { type CellPlace, type ForeignIds, firstPlace, readAccounts, readForeignIds } from '../../cells/routes.ts';
 import { behind } from '../../db/files/schema.ts';
 import { version } from '../../db/files/version.ts';
 import { Registry } from '../../db/registry/index.ts';
-import { type CellPlace, type ForeignIds, firstPlace, readAccounts, readForeignIds } from '../../src/http/cell.ts';
 import { demandRegistry } from '../data/files.ts';
 import { ask } from '../own-server.ts';
 import { UsageError } from '../usage.ts';
-import type { Cell } from './config.ts';
 
 /** What a cell has. */
 export interface CellContent {

@@ -1,10 +1,11 @@
 /** `slipway cells check`: whether `cells.yaml` fits the cells. */
+
+import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from '../../cells/config.ts';
+import { ownUuid } from '../../cells/haproxy/cfg.ts';
 import { loadConfig } from '../../src/config.ts';
 import { slotOf, slotsText } from '../../src/ids.ts';
 import { Ending, exitCodes, UsageError } from '../usage.ts';
 import { type CellContent, readCell, readDirectory } from './asking.ts';
-import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from './config.ts';
-import { ownUuid } from './haproxy.ts';
 
 export interface CheckFlags {
   config: string;

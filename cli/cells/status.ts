@@ -1,8 +1,9 @@
 /** `slipway cells status`: each cell as it is now. */
+
+import { type Cell, readCellsFile } from '../../cells/config.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Ending, exitCodes } from '../usage.ts';
 import { askCell } from './asking.ts';
-import { type Cell, readCellsFile } from './config.ts';
 
 export interface StatusFlags {
   config: string;

@@ -3,10 +3,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { isUnfinished } from '../../db/files/incoming.ts';
 import { lockDirectory } from '../../db/files/lock.ts';
 import { behind } from '../../db/files/schema.ts';
-import { movingIn } from '../../db/moving/marker.ts';
 import { Registry } from '../../db/registry/index.ts';
 import { Audit } from '../../src/audit/index.ts';
 import type { Clock } from '../../src/clock.ts';

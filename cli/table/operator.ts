@@ -109,8 +109,8 @@ export const operatorCommands = [
     run: ({ config, ...given }, [id = '']) =>
       onTheDisk(async () =>
         config === undefined
-          ? (await import('../data/account-move.ts')).accountMove(given, id)
-          : (await import('../cells/moving.ts')).accountMoveLive({ ...given, config }, id),
+          ? (await import('../cells/account-move.ts')).accountMove(given, id)
+          : (await import('../../cells/moves/live/lead.ts')).accountMoveLive({ ...given, config }, id),
       ),
   }),
   command({

@@ -3,6 +3,7 @@
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
+import type { Moves } from '../../cells/gate.ts';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
@@ -17,7 +18,6 @@ import type { App } from '../http/app.ts';
 import { newId } from '../ids.ts';
 import { Gathered } from '../limits/gathered.ts';
 import { keepNewest } from '../limits/kept.ts';
-import type { Moves } from '../moves.ts';
 import type { Readers } from '../threads/readers.ts';
 import { type AuditEvent, auditEvents } from './events.ts';
 

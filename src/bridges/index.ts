@@ -1,5 +1,6 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
 import type { Logger } from 'pino';
+import type { Moves } from '../../cells/gate.ts';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
@@ -11,7 +12,6 @@ import type { Config } from '../config.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
 import { newId } from '../ids.ts';
 import { onBehalfOf } from '../log.ts';
-import type { Moves } from '../moves.ts';
 import { formatTopic } from '../topics.ts';
 import { BestEffort } from './best-effort.ts';
 import { Guaranteed } from './guaranteed.ts';

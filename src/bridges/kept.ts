@@ -1,5 +1,6 @@
 /** Dead letters and delivered messages that can be replayed. */
 import type { Logger } from 'pino';
+import type { Moves } from '../../cells/gate.ts';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
@@ -7,7 +8,6 @@ import { Slices } from '../../db/sqlite/slices.ts';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { RowPlace } from '../entity/row-slices.ts';
-import type { Moves } from '../moves.ts';
 import { nameMessage } from './target.ts';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */

@@ -1,4 +1,7 @@
 /** Every endpoint, by what it asks of its caller. The order is that of the OpenAPI document. */
+
+import { movingRoutes } from '../../cells/moves/live/routes.ts';
+import { cellRoutes } from '../../cells/routes.ts';
 import { auditRoutes } from '../audit/index.ts';
 import { bridgeRoutes } from '../bridges/routes.ts';
 import { commandRoutes } from '../downlink/commands/command-routes.ts';
@@ -34,7 +37,6 @@ import { streamRoutes } from '../messages/stream.ts';
 import { usageRoutes } from '../messages/usage.ts';
 import { metricsRoutes } from '../metrics/index.ts';
 import type { Traffic } from '../metrics/traffic.ts';
-import { movingRoutes } from '../moving/routes.ts';
 import { accountUserRoutes } from '../registry/account-users.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
@@ -54,7 +56,6 @@ import { consoleRoutes } from './answers/console.ts';
 import { pageRoutes } from './answers/pages.ts';
 import type { App } from './app.ts';
 import { batchRoutes } from './batch.ts';
-import { cellRoutes } from './cell.ts';
 import type { Context } from './context.ts';
 import { keepReserve } from './guards/disk-reserve.ts';
 import { healthRoutes } from './health.ts';

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Moves } from '../../cells/gate.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
@@ -12,7 +13,6 @@ import type { Fields } from '../entity/fields.ts';
 import type { SecretAnswers } from '../entity/kept-answers.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
 import type { FairQueue } from '../limits/fair-queue.ts';
-import type { Moves } from '../moves.ts';
 import type { Readers } from '../threads/readers.ts';
 import type { SecretOverlaps } from './grants.ts';
 import type { TextedCodes } from './mfa/factors.ts';

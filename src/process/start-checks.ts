@@ -1,10 +1,10 @@
 /** What must hold before a start creates anything: each fault is one sentence that names the variable. */
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { databasesIn } from '../../db/files/copies.ts';
 import { isLocked, lockDirectory } from '../../db/files/lock.ts';
 import { openSecret, openToOthers } from '../../db/files/modes.ts';
-import { movingIn } from '../../db/moving/marker.ts';
 import { type Config, ConfigError } from '../config.ts';
 import { demandPort } from '../network/accepting.ts';
 

@@ -1,11 +1,12 @@
 /** The data directory, and all that is read and written there. */
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { Moves } from '../../cells/gate.ts';
+import { removeAccounts } from '../../cells/moves/offline/move.ts';
 import { FirmwareFiles } from '../../db/files/firmware.ts';
 import { finishReplacement } from '../../db/files/incoming.ts';
 import { type Fence, takeOver } from '../../db/files/lock.ts';
 import { MessageStore } from '../../db/messages/store.ts';
-import { removeAccounts } from '../../db/moving/index.ts';
 import { Registry } from '../../db/registry/index.ts';
 import { Access } from '../access.ts';
 import type { Clock } from '../clock.ts';
@@ -13,7 +14,6 @@ import { type Config, ConfigError } from '../config.ts';
 import type { Mail, Sms } from '../emails/mail.ts';
 import type { Passwords } from '../identity/secrets/passwords.ts';
 import { laneNow, openLog } from '../log.ts';
-import { Moves } from '../moves.ts';
 import { Positions } from '../network/positions.ts';
 import { Readers } from '../threads/readers.ts';
 import type { Closers } from './closers.ts';

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Moves } from '../../cells/gate.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
@@ -7,7 +8,6 @@ import type { Clock } from '../clock.ts';
 import type { Collector } from '../downlink/packages/contents.ts';
 import type { Fields } from '../entity/fields.ts';
 import type { Retention } from '../messages/retention.ts';
-import type { Moves } from '../moves.ts';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
 export const stepSize = 100;

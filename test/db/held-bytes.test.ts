@@ -2,10 +2,10 @@
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import type { Test } from 'tap';
+import { copyMessages } from '../../cells/moves/offline/messages.ts';
 import { bringUpToDate } from '../../db/files/schema.ts';
 import { OutboxWriter } from '../../db/messages/outbox/writer.ts';
 import { MessageStore } from '../../db/messages/store.ts';
-import { copyMessages } from '../../db/moving/messages.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 

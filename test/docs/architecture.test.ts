@@ -15,7 +15,7 @@ const pages = [
 /** Paths of our own in a text; `dist` is made by the build. */
 function pathsIn(text: string): string[] {
   const found = text.matchAll(
-    /(?<![\w/.$~-])(?:src|cli|broker|db|test|bench|demo|docs|bin|console|deploy|examples)\/[\w./*-]+/g,
+    /(?<![\w/.$~-])(?:src|cells|cli|broker|db|test|bench|demo|docs|bin|console|deploy|examples)\/[\w./*-]+/g,
   );
   return [...found].map(([path]) => path.replace(/[.*/]+$/, '')).filter((path) => !/\*|NNN/.test(path));
 }
@@ -66,7 +66,7 @@ t.test('every test file is in a wing', async (t) => {
 
 t.test('the tree of docs/architecture.md has every folder of the source', async (t) => {
   const text = readFileSync('docs/architecture.md', 'utf8');
-  for (const top of ['src', 'cli', 'broker', 'db']) {
+  for (const top of ['src', 'cells', 'cli', 'broker', 'db']) {
     const folders = readdirSync(top, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
     for (const folder of new Set(folders.map(({ parentPath }) => parentPath)))
       if (folder !== 'db') t.ok(text.includes(`| \`${folder}\` |`), `the tree has ${folder}`);
@@ -104,7 +104,7 @@ t.test('no file imports from a layer above its own', async (t) => {
   for (const path of layers.keys()) t.ok(existsSync(path), path);
   const upward: string[] = [];
   let count = 0;
-  for (const top of ['src', 'cli', 'broker', 'db'])
+  for (const top of ['src', 'cells', 'cli', 'broker', 'db'])
     for (const name of readdirSync(top, { recursive: true, encoding: 'utf8' })) {
       if (!name.endsWith('.ts')) continue;
       const file = join(top, name);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
-import { messageRules, pointRules, registryRules } from '../../db/moving/tables.ts';
+import { messageRules, pointRules, registryRules } from '../../cells/moves/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { slotOf } from '../../src/ids.ts';
 import { Api } from '../crash/api.ts';

@@ -1,7 +1,7 @@
 /** Ids that go through the real HAProxy with its real rules and maps: it sends none to the wrong cell. */
 import { connect } from 'node:net';
 import t from 'tap';
-import { cellOfAccount } from '../../cli/cells/config.ts';
+import { cellOfAccount } from '../../cells/config.ts';
 import { newAccountId, newId } from '../../src/ids.ts';
 import { startProxy } from '../support/cells.ts';
 import { withHaproxy } from '../support/haproxy.ts';

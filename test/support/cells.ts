@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { type CellsConfig, readCells } from '../../cli/cells/config.ts';
-import { writeCells } from '../../cli/cells/write.ts';
+import { type CellsConfig, readCells } from '../../cells/config.ts';
+import { writeCells } from '../../cells/haproxy/files.ts';
 import type { Server } from '../../src/process/server.ts';
 import { temporaryDirectory } from './directory.ts';
 import { type Haproxy, startHaproxy } from './haproxy.ts';

@@ -29,7 +29,7 @@ const files = ['registry.db', 'messages.db'] as const;
 const version = sourceVersion();
 
 function sourceVersion(): string {
-  const times = ['src', 'cli', 'broker', 'db'].flatMap((folder) =>
+  const times = ['src', 'cells', 'cli', 'broker', 'db'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map(
       (file) => statSync(join(root, folder, file)).mtimeMs,
     ),

@@ -1,5 +1,5 @@
 /** Whole flows: a demo, backups, moves of accounts, processes that end. */
-import '../flows/account-move-rest.test.ts';
+import '../cells/account-move-rest.test.ts';
 import '../flows/backup.test.ts';
 import '../flows/demo.test.ts';
 import '../flows/doctor.test.ts';

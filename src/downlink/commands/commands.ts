@@ -3,6 +3,7 @@
  * until it is answered, and ends by its own time if by nothing else.
  */
 import type { Logger } from 'pino';
+import type { Moves } from '../../../cells/gate.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
@@ -14,7 +15,6 @@ import { invalid, PlatformError } from '../../errors.ts';
 import { newId } from '../../ids.ts';
 import { openCommands } from '../../limits/use.ts';
 import { onBehalfOf } from '../../log.ts';
-import type { Moves } from '../../moves.ts';
 import { Watchers } from '../watchers.ts';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.ts';
 import type { Reply } from './replies.ts';

@@ -4,6 +4,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import type { Moves } from '../../../cells/gate.ts';
 import type { MessageStore, Severity } from '../../../db/messages/store.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
@@ -11,7 +12,6 @@ import type { Caller } from '../../access.ts';
 import { newId } from '../../ids.ts';
 import { Merged } from '../../limits/merged.ts';
 import { onBehalfOf } from '../../log.ts';
-import type { Moves } from '../../moves.ts';
 import { type StateContext, stateChanged } from '../../registry/devices/changes.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { Watchers } from '../watchers.ts';

@@ -1,10 +1,10 @@
 /** The progress of firmware downloads. It changes with every piece sent, so each is written once a second, many in one transaction. */
 import type { Logger } from 'pino';
+import type { Moves } from '../../../cells/gate.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
-import type { Moves } from '../../moves.ts';
 import type { Delivery } from './rollout.ts';
 
 /** In milliseconds. */

@@ -1,6 +1,7 @@
 /** The interface of an action for the engine: check some rows, and do them in one transaction. */
 
 import type { Logger } from 'pino';
+import type { Moves } from '../../../cells/gate.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
@@ -15,7 +16,6 @@ import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
 import type { Keeping } from '../../messages/keeping.ts';
-import type { Moves } from '../../moves.ts';
 import type { Overlaps } from '../../registry/credentials/overlaps.ts';
 import type { Equipping } from '../provisioning/equipping.ts';
 import type { RowValues, StoredRow } from '../provisioning/rows.ts';

@@ -1,11 +1,11 @@
 /** When login sessions were last used: at once in memory, within half a minute in the registry. */
 import type { Logger } from 'pino';
+import type { Moves } from '../../../cells/gate.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Clock } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
-import type { Moves } from '../../moves.ts';
 
 /** Uses that are remembered, and those that may wait to be written. Of others the registry knows an earlier time. */
 const maxKept = 100_000;

@@ -1,7 +1,8 @@
 /** Secrets that overlap (`graceSeconds`): the previous secret works until the time is over or the new one has connected. */
+
+import type { Moves } from '../../../cells/gate.ts';
 import type { CredentialRow, Registry } from '../../../db/registry/index.ts';
 import type { Clock } from '../../clock.ts';
-import type { Moves } from '../../moves.ts';
 
 /** Rows of one statement. */
 const rowsAtOnce = 500;

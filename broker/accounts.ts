@@ -1,0 +1,100 @@
+/** The broker's part in the move of an account to another server. */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { MqttState } from '../cells/moves/live/messages-out.ts';
+import type { BrokerCore, LiveClient } from './aedes-types.ts';
+import type { DeviceAddress } from './authorize.ts';
+import type { Sessions } from './connections/live-clients.ts';
+import type { ConnectHooks } from './hooks/connect.ts';
+import type { Streams } from './http/streams.ts';
+import type { Presence } from './presence.ts';
+import type { Publications } from './publications.ts';
+import type { Refusals } from './refusals.ts';
+import type { SessionStore } from './sessions/persistence.ts';
+
+/** Milliseconds between two looks at what is still being handled. */
+const lookEvery = 5;
+/** Connections that are ended before others get their turn. */
+const endsAtOnce = 200;
+
+interface Parts {
+  aedes: BrokerCore;
+  sessions: Sessions;
+  persistence: SessionStore;
+  streams: Streams;
+  presence: Presence;
+  publications: Publications;
+  refusals: Refusals;
+  connects: ConnectHooks;
+}
+
+export class AccountMoves {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Waits until what clients of these accounts had sent before they were held is answered. False when that takes longer
+   * than `patience` milliseconds.
+   */
+  async settled(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
+    const { streams } = this.#parts;
+    streams.endAccounts(accountIds);
+    const until = performance.now() + patience;
+    let busy = this.#livesOf(accountIds);
+    for (;;) {
+      busy = busy.filter(({ client, ended }) => !ended && (client.connection?.inFlight ?? 0) > 0);
+      if (busy.length === 0) break;
+      if (performance.now() > until) return false;
+      await pause(lookEvery);
+    }
+    return true;
+  }
+
+  /** Resolves when everything that was handled is on disk. */
+  async flush(): Promise<void> {
+    const { persistence, presence, publications, refusals } = this.#parts;
+    await Promise.all([presence.flush(), publications.flush(), refusals.flush()]);
+    // The first of them tells subscribers, and so queues of stored sessions.
+    await persistence.durable();
+  }
+
+  /** These accounts are handled here from now on, or again: call it when they are released, before there are clients of theirs. */
+  actFor(accountIds: ReadonlySet<string>): void {
+    this.#parts.connects.actAgain(accountIds);
+    this.#parts.persistence.postponeWills();
+  }
+
+  /** Connections that these devices had with another server have ended; in their logs when it resolves. */
+  endedElsewhere(devices: readonly DeviceAddress[]): Promise<void> {
+    return this.#parts.presence.endedElsewhere(devices);
+  }
+
+  /** Ends every connection of these accounts: without wills or a word about it when they have `moved`. */
+  async end(accountIds: ReadonlySet<string>, moved: boolean): Promise<void> {
+    const { connects, sessions } = this.#parts;
+    for (const [place, live] of this.#livesOf(accountIds).entries()) {
+      if (moved) sessions.kick(live);
+      else live.client.conn.destroy();
+      if (place % endsAtOnce === endsAtOnce - 1) await pause(0);
+    }
+    if (moved) connects.forget(accountIds);
+  }
+
+  /** Takes sessions and retained messages of another server; on disk when it resolves. */
+  arrive(state: MqttState): Promise<void> {
+    return this.#parts.persistence.arrive(state, this.#parts.aedes);
+  }
+
+  /** Forgets all that these accounts have had here. */
+  async depart(accountIds: ReadonlySet<string>): Promise<void> {
+    for (const accountId of accountIds) await this.#parts.persistence.depart(accountId);
+  }
+
+  #livesOf(accountIds: ReadonlySet<string>): LiveClient[] {
+    return [...this.#parts.sessions.all()].filter(
+      ({ identity }) => identity && accountIds.has(identity.caller.accountId),
+    );
+  }
+}

@@ -1,0 +1,394 @@
+/** The cell that an account leaves: it lets the account be read while it works, then stops acting for it. */
+import { createHash } from 'node:crypto';
+import { open, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { firmwareName } from '../../../db/files/firmware.ts';
+import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
+import { invalid, PlatformError } from '../../../src/errors.ts';
+import type { Context } from '../../../src/http/context.ts';
+import { slotOf } from '../../../src/ids.ts';
+import { actFor } from './acting.ts';
+import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from './messages-out.ts';
+import {
+  firstPage,
+  type HashedRange,
+  hashOf,
+  type Page,
+  type PagePlace,
+  type PageRange,
+  RegistryPages,
+} from './pages.ts';
+import { accountsOfSlot, removeAccounts } from './removal.ts';
+import { TouchedRows } from './touched.ts';
+
+/** Rows of one answer, about; reading them takes some milliseconds. */
+const rowsAtOnce = 250;
+const pagesAtOnce = 20;
+const pointsAtOnce = 10_000;
+/** Bytes of a part of a firmware file. */
+const partBytes = 4 * 1024 * 1024;
+/** Bytes of a row of the registry with its indexes, about. */
+const bytesOfRow = 500;
+/** Milliseconds without a word of the command after which a copy ends: the command has died. */
+export const lapsesAfter = 15 * 60_000;
+/** Milliseconds that what is under way may take to end; the account waits for so long at most. */
+const patience = 1000;
+
+/** Messages that have been stored in the order of their numbers. `isRoundOver` says that all that there was has been read. */
+export interface MessagesChunk {
+  series: { accountId: string; deviceId: string; channelTemplateId: string; points: PointRow[] }[];
+  logs: LogRow[];
+  isRoundOver: boolean;
+}
+
+/** How many points and log entries have been read since the begin. */
+export interface Amounts {
+  points: number;
+  logs: number;
+}
+
+/** What accounts take on the disk. */
+export interface Bytes {
+  messages: number;
+  all: number;
+}
+
+interface Copy {
+  move: string;
+  lapse: NodeJS.Timeout;
+  accounts: string[];
+  pages: RegistryPages;
+  touched: TouchedRows;
+  out: MessagesOut;
+  chunks: AsyncGenerator<MessagesChunk, void>;
+  /** What has been read, of all up to the number `end`. */
+  sent: Amounts & { end: number };
+}
+
+/** At most one slot leaves at a time. */
+export class Leaving {
+  readonly #ctx: Context;
+  #copy: Copy | undefined;
+
+  constructor(ctx: Context) {
+    this.#ctx = ctx;
+  }
+
+  /** Begins to copy an account, and all others of its slot; an earlier copy ends. */
+  async begin(
+    accountId: string,
+    move: string,
+    names: { from: string; to: string },
+  ): Promise<{ accounts: string[]; bytes: Bytes }> {
+    const { config, messages, moves, registry } = this.#ctx;
+    const accounts = await accountsOfSlot(registry, slotOf(accountId));
+    if (!accounts.includes(accountId)) throw new PlatformError('notFound', { message: 'The account is not here.' });
+    if (accounts.some((id) => moves.isAway(id)))
+      throw invalid('accountId', 'is on its way already: it has to be taken back first');
+    this.end();
+    const bridges = await registry.query
+      .selectFrom('bridges')
+      .select('id')
+      .where('accountId', 'in', accounts)
+      .execute();
+    const out = new MessagesOut(
+      join(config.dataDir, 'messages.db'),
+      accounts,
+      bridges.map(({ id }) => id),
+    );
+    const sent = { points: 0, logs: 0, end: 0 };
+    const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
+    const touched = await TouchedRows.watch(registry, pages.watched);
+    const lapse = setTimeout(() => this.end(), lapsesAfter).unref();
+    this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
+    this.#names = names;
+    moves.leaving = new Set(accounts);
+    messages.touched.watch(new Set(accounts));
+    // What purges or expires stops at its next step.
+    await moves.rested(patience);
+    return { accounts, bytes: await this.#bytesOf(accounts, move) };
+  }
+
+  #names = { from: '', to: '' };
+
+  /** About what the accounts take on the disk. */
+  async #bytesOf(accounts: readonly string[], move: string): Promise<Bytes> {
+    const { messages } = this.#ctx;
+    const held = new Map((await messages.heldByAccount()).map(({ accountId, bytes }) => [accountId, bytes]));
+    const ofMessages = accounts.reduce((sum, id) => sum + (held.get(id) ?? 0), 0);
+    const rows = Object.values(this.#demand(move).pages.counts()).reduce((sum, count) => sum + count, 0);
+    const files = (await this.files(move)).reduce((sum, { bytes }) => sum + bytes, 0);
+    return { messages: ofMessages, all: ofMessages + rows * bytesOfRow + files };
+  }
+
+  /** Ends a copy, without a word about where the accounts are. */
+  end(): void {
+    const copy = this.#copy;
+    if (!copy) return;
+    this.#copy = undefined;
+    clearTimeout(copy.lapse);
+    this.#ctx.moves.leaving = new Set();
+    this.#ctx.messages.touched.watch(new Set());
+    copy.pages.close();
+    copy.out.close();
+    // What another copy notes begins after this.
+    copy.touched.end().catch(() => {});
+  }
+
+  /** Some pages of the registry from a place on, without their rows; null is the begin, and the end. */
+  async pages(move: string, place: PagePlace | null): Promise<{ pages: HashedRange[]; next: PagePlace | null }> {
+    const { pages } = this.#demand(move);
+    const read: HashedRange[] = [];
+    let next: PagePlace | undefined = place ?? firstPage;
+    while (next && read.length < pagesAtOnce) {
+      const found: ReturnType<RegistryPages['read']> = pages.read(next, rowsAtOnce);
+      const { rows, ...range } = found.page;
+      read.push({ ...range, hash: hashOf(rows) });
+      next = found.next;
+      await nextTurn();
+      this.#demand(move);
+    }
+    return { pages: read, next: next ?? null };
+  }
+
+  /**
+   * The rows of the registry that were written since the last call, or the begin, as they are now; of a row that was deleted
+   * the key alone. Null when that is too much, or not known: then all pages have to be compared.
+   */
+  async touched(move: string): Promise<{ pages: Page[] | null }> {
+    const touched = await this.#demand(move).touched.take();
+    if (!touched) return { pages: null };
+    const pages: Page[] = [];
+    for (const page of this.#demand(move).pages.touched(touched, rowsAtOnce)) {
+      pages.push(page);
+      await nextTurn();
+      this.#demand(move);
+    }
+    return { pages };
+  }
+
+  /** How many rows each table of the registry has, and which devices are connected. */
+  counts(move: string) {
+    const { pages } = this.#demand(move);
+    return { rows: pages.counts(), connected: pages.connected() };
+  }
+
+  /** A page with its rows. */
+  page(move: string, range: PageRange): Page {
+    return this.#demand(move).pages.range(range);
+  }
+
+  /** The next messages: first all that there are, then round by round what has come since. */
+  async messages(move: string): Promise<MessagesChunk> {
+    const { value } = await this.#demand(move).chunks.next();
+    if (!value) throw new Error('The copy has ended.');
+    return value;
+  }
+
+  /** What bridges have still to deliver or keep, after a number. */
+  outbox(move: string, after: number) {
+    return this.#demand(move).out.outbox(after, rowsAtOnce);
+  }
+
+  /** Stored sessions and retained messages. */
+  sessions(move: string) {
+    return this.#demand(move).out.mqtt();
+  }
+
+  /** Firmware contents by their hash, and uploads under way by their name, with their sizes. */
+  async files(move: string): Promise<{ name: string; isWhole: boolean; bytes: number }[]> {
+    const { pages } = this.#demand(move);
+    const files: { name: string; isWhole: boolean; bytes: number }[] = [];
+    for (const [isWhole, names] of [
+      [true, pages.contents()],
+      [false, pages.uploads()],
+    ] as const)
+      for (const name of names) {
+        const about = await stat(this.#pathOf(name, isWhole)).catch(() => undefined);
+        if (about) files.push({ name, isWhole, bytes: about.size });
+      }
+    return files;
+  }
+
+  /** A part of a firmware file. */
+  async file(move: string, name: string, isWhole: boolean, from: number): Promise<Buffer> {
+    const { pages } = this.#demand(move);
+    if (!(isWhole ? pages.contents() : pages.uploads()).includes(name)) throw new PlatformError('notFound');
+    const file = await open(this.#pathOf(name, isWhole), 'r');
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(partBytes), 0, partBytes, from);
+      return buffer.subarray(0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /**
+   * Stops acting for the accounts. When it resolves, all that was acknowledged can be read, and no start of this server acts
+   * for them again before `resume`. Rejects with 503 when what is under way takes too long; the accounts then go on.
+   */
+  async pause(move: string): Promise<void> {
+    const { accounts } = this.#demand(move);
+    const { audit, bridges, broker, messages, moves } = this.#ctx;
+    const held = new Set(accounts);
+    moves.hold(accounts);
+    try {
+      const until = performance.now() + patience;
+      const ended = await Promise.all([moves.answered(accounts, patience), broker.moves.settled(held, patience)]);
+      if (ended.includes(false) || !(await moves.rested(until - performance.now())))
+        throw new PlatformError('stopping', { message: 'What is under way did not end in time. Try again.' });
+      await audit.flush();
+      await broker.moves.flush();
+      for (const accountId of accounts) bridges.endOf(accountId);
+      await messages.prove();
+      this.#demand(move);
+      moves.record(accounts, { move, accounts, state: 'away', ...this.#names });
+    } catch (error) {
+      await this.#actAgain(accounts);
+      throw error;
+    } finally {
+      moves.release(accounts);
+    }
+  }
+
+  /** Acts for the accounts again. The other cell must have let go of them for good before. */
+  async resume(accountId: string): Promise<{ accounts: string[] }> {
+    const { moves } = this.#ctx;
+    const record = moves.recordOf(accountId);
+    this.end();
+    if (record?.state !== 'away') return { accounts: [] };
+    moves.hold(record.accounts);
+    moves.record(record.accounts, undefined);
+    await this.#actAgain(record.accounts);
+    return { accounts: record.accounts };
+  }
+
+  async #actAgain(accounts: readonly string[]): Promise<void> {
+    const { audit, broker, moves } = this.#ctx;
+    await actFor(this.#ctx, accounts);
+    await audit.flush();
+    // What they have sent meanwhile was not looked at: they come back and send it again.
+    await broker.moves.end(new Set(accounts), false);
+    moves.letGo(accounts);
+  }
+
+  /** The accounts count in the other cell: clients are sent there. */
+  async release(move: string): Promise<void> {
+    const { accounts } = this.#demandAway(move);
+    await this.#ctx.broker.moves.end(new Set(accounts), true);
+    this.#ctx.audit.forget(accounts);
+    this.#ctx.moves.letGo(accounts);
+  }
+
+  /** Removes what is left of the accounts, which count in the other cell. */
+  async clear(move: string): Promise<Amounts> {
+    const { accounts } = this.#demandAway(move);
+    const copy = this.#copy;
+    if (copy) {
+      const { end } = copy.sent;
+      const stored = { points: copy.out.countPoints(end), logs: copy.out.countLogs(end) };
+      if (stored.points !== copy.sent.points || stored.logs !== copy.sent.logs)
+        throw invalid('move', `has copied ${JSON.stringify(copy.sent)}, and there are ${JSON.stringify(stored)}`);
+    }
+    this.end();
+    await this.release(move);
+    await removeAccounts(this.#ctx, accounts);
+    this.#ctx.moves.record(accounts, undefined);
+    return copy?.sent ?? { points: 0, logs: 0 };
+  }
+
+  async *#chunks(out: MessagesOut, sent: Copy['sent']): AsyncGenerator<MessagesChunk, void> {
+    const { messages } = this.#ctx;
+    await messages.prove();
+    let end = out.end;
+    const first = end;
+    /** Up to which number the points of a series have been read. */
+    const read = new Map<number, number>();
+    let logsRead = 0;
+    let chunk = emptyChunk();
+    const points = async function* (series: SeriesRow, since: number): AsyncGenerator<MessagesChunk, void> {
+      const from = read.get(series.id) ?? (since === Number.NEGATIVE_INFINITY ? 0 : first);
+      for (let [time, after] = [Math.max(since, -8.64e15), 0]; ; ) {
+        const rows = out.points({ series: series.id, time, after, from, to: end, limit: pointsAtOnce });
+        if (rows.length > 0) {
+          const { accountId, deviceId, channelTemplateId } = series;
+          chunk.series.push({ accountId, deviceId, channelTemplateId, points: rows });
+          sent.points += rows.length;
+        }
+        if (sizeOf(chunk) >= pointsAtOnce) {
+          yield chunk;
+          chunk = emptyChunk();
+        }
+        const last = rows.at(-1);
+        if (!last || rows.length < pointsAtOnce) break;
+        [time, after] = [last[0], last[1]];
+      }
+      read.set(series.id, end);
+    };
+    const logs = async function* (): AsyncGenerator<MessagesChunk, void> {
+      for (;;) {
+        const rows = out.logs(logsRead, end, pointsAtOnce / 10);
+        chunk.logs.push(...rows);
+        sent.logs += rows.length;
+        const last = rows.at(-1);
+        if (!last) break;
+        logsRead = last.sequence;
+        yield chunk;
+        chunk = emptyChunk();
+      }
+      logsRead = end;
+    };
+    for (const [place, series] of out.series().entries()) {
+      if (place % 100 === 99) await nextTurn();
+      yield* points(series, Number.NEGATIVE_INFINITY);
+    }
+    yield* logs();
+    for (;;) {
+      sent.end = end;
+      yield { ...chunk, isRoundOver: true };
+      chunk = emptyChunk();
+      const touched: TouchedSeries[] = messages.touched.take();
+      // What was given before is committed after this, so its series have been named.
+      await messages.prove();
+      end = out.end;
+      for (const { deviceId, channelTemplateId, since } of touched) {
+        const series = out.seriesOf(deviceId, channelTemplateId);
+        if (series) yield* points(series, since);
+      }
+      yield* logs();
+    }
+  }
+
+  #pathOf(name: string, isWhole: boolean): string {
+    const { config, firmware } = this.#ctx;
+    return isWhole ? firmware.pathOf(name) : join(config.dataDir, firmwareName, 'partial', name);
+  }
+
+  #demand(move: string): Copy {
+    const copy = this.#copy;
+    if (copy?.move !== move) throw invalid('move', 'is not under way here');
+    copy.lapse.refresh();
+    return copy;
+  }
+
+  #demandAway(move: string) {
+    const record = this.#ctx.moves.records.find((one) => one.move === move);
+    if (record?.state !== 'away') throw invalid('move', 'has not taken any account away from here');
+    return record;
+  }
+}
+
+/** Proves that two cells have the same sealing key, without showing it. */
+export function proofOf({ sealing }: Pick<Context, 'sealing'>, move: string): string {
+  return createHash('sha256').update(sealing.digest('move', move)).digest('hex');
+}
+
+function emptyChunk(): MessagesChunk {
+  return { series: [], logs: [], isRoundOver: false };
+}
+
+function sizeOf({ series, logs }: MessagesChunk): number {
+  // Each series costs something, however few its points are.
+  return series.reduce((sum, { points }) => sum + points.length + 10, 0) + logs.length * 10;
+}

@@ -1,0 +1,190 @@
+/** What messages.db has of accounts, read while they are copied to another cell. */
+import type Sqlite from 'better-sqlite3';
+import type { StoredWill } from '../../../db/messages/sessions/changes.ts';
+import { openSqlite } from '../../../db/sqlite/open.ts';
+import { fillTable } from '../offline/rows.ts';
+import { messageRules } from '../tables.ts';
+
+export interface SeriesRow {
+  id: number;
+  accountId: string;
+  deviceId: string;
+  channelTemplateId: string;
+}
+
+/** Time, sequence, category, number, text. */
+export type PointRow = [number, number, string, number | null, string | null];
+
+/** A log entry as it is stored. */
+export interface LogRow {
+  sequence: number;
+  id: string;
+  accountId: string;
+  deviceId: string;
+  time: number;
+  received: number;
+  severity: number;
+  message: string | null;
+  code: string | null;
+  codeIsNumber: number;
+  details: string | null;
+  tags: string;
+  custom: string | null;
+  byService: number;
+}
+
+export interface OutboxState {
+  sequence: number;
+  bridgeId: string;
+  state: number;
+  since: number;
+  id: string;
+  deviceId: string;
+  organizationId: string | null;
+  deviceTemplateId: string;
+  channel: string;
+  qos: number;
+  time: number;
+  reason: string | null;
+  payload: Buffer;
+  accountId: string;
+}
+
+/** Stored sessions and all that is theirs, and what is retained. Numbers are those of the file that it comes from. */
+export interface MqttState {
+  sessions: { id: number; clientId: string; left: number | null }[];
+  subscriptions: [number, string, number][];
+  /** Message, session, packet id, released. */
+  queue: [number, number, number | null, number][];
+  incoming: [number, number][];
+  messages: { id: number; topic: string; qos: number; payload: Buffer }[];
+  retained: { accountId: string; topic: string; qos: number; payload: Buffer }[];
+  wills: StoredWill[];
+}
+
+/** Its own connection, which sees what is committed; `close` it. */
+export class MessagesOut {
+  readonly #file: Sqlite.Database;
+  readonly #points: Sqlite.Statement<[object], PointRow>;
+
+  constructor(path: string, accounts: readonly string[], bridges: readonly string[]) {
+    this.#file = openSqlite(path, { readonly: true });
+    fillTable(this.#file, 'moving', accounts);
+    fillTable(this.#file, 'movingBridges', bridges);
+    this.#points = this.#file
+      .prepare<[object], PointRow>(
+        `SELECT p."time", p."sequence", c."text", p."number", p."text"
+         FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
+         WHERE p."series" = @series AND (p."time", p."sequence") > (@time, @after)
+           AND p."sequence" > @from AND p."sequence" <= @to
+         ORDER BY p."time", p."sequence" LIMIT @limit`,
+      )
+      .raw();
+  }
+
+  /** The number of the last row of all that is committed. */
+  get end(): number {
+    return (
+      this.#file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'sequence'`).pluck().get() ?? 0
+    );
+  }
+
+  series(): SeriesRow[] {
+    return this.#file
+      .prepare<[], SeriesRow>(
+        'SELECT "id", "accountId", "deviceId", "channelTemplateId" FROM "series" WHERE "accountId" IN "moving" ORDER BY "id"',
+      )
+      .all();
+  }
+
+  seriesOf(deviceId: string, channelTemplateId: string): SeriesRow | undefined {
+    return this.#file
+      .prepare<[string, string], SeriesRow>(
+        `SELECT "id", "accountId", "deviceId", "channelTemplateId" FROM "series"
+         WHERE "deviceId" = ? AND "channelTemplateId" = ? AND "accountId" IN "moving"`,
+      )
+      .get(deviceId, channelTemplateId);
+  }
+
+  /** Points of a series after a place, with numbers above `from` up to `to`. */
+  points(query: { series: number; time: number; after: number; from: number; to: number; limit: number }): PointRow[] {
+    return this.#points.all(query);
+  }
+
+  /** How many points of the accounts have a number up to `to`. */
+  countPoints(to: number): number {
+    return (
+      this.#file
+        .prepare<[number], number>(
+          `SELECT count(*) FROM "points" WHERE "series" IN (SELECT "id" FROM "series" WHERE "accountId" IN "moving")
+           AND "sequence" <= ?`,
+        )
+        .pluck()
+        .get(to) ?? 0
+    );
+  }
+
+  logs(after: number, to: number, limit: number): LogRow[] {
+    return this.#file
+      .prepare<[number, number, number], LogRow>(
+        `SELECT * FROM "logs" WHERE "accountId" IN "moving" AND "sequence" > ? AND "sequence" <= ? ORDER BY "sequence" LIMIT ?`,
+      )
+      .all(after, to, limit);
+  }
+
+  countLogs(to: number): number {
+    return (
+      this.#file
+        .prepare<[number], number>('SELECT count(*) FROM "logs" WHERE "accountId" IN "moving" AND "sequence" <= ?')
+        .pluck()
+        .get(to) ?? 0
+    );
+  }
+
+  /** Devices that have points or log entries. */
+  devices(): string[] {
+    return this.#file
+      .prepare<[], string>(
+        `SELECT "deviceId" FROM "series" WHERE "accountId" IN "moving"
+         UNION SELECT "deviceId" FROM "logs" WHERE "accountId" IN "moving"`,
+      )
+      .pluck()
+      .all();
+  }
+
+  outbox(after: number, limit: number): OutboxState[] {
+    return this.#file
+      .prepare<[number, number], OutboxState>(
+        `SELECT * FROM "outbox" WHERE ${whereOf('outbox')} AND "sequence" > ? ORDER BY "sequence" LIMIT ?`,
+      )
+      .all(after, limit);
+  }
+
+  mqtt(): MqttState {
+    const all = <R>(columns: string, table: string, order: string) =>
+      this.#file.prepare<[], R>(`SELECT ${columns} FROM "${table}" WHERE ${whereOf(table)} ORDER BY ${order}`);
+    return {
+      sessions: all<MqttState['sessions'][number]>('*', 'mqttSessions', '"left" IS NULL, "left", "id"').all(),
+      subscriptions: all<[number, string, number]>('"session", "filter", "options"', 'mqttSubscriptions', '1, 2')
+        .raw()
+        .all(),
+      queue: all<MqttState['queue'][number]>('"message", "session", "packetId", "released"', 'mqttQueue', '1, 2')
+        .raw()
+        .all(),
+      incoming: all<[number, number]>('"session", "packetId"', 'mqttIncoming', '1, 2').raw().all(),
+      messages: all<MqttState['messages'][number]>('"id", "topic", "qos", "payload"', 'mqttMessages', '"id"').all(),
+      retained: all<MqttState['retained'][number]>('*', 'mqttRetained', '"topic"').all(),
+      wills: all<StoredWill>('*', 'mqttWills', '"clientId"').all(),
+    };
+  }
+
+  close(): void {
+    this.#file.close();
+  }
+}
+
+function whereOf(table: string): string {
+  const rule = messageRules.find((one) => one.table === table);
+  if (!rule) throw new RangeError(`There is no rule for ${table}.`);
+  return rule.where.replaceAll('@', '');
+}

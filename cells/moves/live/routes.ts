@@ -1,0 +1,134 @@
+/** What `slipway account move` asks of the two cells. These endpoints give away whole accounts, so they have a token of their own. */
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { version } from '../../../db/files/version.ts';
+import { PlatformError } from '../../../src/errors.ts';
+import type { App } from '../../../src/http/app.ts';
+import type { Context } from '../../../src/http/context.ts';
+import { demandToken } from '../../../src/http/guards/operator-token.ts';
+import { slotOf } from '../../../src/ids.ts';
+import { Coming } from './coming.ts';
+import { Leaving, type MessagesChunk, proofOf } from './leaving.ts';
+import type { MqttState, OutboxState } from './messages-out.ts';
+import type { HashedRange, Page, PagePlace, PageRange } from './pages.ts';
+import { accountsOfSlot } from './removal.ts';
+
+/** Bytes of a body: many sessions come at once. */
+const maxBody = 512 * 1024 * 1024;
+
+const text = Type.Optional(Type.String({ maxLength: 2048 }));
+const querystring = Type.Object({
+  move: text,
+  accountId: text,
+  place: text,
+  after: text,
+  name: text,
+  whole: text,
+  from: text,
+  last: text,
+});
+
+/** They are closed until SLIPWAY_MOVE_TOKEN is set. */
+export function movingRoutes(app: App, ctx: Context): void {
+  const leaving = new Leaving(ctx);
+  const coming = new Coming(ctx);
+  void app.register(async (within) => {
+    const scope = within as App;
+    scope.addHook('onRequest', async (request, reply) => {
+      const { moveToken } = ctx.config;
+      if (moveToken === undefined)
+        throw new PlatformError('notFound', { message: 'This endpoint needs SLIPWAY_MOVE_TOKEN to be set.' });
+      demandToken(request, moveToken);
+      reply.header('cache-control', 'no-store');
+    });
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+    const route = { config: { whilePaused: true }, schema: { hide: true, querystring }, bodyLimit: maxBody } as const;
+    const get = (path: string, answer: (query: Query, request: FastifyRequest) => unknown) =>
+      scope.get(`/cell/move${path}`, route, async (request) => answer(read(request.query), request));
+    const post = (path: string, work: (query: Query, body: unknown) => unknown) =>
+      scope.post(`/cell/move${path}`, route, async (request) => {
+        const { body } = request;
+        return (await work(read(request.query), Buffer.isBuffer(body) ? parsed(path, body) : body)) ?? {};
+      });
+
+    get('', async ({ accountId }) => {
+      const record = ctx.moves.recordOf(accountId);
+      const isHere = (await accountsOfSlot(ctx.registry, slotOf(accountId))).includes(accountId);
+      const state = record && record.state !== 'here' ? record.state : isHere ? 'here' : 'none';
+      return {
+        version,
+        topicRoot: ctx.config.topicRoot,
+        state,
+        move: record?.move ?? null,
+        from: record?.from ?? null,
+        to: record?.to ?? null,
+      };
+    });
+    // The cell that it leaves.
+    post('/leave', async ({ accountId, move }, body) => ({
+      ...(await leaving.begin(accountId, move, body as { from: string; to: string })),
+      proof: proofOf(ctx, move),
+    }));
+    get('/pages', ({ move, place }) => leaving.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
+    get('/page', ({ move, place }) => ({ pages: [leaving.page(move, JSON.parse(place) as PageRange)] }));
+    get('/touched', ({ move }) => leaving.touched(move));
+    get('/counts', ({ move }) => leaving.counts(move));
+    get('/messages', ({ move }) => leaving.messages(move));
+    get('/outbox', ({ move, after }) => withPayloads({ rows: leaving.outbox(move, Number(after)) }));
+    get('/sessions', ({ move }) => withPayloads(leaving.sessions(move)));
+    get('/files', async ({ move }) => ({ files: await leaving.files(move) }));
+    get('/file', ({ move, name, whole, from }) => leaving.file(move, name, whole === 'true', Number(from)));
+    post('/pause', ({ move }) => leaving.pause(move));
+    post('/resume', ({ accountId }) => leaving.resume(accountId));
+    post('/release', ({ move }) => leaving.release(move));
+    post('/clear', ({ move }) => leaving.clear(move));
+    // The cell that gets it.
+    post('/come', (_, body) => coming.begin(body as Parameters<Coming['begin']>[0]));
+    post('/differing', async ({ move }, body) => ({
+      ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
+    }));
+    post('/rows', ({ move }, body) => coming.rows(move, (body as { pages: Page[] }).pages));
+    post('/touched', ({ move }, body) => coming.touched(move, (body as { pages: Page[] }).pages));
+    post('/messages', ({ move }, body) => coming.messages(move, body as MessagesChunk));
+    post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: OutboxState[] }).rows));
+    post('/sessions', ({ move }, body) => coming.sessions(move, body as MqttState));
+    get('/has', ({ name, whole }) => ({ has: coming.has(name, whole === 'true') }));
+    post('/file', ({ move, name, whole, from, last }, body) =>
+      coming.file(
+        move,
+        { name, isWhole: whole === 'true', from: Number(from), isLast: last === 'true' },
+        Buffer.isBuffer(body) ? body : Buffer.alloc(0),
+      ),
+    );
+    post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<Coming['activate']>[1]));
+    post('/drop', ({ accountId }) => coming.drop(accountId));
+  });
+}
+
+type Query = Record<keyof typeof querystring.properties, string>;
+
+function read(query: Partial<Query>): Query {
+  const none = { move: '', accountId: '', place: '', after: '0', name: '', whole: '', from: '0', last: '' };
+  return { ...none, ...query };
+}
+
+/** Payloads are bytes; JSON has them as base64. */
+function withPayloads(value: object): object {
+  return JSON.parse(
+    JSON.stringify(value, (_, one) =>
+      one?.type === 'Buffer' ? { base64: Buffer.from(one.data).toString('base64') } : one,
+    ),
+  );
+}
+
+/** Only two have payloads: to look for them everywhere takes ten times as long. */
+function parsed(path: string, body: Buffer): unknown {
+  if (path === '/file') return body;
+  return JSON.parse(body.toString(), path === '/outbox' || path === '/sessions' ? revive : undefined);
+}
+
+function revive(_: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || !('base64' in value)) return value;
+  return Buffer.from(String(value.base64), 'base64');
+}
