@@ -152,7 +152,7 @@ export class Authenticator {
     try {
       const identity = await this.#proveClient(client, username, password, live);
       const { accountId } = identity.caller;
-      if (this.#services.moves.isAway(accountId)) away = accountId;
+      if (this.#services.gate.isAway(accountId)) away = accountId;
       else this.#admit(client, live, identity, mark);
     } finally {
       this.#sessions.checked();
@@ -184,7 +184,7 @@ export class Authenticator {
     const end = () => gone.abort();
     conn.on('close', end);
     if (conn.destroyed) end();
-    await this.#services.moves.whenBack(accountId, gone.signal);
+    await this.#services.gate.whenBack(accountId, gone.signal);
     // Without CONNACK: some clients never come back after a refusal.
     conn.destroy();
     throw new ConnectRefused(connack.unavailable, 'the account is on its way to another server');

@@ -89,7 +89,7 @@ function openSessionStore(services: BrokerGround, counters: Counters, authority:
   );
 }
 
-function sessionRules({ moves }: BrokerGround, authority: Authority): PersistenceRules {
+function sessionRules({ gate }: BrokerGround, authority: Authority): PersistenceRules {
   return {
     deviceOf: (topic) => authority.deviceOf(topic),
     accountOf: (topic) => authority.accountOf(topic),
@@ -98,9 +98,9 @@ function sessionRules({ moves }: BrokerGround, authority: Authority): Persistenc
     isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
     mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
     // What arrives from another server may be here before its owner.
-    hasOwner: (clientId) => moves.isAway(accountIn(clientId)) || authority.hasOwner(clientId),
-    mayBeRetained: (topic) => moves.isAway(authority.accountOf(topic)) || authority.namesDevice(topic),
-    isAway: (accountId) => moves.isAway(accountId),
+    hasOwner: (clientId) => gate.isAway(accountIn(clientId)) || authority.hasOwner(clientId),
+    mayBeRetained: (topic) => gate.isAway(authority.accountOf(topic)) || authority.namesDevice(topic),
+    isAway: (accountId) => gate.isAway(accountId),
     sendsRetained: true,
   };
 }

@@ -1,10 +1,10 @@
 /** The MQTT broker: Aedes with our hooks. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import type { BrokerServices, BrokerState, Downlink, Publisher, Revocations, Streams } from '../src/broker-ports.ts';
-import type { AccountMoves } from './accounts.ts';
 import type { Counters } from './connections/counters.ts';
 import type { Listeners } from './connections/listeners.ts';
 import type { Foundation } from './foundation.ts';
+import type { AccountHandover } from './handover.ts';
 import { type BrokerParts, brokerParts } from './parts.ts';
 
 export { type Foundation, layFoundation } from './foundation.ts';
@@ -29,7 +29,7 @@ export interface Broker extends BrokerState {
   readonly isListening: boolean;
   readonly counters: Readonly<Counters>;
   /** What it does for accounts that move between servers. */
-  readonly moves: AccountMoves;
+  readonly handover: AccountHandover;
   /** Current numbers: open sockets, those with a CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
   /**
@@ -49,7 +49,7 @@ export async function openBroker(foundation: Foundation, services: BrokerService
   return {
     counters: parts.counters,
     downlink: parts.downlink,
-    moves: parts.moves,
+    handover: parts.handover,
     publisher: parts.publisher,
     revocations: parts.revocations,
     streams: {

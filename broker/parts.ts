@@ -1,6 +1,5 @@
 /** The parts of the broker, each made of those above it. */
 import type { BrokerServices } from '../src/broker-ports.ts';
-import { AccountMoves } from './accounts.ts';
 import type { BrokerClient } from './aedes-types.ts';
 import { Authenticator } from './authenticate.ts';
 import { Limits } from './connections/limits.ts';
@@ -8,6 +7,7 @@ import { Listeners } from './connections/listeners.ts';
 import { PeerCertificates } from './connections/peer-certificates.ts';
 import { ControlTopics } from './control.ts';
 import type { Foundation } from './foundation.ts';
+import { AccountHandover } from './handover.ts';
 import { attachHooks } from './hooks/attach.ts';
 import { ConnectHooks } from './hooks/connect.ts';
 import { DownlinkNews } from './hooks/downlink-news.ts';
@@ -52,7 +52,7 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
       ...own,
       postedLogs: new PostedLogs(services, own.aedes, own.persistence, own.marks),
     }),
-    moves: new AccountMoves(parts),
+    handover: new AccountHandover(parts),
   };
 }
 
@@ -97,7 +97,7 @@ function networkParts(parts: Networked) {
   const receiver = new PacketReceiver({
     ...{ aedes, persistence, maxTopicLevels, reports },
     log: services.log,
-    isAway: (accountId) => services.moves.isAway(accountId),
+    isAway: (accountId) => services.gate.isAway(accountId),
     sessionUsed: services.sessionUsed,
     hooks: {
       publish: (client, packet, done) =>

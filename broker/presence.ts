@@ -127,7 +127,7 @@ export class Presence {
 
   #change(device: DeviceAddress, change: Omit<Change, keyof DeviceAddress>): void {
     // What is found out of a former address is found out again where the device connects.
-    if (this.#services.moves.isAway(device.accountId)) return;
+    if (this.#services.gate.isAway(device.accountId)) return;
     const { accountId, deviceId } = device;
     this.#changes.put(accountId, deviceId, { accountId, deviceId, ...change });
   }

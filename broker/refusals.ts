@@ -60,7 +60,7 @@ export class Refusals {
   note(deviceId: string, refusal: Refusal): void {
     const accountId = this.#services.access.placement(deviceId)?.accountId;
     // Of an account that is on its way to another server, it is tried again there.
-    if (accountId === undefined || this.#services.moves.isAway(accountId)) return;
+    if (accountId === undefined || this.#services.gate.isAway(accountId)) return;
     const time = new Date(this.#services.clock.now()).toISOString();
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
     this.#noted.put(accountId, deviceId, [{ ...shortened(refusal), time, origin }]);

@@ -1,17 +1,16 @@
 /**
- * Accounts on their way to or from another server. While one is, nothing of it is handled here: HTTP answers 503, and MQTT
- * waits. What is decided is in a file of the data directory, so that no crash makes two servers act for an account.
+ * The gate of a server that is one of several. What is decided about an account is in a file of the data directory, so that
+ * no crash makes two servers act for it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
+import type { AccountGate } from '../src/account-gate.ts';
 import { slotOf } from '../src/ids.ts';
 import { type MoveRecord, readMoves, writeMoves } from './moves/records.ts';
-
-export type { MoveRecord };
 
 /** Milliseconds between two looks at what is still being handled. */
 const lookEvery = 5;
 
-export class Moves {
+export class CellGate implements AccountGate {
   readonly #directory: string;
   #records: MoveRecord[];
   /** Accounts that are held, for a moment or by their record. */
@@ -33,8 +32,8 @@ export class Moves {
     this.#close();
   }
 
-  static open(directory: string): Moves {
-    return new Moves(directory, readMoves(directory));
+  static open(directory: string): CellGate {
+    return new CellGate(directory, readMoves(directory));
   }
 
   get records(): readonly MoveRecord[] {
@@ -46,7 +45,6 @@ export class Moves {
     return this.#records.find(({ accounts }) => accounts.includes(accountId));
   }
 
-  /** When an account came from another server, in milliseconds since 1970; undefined if it never did. */
   cameAt(accountId: string): number | undefined {
     return this.recordOf(accountId)?.since;
   }
@@ -60,17 +58,14 @@ export class Moves {
     this.#close();
   }
 
-  /** Whether nothing of an account may be handled here now. */
   isAway(accountId: string): boolean {
     return this.#closed.size > 0 && this.#closed.has(accountId);
   }
 
-  /** The same by the three digits of an id or a token. */
   isSlotAway(slot: string): boolean {
     return this.#closedSlots.size > 0 && this.#closedSlots.has(slot);
   }
 
-  /** Resolves when an account is handled here again, or is known to be elsewhere, or when who asks has `gone`. */
   whenBack(accountId: string, gone: AbortSignal): Promise<void> {
     if (gone.aborted) return Promise.resolve();
     return new Promise((resolve) => {
@@ -102,32 +97,20 @@ export class Moves {
     this.#close();
   }
 
-  /** Accounts of which nothing may be handled here now. */
   get away(): readonly string[] {
     return [...this.#closed];
   }
 
-  /** Whether accounts are being copied from here: meanwhile nothing old is removed. */
-  get isCopying(): boolean {
-    return this.#leaving.size > 0;
-  }
-
-  /** Whether accounts are on their way, or their move has been broken off. */
   get isUnderWay(): boolean {
-    return this.isCopying || this.#closed.size > 0;
+    return this.#leaving.size > 0 || this.#closed.size > 0;
   }
 
-  /** Whether accounts are being copied to here. */
   get isReceiving(): boolean {
     return this.#records.some(({ state }) => state === 'coming');
   }
 
-  /**
-   * Does work that belongs to no request and no message. It is to look at `isAway` or `away` after it has begun, and to leave
-   * such accounts alone: an account that is held later waits for it.
-   */
-  async work<R>(work: () => Promise<R>): Promise<R> {
-    const working = work();
+  async work<R>(work: (away: readonly string[]) => Promise<R>): Promise<R> {
+    const working = work(this.away);
     this.#works.add(working);
     try {
       return await working;
@@ -136,21 +119,21 @@ export class Moves {
     }
   }
 
+  async workFor<R>(accountId: string, work: () => Promise<R>): Promise<R | undefined> {
+    return this.isAway(accountId) ? undefined : this.work(work);
+  }
+
   /** Waits for the end of all such work that has begun, at most `patience` milliseconds; whether it has ended. */
   async rested(patience: number): Promise<boolean> {
     const ended = Promise.allSettled([...this.#works]).then(() => true);
     return Promise.race([ended, pause(patience, false, { ref: false })]);
   }
 
-  get leaving(): ReadonlySet<string> {
-    return this.#leaving;
+  /** These accounts, and no others, are being copied from here from now on. */
+  copying(accounts: Iterable<string>): void {
+    this.#leaving = new Set(accounts);
   }
 
-  set leaving(accounts: ReadonlySet<string>) {
-    this.#leaving = accounts;
-  }
-
-  /** A request that may change something begins; call what it returns when it has been answered. */
   begin(slot: string): () => void {
     this.#inFlight.set(slot, (this.#inFlight.get(slot) ?? 0) + 1);
     let ended = false;

@@ -1,7 +1,7 @@
 /** How a command ends when it cannot do what it was asked for. */
+import { UsageError } from '../src/usage-error.ts';
 
-/** Wrong usage; the sentence says why. Exit code 2. */
-export class UsageError extends Error {}
+export { UsageError };
 
 /** Exit codes of the commands for the line (docs/factory.md). */
 export const exitCodes = { failed: 1, trouble: 3, refused: 4 } as const;

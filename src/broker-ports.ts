@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 import type { LogInput, MessageStore, Point } from '../db/messages/store.ts';
 import type { Placement, Registry } from '../db/registry/index.ts';
 import type { Access, Caller, Channel } from './access.ts';
+import type { AccountGate } from './account-gate.ts';
 import type { Clock } from './clock.ts';
 import type { Config } from './config.ts';
 import type { Allowance, Failure } from './errors.ts';
@@ -357,13 +358,7 @@ export interface BrokerGround {
   config: Config;
   clock: Clock;
   log: Logger;
-  /** Accounts on their way to or from another server: nothing of them is handled here. */
-  moves: {
-    isAway(accountId: string): boolean;
-    whenBack(accountId: string, gone: AbortSignal): Promise<void>;
-    /** When an account came here, in milliseconds since 1970: earlier places in the store were those of another server. */
-    cameAt(accountId: string): number | undefined;
-  };
+  gate: AccountGate;
   access: Access;
   registry: Registry;
   messages: MessageStore;

@@ -131,7 +131,7 @@ export class ConnectHooks {
     client.connection?.opened();
     const { live } = client;
     if (!live || live.ended) return;
-    if (live.identity && services.moves.isAway(live.identity.caller.accountId)) {
+    if (live.identity && services.gate.isAway(live.identity.caller.accountId)) {
       // Proven before its account was held: it comes back, and waits.
       sessions.kick(live);
       return;
@@ -188,8 +188,8 @@ export class ConnectHooks {
     this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = connectedDevice(live);
     if (!device) return;
-    const { clock, moves } = this.#parts.services;
-    if (moves.isAway(device.accountId)) {
+    const { clock, gate } = this.#parts.services;
+    if (gate.isAway(device.accountId)) {
       this.#endedAway.push({ live, device, time: clock.now() });
       return;
     }

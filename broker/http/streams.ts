@@ -217,7 +217,7 @@ export class Streams {
     const mayHear = (topic: string) => this.#mayHear(stream, topic);
     const { accountId } = stream.caller;
     // The id of another server names a place in its store.
-    const cameAt = services.moves.cameAt(accountId) ?? Number.NEGATIVE_INFINITY;
+    const cameAt = services.gate.cameAt(accountId) ?? Number.NEGATIVE_INFINITY;
     if (!from.place || from.time <= cameAt + clockDifference) return { to, at, missed: undefined };
     const absence = { accountId, filters: [...stream.filters], mayHear, from: from.place, to };
     try {

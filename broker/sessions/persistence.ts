@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
-import type { MqttState } from '../../cells/moves/live/messages-out.ts';
-import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.ts';
+import type { MqttChange, MqttState, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.ts';

@@ -1,6 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { MqttState } from '../../cells/moves/live/messages-out.ts';
-import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.ts';
+import type { MqttChange, MqttState, StoredMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';

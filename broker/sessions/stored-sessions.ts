@@ -1,5 +1,5 @@
 import type { Subscription } from 'aedes';
-import type { MqttState } from '../../cells/moves/live/messages-out.ts';
+import type { MqttState } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';

@@ -1,8 +1,7 @@
 /** Writes `haproxy.cfg` and its map files. Each file is replaced as a whole, so HAProxy never reads half of one. */
 import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { UsageError } from '../../cli/usage.ts';
-import { type CellsConfig, readCellsFile } from '../config.ts';
+import type { CellsConfig } from '../config.ts';
 import { haproxyConfig, lookupSocket } from './cfg.ts';
 import { lookupFile, lookupScript } from './lookup.ts';
 import { mapsOf } from './maps.ts';
@@ -37,16 +36,4 @@ export function replaceFile(path: string, content: string): string {
     throw error;
   }
   return path;
-}
-
-/** `slipway cells write`: prints the paths of the files. @throws UsageError for a wrong `cells.yaml` */
-export async function cellsWrite({ config: path, out }: { config: string; out: string }): Promise<void> {
-  const config = readCellsFile(path);
-  let paths: string[];
-  try {
-    paths = writeCells(config, out);
-  } catch (error) {
-    throw new UsageError(`The files cannot be written: ${(error as Error).message}.`);
-  }
-  for (const one of paths) process.stdout.write(`${one}\n`);
 }

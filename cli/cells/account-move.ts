@@ -1,12 +1,14 @@
-/** `slipway account move` between directories without a server: the account, and all others of its slot, from one data directory into another. */
+/** `slipway account move`: an account, and all others of its slot, between two data directories or between two cells that run. */
 import { realpathSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { CellFailure } from '../../cells/moves/live/asked-cell.ts';
+import { type LiveMove, moveLive } from '../../cells/moves/live/lead.ts';
 import { movingIn } from '../../cells/moves/offline/marker.ts';
-import { abandonMove, accountsIn, CannotMove, moveAccounts } from '../../cells/moves/offline/move.ts';
+import { abandonMove, accountsIn, moveAccounts } from '../../cells/moves/offline/move.ts';
 import { slotOf } from '../../src/ids.ts';
 import { demandRegistry, directoryOf, type OnDirectory, print } from '../data/files.ts';
-import { UsageError } from '../usage.ts';
+import { trouble, UsageError } from '../usage.ts';
 
 export interface MoveFlags extends OnDirectory {
   /** The other data directory. */
@@ -14,7 +16,17 @@ export interface MoveFlags extends OnDirectory {
   undo: boolean;
 }
 
-/** Prints what was moved. @throws UsageError when it cannot be moved; nothing has changed then. */
+/** Between cells. Prints what was moved. @throws Ending with 3 when a cell has failed: then it is called again. */
+export async function accountMoveLive(given: LiveMove, account: string): Promise<void> {
+  try {
+    print(await moveLive(given, account));
+  } catch (error) {
+    if (!(error instanceof CellFailure)) throw error;
+    throw trouble(`${error.message} Call the command again, or with --undo.`);
+  }
+}
+
+/** Between directories without a server. Prints what was moved. @throws UsageError when it cannot be; nothing has changed then. */
 export async function accountMove(given: MoveFlags, account: string): Promise<void> {
   const { to: target, undo } = given;
   const source = directoryOf(given);
@@ -26,20 +38,15 @@ export async function accountMove(given: MoveFlags, account: string): Promise<vo
   // Where the account is to be, whichever way an earlier call was going when it was broken off.
   const [there, elsewhere] = undo ? [from, to] : [to, from];
   const began = performance.now();
-  try {
-    const begun = movingIn(from) ?? movingIn(to);
-    if (begun?.from === there && (await abandonMove({ accounts, from: there, to: elsewhere }))) {
-      print({ accounts, in: there, undone: true });
-      return;
-    }
-    const sums = await moveAccounts({ accounts, from: elsewhere, to: there });
-    const rows = Object.values(sums ?? {}).reduce((sum, table) => sum + table.rows, 0);
-    const seconds = Math.round(performance.now() - began) / 1000;
-    print({ accounts, in: there, rows, seconds, ...(sums === undefined && { movedBefore: true }) });
-  } catch (error) {
-    if (error instanceof CannotMove) throw new UsageError(error.message);
-    throw error;
+  const begun = movingIn(from) ?? movingIn(to);
+  if (begun?.from === there && (await abandonMove({ accounts, from: there, to: elsewhere }))) {
+    print({ accounts, in: there, undone: true });
+    return;
   }
+  const sums = await moveAccounts({ accounts, from: elsewhere, to: there });
+  const rows = Object.values(sums ?? {}).reduce((sum, table) => sum + table.rows, 0);
+  const seconds = Math.round(performance.now() - began) / 1000;
+  print({ accounts, in: there, rows, seconds, ...(sums === undefined && { movedBefore: true }) });
 }
 
 /** All accounts of a slot move together, because a slot is what is routed. @throws UsageError when the account is in neither directory. */

@@ -38,7 +38,7 @@ export const cellsCommands = [
     about: 'Prints the paths. HAProxy reads the files when it is reloaded. See docs/scaling.md.',
     flags: { config, out: { value: 'DIR', about: 'directory of the files', required: true, completes: 'directories' } },
     examples: ['slipway cells write --config cells.yaml --out /etc/haproxy/slipway'],
-    run: async (given) => (await import('../../cells/haproxy/files.ts')).cellsWrite(given),
+    run: async (given) => (await import('../cells/write.ts')).cellsWrite(given),
   }),
   command({
     ...common,

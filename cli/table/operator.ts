@@ -110,7 +110,7 @@ export const operatorCommands = [
       onTheDisk(async () =>
         config === undefined
           ? (await import('../cells/account-move.ts')).accountMove(given, id)
-          : (await import('../../cells/moves/live/lead.ts')).accountMoveLive({ ...given, config }, id),
+          : (await import('../cells/account-move.ts')).accountMoveLive({ ...given, config }, id),
       ),
   }),
   command({

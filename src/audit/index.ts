@@ -3,11 +3,11 @@
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
-import type { Moves } from '../../cells/gate.ts';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
 import type { Caller, EntityKind } from '../access.ts';
+import type { AccountGate } from '../account-gate.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import type { Config } from '../config.ts';
 import { pageOfTable } from '../entity/list.ts';
@@ -57,7 +57,7 @@ type AuditServices = {
   clock: Clock;
   log: Logger;
   config: Pick<Config, 'limits'>;
-  moves?: Pick<Moves, 'isAway'>;
+  gate?: Pick<AccountGate, 'isAway'>;
 };
 
 export class Audit {
@@ -109,7 +109,7 @@ export class Audit {
     const isOfStranger = entry.outcome === 'failure' && entry.actor === undefined;
     const admitted = isOfStranger ? this.#shared(entry) : entry;
     if (!admitted) return;
-    if (this.#ctx.moves?.isAway(admitted.accountId)) {
+    if (this.#ctx.gate?.isAway(admitted.accountId)) {
       if (this.#held.length < maxWaiting) this.#held.push(admitted);
       return;
     }

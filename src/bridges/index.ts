@@ -1,11 +1,11 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
 import type { Logger } from 'pino';
-import type { Moves } from '../../cells/gate.ts';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { bridgeKinds } from '../../db/registry/records/bridges.ts';
 import type { Access } from '../access.ts';
+import type { AccountGate } from '../account-gate.ts';
 import type { AcceptedMessage } from '../broker-ports.ts';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
@@ -38,7 +38,7 @@ type BridgesContext = {
   messages: MessageStore;
   access: Access;
   sealing: Sealing;
-  moves: Moves;
+  gate: AccountGate;
 };
 
 /** Counts of all bridges since the start. */
@@ -84,7 +84,7 @@ export class Bridges {
     const rows = await ctx.registry.query.selectFrom('bridges').selectAll().where('deleted', 'is', null).execute();
     for (const row of rows) {
       // What counts in another server is delivered there.
-      if (ctx.moves.isAway(row.accountId)) continue;
+      if (ctx.gate.isAway(row.accountId)) continue;
       try {
         bridges.changed(row);
       } catch (error) {

@@ -1,10 +1,10 @@
 /** Dead letters and delivered messages that can be replayed. */
 import type { Logger } from 'pino';
-import type { Moves } from '../../cells/gate.ts';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { Slices } from '../../db/sqlite/slices.ts';
+import type { AccountGate } from '../account-gate.ts';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { RowPlace } from '../entity/row-slices.ts';
@@ -25,7 +25,7 @@ interface KeptContext {
   log: Pick<Logger, 'error'>;
   registry: Registry;
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
-  moves: Pick<Moves, 'isAway' | 'isReceiving' | 'work'>;
+  gate: AccountGate;
 }
 
 export class KeptMessages {
@@ -114,19 +114,19 @@ export class KeptMessages {
   /** Removes what is old, and whatever belongs to a bridge that is deleted, after what is under way. */
   tidySoon(): void {
     this.#tidying = this.#tidying
-      .then(() => this.#ctx.moves.work(() => this.#tidy()))
+      .then(() => this.#ctx.gate.work(() => this.#tidy()))
       .catch((error) => this.#ctx.log.error({ err: error }, 'the outbox could not be tidied'));
   }
 
   /** Ends what is old, and whatever belongs to a bridge that is deleted. */
   async #tidy(): Promise<void> {
-    const { messages, clock, config, moves, registry } = this.#ctx;
+    const { messages, clock, config, gate, registry } = this.#ctx;
     const { deliveredAge, deadAge } = config.bridges;
     for (const id of messages.outbox.bridgeIds()) {
       const found = registry.query.selectFrom('bridges').select(['accountId', 'deleted']).where('id', '=', id);
       const row = await found.executeTakeFirst();
       // The bridge of a message that comes from another server may come after it.
-      if (row ? moves.isAway(row.accountId) : moves.isReceiving) continue;
+      if (row ? gate.isAway(row.accountId) : gate.isReceiving) continue;
       const isLive = row?.deleted === null;
       const ages = { pending: Number.POSITIVE_INFINITY, delivered: deliveredAge, dead: deadAge };
       for (const state of ['pending', 'delivered', 'dead'] as const) {
@@ -136,7 +136,7 @@ export class KeptMessages {
           // The oldest come first.
           if (old.length === 0) break;
           await this.#write({ kind: 'remove', from: state, sequences: sequencesOf(old) });
-          if (row && moves.isAway(row.accountId)) break;
+          if (row && gate.isAway(row.accountId)) break;
         }
       }
     }

@@ -18,7 +18,7 @@ import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
 import { lookAtBodyNames } from './body-names.ts';
 import type { Context } from './context.ts';
-import { holdMoving } from './guards/account-gate.ts';
+import { askAccountGate } from './guards/account-gate.ts';
 import { answerHeaders } from './guards/answer-headers.ts';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.ts';
 import { laneOfRequest, paceRequests } from './guards/pacing.ts';
@@ -30,7 +30,6 @@ import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/st
 import { boundTexts } from './guards/text-bounds.ts';
 import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
-import { mountRoutes } from './routes.ts';
 
 const serverOptions = {
   // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
@@ -42,8 +41,8 @@ const serverOptions = {
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
 
-/** Builds the server with every route; the caller listens and closes. */
-export async function buildHttp(ctx: Context): Promise<App> {
+/** Builds the server; `mount` adds the routes. The caller listens and closes. */
+export async function buildHttp(ctx: Context, mount: (app: App, traffic: Traffic) => Promise<void>): Promise<App> {
   const { config } = ctx;
   const traffic = new Traffic();
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
@@ -83,9 +82,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
   lookAtBodyNames(app);
   sliceArrays(app);
   await documentation(app, ctx);
-  holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });
+  askAccountGate(app, { gate: ctx.gate, prefix: config.headerPrefix });
   enforceRights(app, ctx);
-  await mountRoutes(app, ctx, traffic);
+  await mount(app, traffic);
   await app.ready();
   return app;
 }

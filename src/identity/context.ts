@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import type { Moves } from '../../cells/gate.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
+import type { AccountGate } from '../account-gate.ts';
 import type { Audit } from '../audit/index.ts';
 import type { Downlink, Publisher, Revocations, Streams } from '../broker-ports.ts';
 import type { Clock } from '../clock.ts';
@@ -29,7 +29,7 @@ export interface IdentityContext {
   clock: Clock;
   log: Logger;
   /** Accounts on their way to or from another server. */
-  moves: Moves;
+  gate: AccountGate;
   registry: Registry;
   messages: MessageStore;
   /** Pieces of long lists and exports: one is made at a time. */

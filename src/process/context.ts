@@ -1,13 +1,18 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
+
+import type { CellsContext } from '../../cells/context.ts';
 import type { Config } from '../config.ts';
 import { Jobs } from '../factory/jobs/engine.ts';
-import type { Context } from '../http/context.ts';
+import type { Context as Services } from '../http/context.ts';
 import { Health } from '../http/health.ts';
 import { watchChanges } from './changes.ts';
 import { Closers } from './closers.ts';
 import { openDeviceServices } from './device-services.ts';
 import { openAccountServices, openMessageServices } from './services.ts';
 import { type Overrides, openStores } from './stores.ts';
+
+/** Every service that there is. */
+export type Context = Services & CellsContext;
 
 /** Everything built on one data directory, and its end. */
 export interface Opened {

@@ -54,9 +54,9 @@ export async function openDeviceServices(base: Base, closers: Closers) {
 }
 
 function brokerGround(base: Base): BrokerGround {
-  const { config, clock, log, moves, access, registry, messages, certificates, sessions } = base;
+  const { config, clock, log, gate, access, registry, messages, certificates, sessions } = base;
   return {
-    ...{ config, clock, log, moves, access, registry, messages, certificates },
+    ...{ config, clock, log, gate, access, registry, messages, certificates },
     isOpenSession: (id) => sessions.isOpen(id),
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),
     deviceState: (deviceId) => readState(base, deviceId),

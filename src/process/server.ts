@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { databasesIn } from '../../db/files/copies.ts';
 import type { Config } from '../config.ts';
 import type { App } from '../http/app.ts';
-import { buildHttp } from '../http/server.ts';
 import { listenWide } from '../network/accepting.ts';
 import { secureOptions } from '../network/server-tls.ts';
 import { reloadTls } from '../network/tls-reload.ts';
@@ -13,6 +12,7 @@ import { startPurge } from '../purge/purge.ts';
 import { type CreatedAccount, createFirstAccount, readFirstAdmin } from '../registry/accounts.ts';
 import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
 import { type Opened, openContext } from './context.ts';
+import { openHttp } from './http.ts';
 import { checkStart, nameTheVariable } from './start-checks.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
@@ -49,7 +49,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   let app: App | undefined;
   let firstAccount: CreatedAccount | undefined;
   try {
-    app = await buildHttp(opened.ctx);
+    app = await openHttp(opened.ctx);
     broker.attachWebSocket(app.server);
     await opened.ctx.commands.begin();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));

@@ -1,7 +1,7 @@
 /** The data directory, and all that is read and written there. */
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { Moves } from '../../cells/gate.ts';
+import { CellGate } from '../../cells/gate.ts';
 import { removeAccounts } from '../../cells/moves/offline/move.ts';
 import { FirmwareFiles } from '../../db/files/firmware.ts';
 import { finishReplacement } from '../../db/files/incoming.ts';
@@ -35,7 +35,7 @@ export interface Stores {
   clock: Clock;
   log: Logger;
   fence: Fence;
-  moves: Moves;
+  gate: CellGate;
   positions: Positions;
   registry: Registry;
   readers: Readers;
@@ -54,8 +54,8 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   const fence = takeOver(dataDir);
   closers.push(() => fence.close());
   finishReplacement(dataDir);
-  const moves = Moves.open(dataDir);
-  clearArrivals(dataDir, moves);
+  const gate = CellGate.open(dataDir);
+  clearArrivals(dataDir, gate);
   const positions = await openPositions(config, log);
   closers.push(() => positions.close());
   const registry = await Registry.open(dataDir, fence.mark, laneNow);
@@ -65,7 +65,7 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   const messages = await MessageStore.open(dataDir, { log, mark: fence.mark });
   closers.push(() => messages.close());
   return {
-    ...{ config, clock, log, fence, moves, positions, registry, readers, messages },
+    ...{ config, clock, log, fence, gate, positions, registry, readers, messages },
     firmware: new FirmwareFiles(dataDir),
     access: new Access(registry),
   };
@@ -81,10 +81,10 @@ async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Po
 }
 
 /** Removes what an earlier process had got of accounts that count elsewhere: the move begins again, or never. */
-function clearArrivals(directory: string, moves: Moves): void {
-  for (const { accounts, state } of moves.records) {
+function clearArrivals(directory: string, gate: CellGate): void {
+  for (const { accounts, state } of gate.records) {
     if (state !== 'coming') continue;
     removeAccounts(directory, accounts);
-    moves.record(accounts, undefined);
+    gate.record(accounts, undefined);
   }
 }

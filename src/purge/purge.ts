@@ -15,15 +15,15 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
   let running: Promise<void> | undefined;
   const run = () => {
     // An account that is being copied to another server must only grow meanwhile.
-    if (ctx.moves.isUnderWay) {
+    if (ctx.gate.isUnderWay) {
       ctx.log.warn(
-        { accounts: ctx.moves.away },
+        { accounts: ctx.gate.away },
         'nothing is purged or expired while the move of an account is under way',
       );
       return;
     }
-    running ??= ctx.moves
-      .work(() => purge(ctx, () => stopped || ctx.moves.isUnderWay))
+    running ??= ctx.gate
+      .work(() => purge(ctx, () => stopped || ctx.gate.isUnderWay))
       .finally(() => {
         running = undefined;
       });

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import type { Moves } from '../../cells/gate.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
+import type { AccountGate } from '../account-gate.ts';
 import type { Bridges } from '../bridges/index.ts';
 import type { Clock } from '../clock.ts';
 import type { Collector } from '../downlink/packages/contents.ts';
@@ -23,7 +23,7 @@ export type PurgeContext = {
   access: Access;
   fields: Fields;
   collector: Collector;
-  moves: Moves;
+  gate: AccountGate;
 };
 
 /** Does a little of the work; whether there may be more. */

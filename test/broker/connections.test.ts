@@ -101,17 +101,17 @@ t.test('a CONNECT that is refused before its proof ends its socket itself, long 
 t.test(
   'while an account is on its way to another cell, a client that leaves before the answer is not kept',
   async (t) => {
-    const { moves } = f.service.server.ctx;
+    const { gate } = f.service.server.ctx;
     const name = 'slipway_mqtt_refused_connects_total{reason="unavailable"}';
     const before = (await metric(f, name)) ?? 0;
-    moves.hold([f.service.accountId]);
-    t.teardown(() => moves.release([f.service.accountId]));
+    gate.hold([f.service.accountId]);
+    t.teardown(() => gate.release([f.service.accountId]));
     const clients = await Promise.all(Array.from({ length: 3 }, () => rawClient(t, f.service.server.mqttPort)));
     for (const client of clients) client.send(connectPacket({ ...login(), clientId: 'leaving' }));
     for (const client of clients) client.socket.end();
     // A CONNECT that is over is counted: those that wait are not.
     await until(async () => (await metric(f, name)) === before + clients.length);
-    t.ok(moves.isAway(f.service.accountId), 'the account is still on its way');
+    t.ok(gate.isAway(f.service.accountId), 'the account is still on its way');
   },
 );
 

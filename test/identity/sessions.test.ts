@@ -184,13 +184,13 @@ t.test('after a restart a session counts as used when it was last used', async (
 
 t.test('a use that could not be written is written when it can', async (t) => {
   const service = await startService(t, { clock: { now: () => time.now } });
-  const { registry, clock, moves } = service.server.ctx;
+  const { registry, clock, gate } = service.server.ctx;
   const { id } = claimsOf(service.admin);
   const refusing = `"refusing" BEFORE UPDATE OF "lastUsed" ON "sessions" BEGIN SELECT RAISE(ABORT, 'no'); END`;
   await rowsOf(registry.query, `CREATE TRIGGER ${refusing}`, []);
   const failures: string[] = [];
   const log = openLog('error', { write: (line: string) => failures.push(line) });
-  const uses = new SessionUses({ registry, clock, log, moves });
+  const uses = new SessionUses({ registry, clock, log, gate });
   time.now += minute;
   uses.note(id, service.accountId);
   await until(() => failures.some((line) => line.includes('the last uses of sessions could not be written')));

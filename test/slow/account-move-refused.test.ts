@@ -37,7 +37,7 @@ async function start(
         .status,
       200,
     );
-    for (const { server } of [source, target]) t.equal(server.ctx.moves.isUnderWay, false);
+    for (const { server } of [source, target]) t.equal(server.ctx.gate.isUnderWay, false);
   };
   return { source, target, account, config, run, worksOn };
 }

@@ -1,19 +1,19 @@
 /** Begins to act for accounts: those that have come from another server, and those that stay after all. */
-import type { Context } from '../../../src/http/context.ts';
+import type { CellsContext } from '../../context.ts';
 
-type Needed = Pick<Context, 'bridges' | 'broker' | 'commands' | 'firmwareEngine' | 'jobs' | 'moves'>;
+type Needed = Pick<CellsContext, 'bridges' | 'broker' | 'commands' | 'firmwareEngine' | 'jobs' | 'gate'>;
 
 /** Goes on with all that accounts have begun, and releases them: they must be held. */
 export async function actFor(ctx: Needed, accounts: readonly string[]): Promise<void> {
-  const { bridges, broker, commands, firmwareEngine, jobs, moves } = ctx;
+  const { bridges, broker, commands, firmwareEngine, jobs, gate } = ctx;
   try {
     for (const accountId of accounts) await bridges.beginOf(accountId);
     await commands.actFor(accounts);
     await jobs.actFor(accounts);
   } finally {
-    moves.release(accounts);
+    gate.release(accounts);
   }
-  broker.moves.actFor(new Set(accounts));
+  broker.handover.actFor(new Set(accounts));
   jobs.wake();
   firmwareEngine.wake();
 }

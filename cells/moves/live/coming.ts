@@ -7,12 +7,13 @@ import { CompiledQuery } from 'kysely';
 import { sync } from '../../../db/files/copies.ts';
 import { firmwareName } from '../../../db/files/firmware.ts';
 import { fromLogRow } from '../../../db/messages/series/rows.ts';
+import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
-import type { Context } from '../../../src/http/context.ts';
 import { slotOf } from '../../../src/ids.ts';
+import type { CellsContext } from '../../context.ts';
 import { actFor } from './acting.ts';
 import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.ts';
-import type { MqttState, OutboxState } from './messages-out.ts';
+import type { OutboxState } from './messages-out.ts';
 import { type HashedRange, type Page, type PageRange, RegistryPages } from './pages.ts';
 import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.ts';
 
@@ -25,10 +26,10 @@ interface Arrival {
 }
 
 export class Coming {
-  readonly #ctx: Context;
+  readonly #ctx: CellsContext;
   #arrival: Arrival | undefined;
 
-  constructor(ctx: Context) {
+  constructor(ctx: CellsContext) {
     this.#ctx = ctx;
   }
 
@@ -42,16 +43,16 @@ export class Coming {
     proof: string;
   }): Promise<void> {
     const { move, accounts, bytes, from, to, proof } = given;
-    const { config, moves, registry } = this.#ctx;
+    const { config, gate, registry } = this.#ctx;
     if (proof !== proofOf(this.#ctx, move))
       throw invalid('keys', 'differ: the cell needs a copy of the file keys/sealing.key of the other one');
     const [first = ''] = accounts;
     const known = await accountsOfSlot(registry, slotOf(first));
-    const coming = new Set(moves.records.flatMap((one) => (one.state === 'coming' ? one.accounts : [])));
+    const coming = new Set(gate.records.flatMap((one) => (one.state === 'coming' ? one.accounts : [])));
     if (known.some((id) => !coming.has(id))) throw invalid('accounts', `${known.join(', ')} is here already`);
     this.#demandRoom(bytes);
     this.#end();
-    moves.record(accounts, { move, accounts, state: 'coming', from, to });
+    gate.record(accounts, { move, accounts, state: 'coming', from, to });
     await removeAccounts(this.#ctx, [...new Set([...accounts, ...known])]);
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
     const lapse = setTimeout(() => this.#lapse(first), lapsesAfter).unref();
@@ -149,8 +150,8 @@ export class Coming {
   /** Takes stored sessions, once: they have new numbers here. */
   async sessions(move: string, state: MqttState): Promise<void> {
     const { accounts } = this.#demand(move);
-    await this.#ctx.broker.moves.depart(new Set(accounts));
-    await this.#ctx.broker.moves.arrive(state);
+    await this.#ctx.broker.handover.depart(new Set(accounts));
+    await this.#ctx.broker.handover.arrive(state);
   }
 
   /** Bytes of a firmware file that are here. */
@@ -182,11 +183,11 @@ export class Coming {
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
   async activate(move: string, { connected, ...sent }: Amounts & ReturnType<Leaving['counts']>): Promise<void> {
     const { accounts, pages, stored } = this.#demand(move);
-    const { access, broker, clock, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
+    const { access, broker, clock, gate, overlaps, registry, retention, secretAnswers } = this.#ctx;
     const here = { points: stored.points, logs: stored.logs, rows: pages.counts() };
     if (!isDeepStrictEqual(here, sent))
       throw invalid('move', `was sent ${JSON.stringify(sent)}, and there are ${JSON.stringify(here)}`);
-    const record = moves.records.find((one) => one.move === move);
+    const record = gate.records.find((one) => one.move === move);
     if (!record) throw new PlatformError('notFound');
     forgetCaches(this.#ctx);
     const of = accounts.slice();
@@ -200,27 +201,27 @@ export class Coming {
     const answers = query.selectFrom('idempotentAnswers').select('secretOf').where('accountId', 'in', of);
     const kept = await answers.where('secretOf', 'is not', null).where('answer', 'is not', null).execute();
     secretAnswers.arrived(kept.flatMap(({ secretOf }) => secretOf ?? []));
-    await broker.moves.endedElsewhere(connected);
+    await broker.handover.endedElsewhere(connected);
     // Somebody may have taken it back meanwhile; from here to the record nothing else runs.
     this.#demand(move);
-    moves.hold(accounts);
-    moves.record(accounts, { ...record, state: 'here', since: clock.now() });
+    gate.hold(accounts);
+    gate.record(accounts, { ...record, state: 'here', since: clock.now() });
     this.#end();
     await actFor(this.#ctx, accounts);
-    moves.letGo(accounts);
+    gate.letGo(accounts);
   }
 
   /** Lets go of accounts that have not become active here, for good. */
   async drop(accountId: string): Promise<void> {
-    const { moves } = this.#ctx;
-    const record = moves.recordOf(accountId);
+    const { gate } = this.#ctx;
+    const record = gate.recordOf(accountId);
     if (record?.state === 'here') throw invalid('accountId', 'is here: it can only be moved back');
     if (record?.state !== 'coming') return;
     this.#end();
     // First another attempt's name: from here on nothing of this one can become active.
-    moves.record(record.accounts, { ...record, move: 'dropped' });
+    gate.record(record.accounts, { ...record, move: 'dropped' });
     await removeAccounts(this.#ctx, record.accounts);
-    moves.record(record.accounts, undefined);
+    gate.record(record.accounts, undefined);
   }
 
   /** What has come is worth nothing: the command has died long ago. */

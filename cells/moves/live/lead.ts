@@ -1,11 +1,10 @@
-/** `slipway account move ACCOUNT --to CELL --config cells.yaml`: an account between two cells that run. */
+/** Leads the move of an account between two cells that run: asks both, and switches HAProxy. */
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { print } from '../../../cli/data/files.ts';
-import { trouble, UsageError } from '../../../cli/usage.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { slotOf, slotsText } from '../../../src/ids.ts';
+import { UsageError } from '../../../src/usage-error.ts';
 import { type Cell, type CellsConfig, contentOf, readCells, withSlotMoved } from '../../config.ts';
 import { replaceFile } from '../../haproxy/files.ts';
 import { askHaproxy, switchMaps } from '../../haproxy/socket.ts';
@@ -33,16 +32,6 @@ interface Places {
   source: MovingCell | undefined;
   /** The cell that it is copied to, or has been. */
   target: MovingCell | undefined;
-}
-
-/** Prints what was moved. @throws Ending with 3 when a cell has failed: then it is called again. */
-export async function accountMoveLive(given: LiveMove, account: string): Promise<void> {
-  try {
-    print(await moveLive(given, account));
-  } catch (error) {
-    if (!(error instanceof CellFailure)) throw error;
-    throw trouble(`${error.message} Call the command again, or with --undo.`);
-  }
 }
 
 /** What it has taken. */

@@ -6,8 +6,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { firmwareName } from '../../../db/files/firmware.ts';
 import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
-import type { Context } from '../../../src/http/context.ts';
 import { slotOf } from '../../../src/ids.ts';
+import type { CellsContext } from '../../context.ts';
 import { actFor } from './acting.ts';
 import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from './messages-out.ts';
 import {
@@ -68,10 +68,10 @@ interface Copy {
 
 /** At most one slot leaves at a time. */
 export class Leaving {
-  readonly #ctx: Context;
+  readonly #ctx: CellsContext;
   #copy: Copy | undefined;
 
-  constructor(ctx: Context) {
+  constructor(ctx: CellsContext) {
     this.#ctx = ctx;
   }
 
@@ -81,10 +81,10 @@ export class Leaving {
     move: string,
     names: { from: string; to: string },
   ): Promise<{ accounts: string[]; bytes: Bytes }> {
-    const { config, messages, moves, registry } = this.#ctx;
+    const { config, messages, gate, registry } = this.#ctx;
     const accounts = await accountsOfSlot(registry, slotOf(accountId));
     if (!accounts.includes(accountId)) throw new PlatformError('notFound', { message: 'The account is not here.' });
-    if (accounts.some((id) => moves.isAway(id)))
+    if (accounts.some((id) => gate.isAway(id)))
       throw invalid('accountId', 'is on its way already: it has to be taken back first');
     this.end();
     const bridges = await registry.query
@@ -103,10 +103,10 @@ export class Leaving {
     const lapse = setTimeout(() => this.end(), lapsesAfter).unref();
     this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
-    moves.leaving = new Set(accounts);
+    gate.copying(accounts);
     messages.touched.watch(new Set(accounts));
     // What purges or expires stops at its next step.
-    await moves.rested(patience);
+    await gate.rested(patience);
     return { accounts, bytes: await this.#bytesOf(accounts, move) };
   }
 
@@ -128,7 +128,7 @@ export class Leaving {
     if (!copy) return;
     this.#copy = undefined;
     clearTimeout(copy.lapse);
-    this.#ctx.moves.leaving = new Set();
+    this.#ctx.gate.copying([]);
     this.#ctx.messages.touched.watch(new Set());
     copy.pages.close();
     copy.out.close();
@@ -230,55 +230,55 @@ export class Leaving {
    */
   async pause(move: string): Promise<void> {
     const { accounts } = this.#demand(move);
-    const { audit, bridges, broker, messages, moves } = this.#ctx;
+    const { audit, bridges, broker, messages, gate } = this.#ctx;
     const held = new Set(accounts);
-    moves.hold(accounts);
+    gate.hold(accounts);
     try {
       const until = performance.now() + patience;
-      const ended = await Promise.all([moves.answered(accounts, patience), broker.moves.settled(held, patience)]);
-      if (ended.includes(false) || !(await moves.rested(until - performance.now())))
+      const ended = await Promise.all([gate.answered(accounts, patience), broker.handover.settled(held, patience)]);
+      if (ended.includes(false) || !(await gate.rested(until - performance.now())))
         throw new PlatformError('stopping', { message: 'What is under way did not end in time. Try again.' });
       await audit.flush();
-      await broker.moves.flush();
+      await broker.handover.flush();
       for (const accountId of accounts) bridges.endOf(accountId);
       await messages.prove();
       this.#demand(move);
-      moves.record(accounts, { move, accounts, state: 'away', ...this.#names });
+      gate.record(accounts, { move, accounts, state: 'away', ...this.#names });
     } catch (error) {
       await this.#actAgain(accounts);
       throw error;
     } finally {
-      moves.release(accounts);
+      gate.release(accounts);
     }
   }
 
   /** Acts for the accounts again. The other cell must have let go of them for good before. */
   async resume(accountId: string): Promise<{ accounts: string[] }> {
-    const { moves } = this.#ctx;
-    const record = moves.recordOf(accountId);
+    const { gate } = this.#ctx;
+    const record = gate.recordOf(accountId);
     this.end();
     if (record?.state !== 'away') return { accounts: [] };
-    moves.hold(record.accounts);
-    moves.record(record.accounts, undefined);
+    gate.hold(record.accounts);
+    gate.record(record.accounts, undefined);
     await this.#actAgain(record.accounts);
     return { accounts: record.accounts };
   }
 
   async #actAgain(accounts: readonly string[]): Promise<void> {
-    const { audit, broker, moves } = this.#ctx;
+    const { audit, broker, gate } = this.#ctx;
     await actFor(this.#ctx, accounts);
     await audit.flush();
     // What they have sent meanwhile was not looked at: they come back and send it again.
-    await broker.moves.end(new Set(accounts), false);
-    moves.letGo(accounts);
+    await broker.handover.end(new Set(accounts), false);
+    gate.letGo(accounts);
   }
 
   /** The accounts count in the other cell: clients are sent there. */
   async release(move: string): Promise<void> {
     const { accounts } = this.#demandAway(move);
-    await this.#ctx.broker.moves.end(new Set(accounts), true);
+    await this.#ctx.broker.handover.end(new Set(accounts), true);
     this.#ctx.audit.forget(accounts);
-    this.#ctx.moves.letGo(accounts);
+    this.#ctx.gate.letGo(accounts);
   }
 
   /** Removes what is left of the accounts, which count in the other cell. */
@@ -294,7 +294,7 @@ export class Leaving {
     this.end();
     await this.release(move);
     await removeAccounts(this.#ctx, accounts);
-    this.#ctx.moves.record(accounts, undefined);
+    this.#ctx.gate.record(accounts, undefined);
     return copy?.sent ?? { points: 0, logs: 0 };
   }
 
@@ -373,14 +373,14 @@ export class Leaving {
   }
 
   #demandAway(move: string) {
-    const record = this.#ctx.moves.records.find((one) => one.move === move);
+    const record = this.#ctx.gate.records.find((one) => one.move === move);
     if (record?.state !== 'away') throw invalid('move', 'has not taken any account away from here');
     return record;
   }
 }
 
 /** Proves that two cells have the same sealing key, without showing it. */
-export function proofOf({ sealing }: Pick<Context, 'sealing'>, move: string): string {
+export function proofOf({ sealing }: Pick<CellsContext, 'sealing'>, move: string): string {
   return createHash('sha256').update(sealing.digest('move', move)).digest('hex');
 }
 

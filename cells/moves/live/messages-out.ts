@@ -1,6 +1,6 @@
 /** What messages.db has of accounts, read while they are copied to another cell. */
 import type Sqlite from 'better-sqlite3';
-import type { StoredWill } from '../../../db/messages/sessions/changes.ts';
+import type { MqttState, StoredWill } from '../../../db/messages/sessions/changes.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
 import { fillTable } from '../offline/rows.ts';
 import { messageRules } from '../tables.ts';
@@ -48,18 +48,6 @@ export interface OutboxState {
   reason: string | null;
   payload: Buffer;
   accountId: string;
-}
-
-/** Stored sessions and all that is theirs, and what is retained. Numbers are those of the file that it comes from. */
-export interface MqttState {
-  sessions: { id: number; clientId: string; left: number | null }[];
-  subscriptions: [number, string, number][];
-  /** Message, session, packet id, released. */
-  queue: [number, number, number | null, number][];
-  incoming: [number, number][];
-  messages: { id: number; topic: string; qos: number; payload: Buffer }[];
-  retained: { accountId: string; topic: string; qos: number; payload: Buffer }[];
-  wills: StoredWill[];
 }
 
 /** Its own connection, which sees what is committed; `close` it. */

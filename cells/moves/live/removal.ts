@@ -2,12 +2,12 @@
 import { join } from 'node:path';
 import { CompiledQuery } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
-import type { Context } from '../../../src/http/context.ts';
 import { slotOf } from '../../../src/ids.ts';
+import type { CellsContext } from '../../context.ts';
 import { MessagesOut } from './messages-out.ts';
 import { removalOf } from './pages.ts';
 
-type Needed = Pick<Context, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
+type Needed = Pick<CellsContext, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
 
 /** Devices whose messages are being removed at a time. */
 const devicesAtOnce = 20;
@@ -22,7 +22,7 @@ export async function accountsOfSlot({ query }: Pick<Registry, 'query'>, slot: s
 export async function removeAccounts(ctx: Needed, accounts: readonly string[]): Promise<void> {
   const { access, bridges, broker, config, messages, registry } = ctx;
   for (const accountId of accounts) bridges.endOf(accountId);
-  await broker.moves.depart(new Set(accounts));
+  await broker.handover.depart(new Set(accounts));
   const rows = await registry.query.selectFrom('bridges').select('id').where('accountId', 'in', accounts).execute();
   const bridgeIds = rows.map(({ id }) => id);
   if (bridgeIds.length > 0)

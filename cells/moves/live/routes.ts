@@ -2,14 +2,15 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { version } from '../../../db/files/version.ts';
+import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { PlatformError } from '../../../src/errors.ts';
 import type { App } from '../../../src/http/app.ts';
-import type { Context } from '../../../src/http/context.ts';
 import { demandToken } from '../../../src/http/guards/operator-token.ts';
 import { slotOf } from '../../../src/ids.ts';
+import type { CellsContext } from '../../context.ts';
 import { Coming } from './coming.ts';
 import { Leaving, type MessagesChunk, proofOf } from './leaving.ts';
-import type { MqttState, OutboxState } from './messages-out.ts';
+import type { OutboxState } from './messages-out.ts';
 import type { HashedRange, Page, PagePlace, PageRange } from './pages.ts';
 import { accountsOfSlot } from './removal.ts';
 
@@ -29,7 +30,7 @@ const querystring = Type.Object({
 });
 
 /** They are closed until SLIPWAY_MOVE_TOKEN is set. */
-export function movingRoutes(app: App, ctx: Context): void {
+export function movingRoutes(app: App, ctx: CellsContext): void {
   const leaving = new Leaving(ctx);
   const coming = new Coming(ctx);
   void app.register(async (within) => {
@@ -53,7 +54,7 @@ export function movingRoutes(app: App, ctx: Context): void {
       });
 
     get('', async ({ accountId }) => {
-      const record = ctx.moves.recordOf(accountId);
+      const record = ctx.gate.recordOf(accountId);
       const isHere = (await accountsOfSlot(ctx.registry, slotOf(accountId))).includes(accountId);
       const state = record && record.state !== 'here' ? record.state : isHere ? 'here' : 'none';
       return {

@@ -8,6 +8,7 @@ import { databaseNames, sync } from '../../../db/files/copies.ts';
 import { FirmwareFiles, firmwareName, hashOf } from '../../../db/files/firmware.ts';
 import { lockDirectory, takeOver } from '../../../db/files/lock.ts';
 import { behind, bringUpToDate, unknownSteps } from '../../../db/files/schema.ts';
+import { UsageError } from '../../../src/usage-error.ts';
 import { type Moving, mark, movingIn, unmark } from './marker.ts';
 import { copyMessages, removeMessages } from './messages.ts';
 import { copyRegistry, readOf, removeRegistry } from './registry.ts';
@@ -15,11 +16,6 @@ import type { Sums } from './rows.ts';
 
 const registryIn = (directory: string) => join(directory, 'registry.db');
 const messagesIn = (directory: string) => join(directory, 'messages.db');
-
-/** A move that cannot be; the sentence says why and what to do. */
-export class CannotMove extends Error {
-  override name = 'CannotMove';
-}
 
 export interface Move {
   /** The accounts that move together. */
@@ -73,7 +69,7 @@ async function holding<R>({ from, to, accounts }: Move, work: () => Promise<R>):
       const moving = movingIn(directory);
       const isThis = moving?.from === from && moving.to === to && moving.accounts.join() === accounts.join();
       if (moving && !isThis)
-        throw new CannotMove(
+        throw new UsageError(
           `${directory} takes part in another move: ${moving.accounts.join(', ')} from ${moving.from} to ${moving.to}. Finish it first.`,
         );
       demandCurrent(directory);
@@ -89,7 +85,7 @@ function lock(directory: string): { release(): void } {
   try {
     return lockDirectory(directory);
   } catch (error) {
-    throw new CannotMove(`${directory} cannot be used: ${(error as Error).message}. Stop it first.`);
+    throw new UsageError(`${directory} cannot be used: ${(error as Error).message}. Stop it first.`);
   }
 }
 
@@ -98,7 +94,7 @@ function demandCurrent(directory: string): void {
     (name) => existsSync(join(directory, name)) && unknownSteps(directory, name).length > 0,
   );
   if (behind(directory).length > 0 || unknown.length > 0)
-    throw new CannotMove(`${directory} has the tables of another version. Start this version on it once, and stop it.`);
+    throw new UsageError(`${directory} has the tables of another version. Start this version on it once, and stop it.`);
 }
 
 /** Ids of all accounts of a directory; none when there is no registry. */
@@ -111,8 +107,8 @@ function isCopied({ from, to, accounts }: Move): boolean {
   if (movingIn(from)?.state === 'copied') return true;
   const [isHere, isThere] = [from, to].map((directory) => accountsIn(directory).some((id) => accounts.includes(id)));
   if (movingIn(from) && isHere) return false;
-  if (isHere && isThere) throw new CannotMove(`${accounts.join(', ')} is in both directories, and no move has begun.`);
-  if (!isHere && !isThere) throw new CannotMove(`${accounts.join(', ')} is in neither directory.`);
+  if (isHere && isThere) throw new UsageError(`${accounts.join(', ')} is in both directories, and no move has begun.`);
+  if (!isHere && !isThere) throw new UsageError(`${accounts.join(', ')} is in neither directory.`);
   return isThere === true;
 }
 
@@ -182,7 +178,7 @@ function shareKeys(from: string, to: string): void {
     sync(to);
   }
   if (keyOf(from) !== keyOf(to))
-    throw new CannotMove(
+    throw new UsageError(
       `${join(to, 'keys')} has another sealing.key than ${join(from, 'keys')}: codes and sealed secrets could not be read there. Make new cells with a copy of the folder keys.`,
     );
 }

@@ -26,6 +26,18 @@ export interface StoredWill {
   sessionId: string | null;
 }
 
+/** Stored sessions and all that is theirs, and what is retained. Numbers are those of the file that it comes from. */
+export interface MqttState {
+  sessions: { id: number; clientId: string; left: number | null }[];
+  subscriptions: [number, string, number][];
+  /** Message, session, packet id, released. */
+  queue: [number, number, number | null, number][];
+  incoming: [number, number][];
+  messages: { id: number; topic: string; qos: number; payload: Buffer }[];
+  retained: { accountId: string; topic: string; qos: number; payload: Buffer }[];
+  wills: StoredWill[];
+}
+
 export type MqttChange =
   /** `left` in milliseconds since 1970, null while a client holds the session. */
   | { kind: 'session'; session: number; clientId: string; left: number | null }

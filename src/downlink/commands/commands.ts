@@ -3,9 +3,9 @@
  * until it is answered, and ends by its own time if by nothing else.
  */
 import type { Logger } from 'pino';
-import type { Moves } from '../../../cells/gate.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Caller } from '../../access.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import type { Audit } from '../../audit/index.ts';
 import type { DeviceName, Downlink } from '../../broker-ports.ts';
 import { type Clock, timestamp } from '../../clock.ts';
@@ -33,7 +33,7 @@ type Services = {
   log: Logger;
   config: Config;
   audit: Audit;
-  moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+  gate: AccountGate;
 };
 
 /** Something may be sent; the device hears `_commands`; its last connection has ended. */
@@ -62,10 +62,10 @@ export class Commands {
 
   /** Commands sent before the process ended are queued again. Call it before there are connections. */
   async begin(): Promise<void> {
-    const { away } = this.#services.moves;
+    const { away } = this.#services.gate;
     await this.#requeueAll((sent) => sent.where('accountId', 'not in', away));
     this.#timer = setInterval(() => {
-      this.#looking = this.#looking.then(() => this.#services.moves.work(() => this.#look()));
+      this.#looking = this.#looking.then(() => this.#services.gate.work((away) => this.#look(away)));
     }, lookEvery);
     this.#timer.unref();
   }
@@ -181,11 +181,11 @@ export class Commands {
   }
 
   #inTurn(device: DeviceName, work: () => Promise<void>): void {
-    const { log, moves } = this.#services;
+    const { log, gate } = this.#services;
     const before = this.#turns.get(device.deviceId) ?? Promise.resolve();
     const after = onBehalfOf({ lane: { accountId: device.accountId, callerId: device.deviceId } }, () =>
-      moves
-        .work(() => before.then(() => (moves.isAway(device.accountId) ? undefined : work())))
+      before
+        .then(() => gate.workFor(device.accountId, work))
         .catch((error) => log.error({ err: error, deviceId: device.deviceId }, 'commands could not go on')),
     );
     this.#turns.set(device.deviceId, after);
@@ -279,9 +279,8 @@ export class Commands {
   }
 
   /** Ends what is due. Never rejects. */
-  async #look(): Promise<void> {
-    const { registry, clock, log, moves } = this.#services;
-    const { away } = moves;
+  async #look(away: readonly string[]): Promise<void> {
+    const { registry, clock, log } = this.#services;
     try {
       // Read first: a transaction would ask for the lock of the file once a second, for nothing.
       const due = registry.query

@@ -4,11 +4,11 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Moves } from '../../../cells/gate.ts';
 import type { MessageStore, Severity } from '../../../db/messages/store.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import { newId } from '../../ids.ts';
 import { Merged } from '../../limits/merged.ts';
 import { onBehalfOf } from '../../log.ts';
@@ -26,7 +26,7 @@ export type EngineServices = OfferServices & {
   readers: Readers;
   messages: MessageStore;
   log: Logger;
-  moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+  gate: AccountGate;
 } & StateContext;
 
 /** Events of the engine for the ways that tell devices about updates. */
@@ -100,7 +100,7 @@ export class FirmwareEngine {
   async #look(): Promise<void> {
     try {
       while (!this.#stopped && (await this.#advanceSome())) await nextTurn();
-      while (!this.#stopped && (await this.#services.moves.work(() => this.#timeOutSome()))) await nextTurn();
+      while (!this.#stopped && (await this.#services.gate.work((away) => this.#timeOutSome(away)))) await nextTurn();
     } catch (error) {
       this.#services.log.error({ err: error }, 'rollouts could not go on');
     }
@@ -108,14 +108,14 @@ export class FirmwareEngine {
 
   /** One step of the rollout of each account that has waited longest; whether there may be more. */
   async #advanceSome(): Promise<boolean> {
-    const { registry, clock, moves } = this.#services;
+    const { registry, clock, gate } = this.#services;
     const due = await registry.query
       .selectFrom('firmwareRollouts')
       .selectAll()
       .where('due', 'is not', null)
       .where('due', '<=', clock.now())
       .where('deleted', 'is', null)
-      .where('accountId', 'not in', moves.away)
+      .where('accountId', 'not in', gate.away)
       .orderBy('due')
       .execute();
     const first = new Map<string, Rollout>();
@@ -123,9 +123,7 @@ export class FirmwareEngine {
     const slices = new Slices();
     for (const rollout of first.values()) {
       if (this.#stopped) return false;
-      await moves.work(async () => {
-        if (!moves.isAway(rollout.accountId)) await this.#advance(rollout);
-      });
+      await gate.workFor(rollout.accountId, () => this.#advance(rollout));
       await slices.step();
     }
     return due.length > 0;
@@ -146,13 +144,13 @@ export class FirmwareEngine {
     }
   }
 
-  async #timeOutSome(): Promise<boolean> {
-    const { registry, clock, moves } = this.#services;
+  async #timeOutSome(away: readonly string[]): Promise<boolean> {
+    const { registry, clock } = this.#services;
     const late = await registry.query
       .selectFrom('firmwareDeliveries')
       .select('deviceId')
       .where('deadline', '<=', clock.now())
-      .where('accountId', 'not in', moves.away)
+      .where('accountId', 'not in', away)
       .where(isOpenDelivery)
       .limit(atOnce)
       .execute();

@@ -1,8 +1,8 @@
 /** The progress of firmware downloads. It changes with every piece sent, so each is written once a second, many in one transaction. */
 import type { Logger } from 'pino';
-import type { Moves } from '../../../cells/gate.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
 import type { Delivery } from './rollout.ts';
@@ -17,7 +17,7 @@ const setReceived = `UPDATE "firmwareDeliveries"
   WHERE "rolloutId" = "received"."value" ->> 'rolloutId' AND "deviceId" = "received"."value" ->> 'deviceId'
     AND "offer" = "received"."value" ->> 'offer' AND "state" IN ('pending', 'offered', 'downloading')`;
 
-type Services = { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway' | 'work'> };
+type Services = { registry: Registry; clock: Clock; log: Logger; gate: Pick<AccountGate, 'isAway' | 'work'> };
 
 /** The bytes that a device has received of a file, and are not written yet. */
 interface Received {
@@ -33,7 +33,7 @@ export class Progress {
   /** By device. */
   readonly #received = new Gathered<Received>({
     ...{ interval: writeInterval, atOnce: devicesPerTransaction },
-    write: (entries) => this.#services.moves.work(() => this.#write(entries)),
+    write: (entries) => this.#services.gate.work(() => this.#write(entries)),
   });
 
   /** `written` is called after each write, with the rollouts of its devices. */
@@ -57,9 +57,9 @@ export class Progress {
 
   /** Never rejects: a lost write only makes progress look older, because the device itself reports the end. */
   async #write(entries: ReadonlyArray<Entry<Received>>): Promise<void> {
-    const { registry, clock, log, moves } = this.#services;
+    const { registry, clock, log, gate } = this.#services;
     // A device of an account that is away asks again where the account is then, and says how far it has come.
-    const here = entries.filter(({ accountId }) => !moves.isAway(accountId));
+    const here = entries.filter(({ accountId }) => !gate.isAway(accountId));
     try {
       const received = JSON.stringify(here.map(({ key: deviceId, value }) => ({ deviceId, ...value })));
       await registry.transaction((tx) => rowsOf(tx, setReceived, [timestamp(clock), received]));

@@ -85,9 +85,9 @@ export class Jobs {
 
   /** Goes on with what an end of the process has broken off. To be called before there are requests. */
   async start(): Promise<void> {
-    const { moves, registry } = this.#ctx;
+    const { gate, registry } = this.#ctx;
     const halves = registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
-    this.#drop(await halves.where('accountId', 'not in', moves.away).execute());
+    this.#drop(await halves.where('accountId', 'not in', gate.away).execute());
     this.#timer = setInterval(() => this.look(), lookEvery);
     this.#timer.unref();
     this.look();
@@ -166,7 +166,7 @@ export class Jobs {
       .orderBy('created')
       .execute();
     for (const { id, accountId, createdById } of open) {
-      if (this.#stopped || this.#open.has(id) || this.#ctx.moves.isAway(accountId)) continue;
+      if (this.#stopped || this.#open.has(id) || this.#ctx.gate.isAway(accountId)) continue;
       const lane = { accountId, callerId: createdById };
       const ended = onBehalfOf({ cause: { jobId: id }, lane }, () => this.#goThrough(id, lane)).finally(() => {
         this.#open.delete(id);
@@ -182,7 +182,7 @@ export class Jobs {
     for (let place: 'last' | 'first' = 'last'; ; place = 'first') {
       const end = await this.#queue.run(lane, 0, (turn) => this.#run(id, lane, turn), place);
       // One of an account that is away is begun again when the account is back.
-      if (end === 'over' || this.#stopped || this.#ctx.moves.isAway(lane.accountId)) return;
+      if (end === 'over' || this.#stopped || this.#ctx.gate.isAway(lane.accountId)) return;
       // It is still open: it is begun again, but not over and over.
       if (end === 'fails') await pause(retryAfter);
     }
@@ -190,9 +190,9 @@ export class Jobs {
 
   /** A step that writes: not while the account is away. */
   #step<R>({ accountId }: Pick<Lane, 'accountId'>, step: () => Promise<R>): Promise<R> {
-    const { moves } = this.#ctx;
-    return moves.work(async () => {
-      if (moves.isAway(accountId)) throw new Stopped();
+    const { gate } = this.#ctx;
+    return gate.work(async () => {
+      if (gate.isAway(accountId)) throw new Stopped();
       return step();
     });
   }
@@ -336,15 +336,13 @@ export class Jobs {
   look(): void {
     this.#looking = this.#looking
       .then(async () => {
-        const { moves } = this.#ctx;
-        const ended = await moves.work(() =>
-          endResults(this.#ctx, (account) => this.#stopped || moves.isAway(account)),
-        );
+        const { gate } = this.#ctx;
+        const ended = await gate.work(() => endResults(this.#ctx, (account) => this.#stopped || gate.isAway(account)));
         for (const job of ended) this.changed(job);
         this.#hasRemains ||= ended.length > 0;
         // Keys that were destroyed are still in there.
         if (this.#hasRemains) this.#hasRemains = !this.#ctx.registry.emptyLog();
-        await moves.work(() => forgetOldRows(this.#ctx, (account) => this.#stopped || moves.isAway(account)));
+        await gate.work(() => forgetOldRows(this.#ctx, (account) => this.#stopped || gate.isAway(account)));
       })
       .catch((error) => this.#log(error, 'results could not be destroyed'));
   }

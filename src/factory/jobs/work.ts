@@ -1,9 +1,9 @@
 /** The interface of an action for the engine: check some rows, and do them in one transaction. */
 
 import type { Logger } from 'pino';
-import type { Moves } from '../../../cells/gate.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import type { Audit } from '../../audit/index.ts';
 import type { Downlink, Revocations } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
@@ -27,7 +27,7 @@ export type JobServices = {
   config: Config;
   clock: Clock;
   log: Logger;
-  moves: Pick<Moves, 'isAway' | 'away' | 'work'>;
+  gate: AccountGate;
   keeping: Pick<Keeping, 'demandRoom'>;
   registry: Registry;
   access: Access;

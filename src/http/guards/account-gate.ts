@@ -1,6 +1,6 @@
 /** Requests of accounts that are on their way to another server are answered with 503, and those under way are counted. */
 import type { FastifyRequest } from 'fastify';
-import type { Moves } from '../../../cells/gate.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import { PlatformError } from '../../errors.ts';
 import { slotOf } from '../../ids.ts';
 import type { App } from '../app.ts';
@@ -10,14 +10,14 @@ const retryAfter = 1;
 const reading: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /** Call it before the routes are mounted. */
-export function holdMoving(app: App, { moves, prefix }: { moves: Moves; prefix: string }): void {
+export function askAccountGate(app: App, { gate, prefix }: { gate: AccountGate; prefix: string }): void {
   const begun = new WeakMap<FastifyRequest, () => void>();
   app.addHook('preHandler', (request, _, next) => {
     const { changes, whilePaused } = request.routeOptions.config;
     const slot = whilePaused ? undefined : slotOfRequest(request, prefix);
     if (slot === undefined) return next();
-    if (moves.isSlotAway(slot)) return next(onItsWay());
-    if (changes || !reading.has(request.method)) begun.set(request, moves.begin(slot));
+    if (gate.isSlotAway(slot)) return next(onItsWay());
+    if (changes || !reading.has(request.method)) begun.set(request, gate.begin(slot));
     next();
   });
   // Also when the caller has gone away in the middle.

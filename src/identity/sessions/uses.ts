@@ -1,9 +1,9 @@
 /** When login sessions were last used: at once in memory, within half a minute in the registry. */
 import type { Logger } from 'pino';
-import type { Moves } from '../../../cells/gate.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import type { Clock } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
 
@@ -21,7 +21,7 @@ const setUses = `UPDATE "sessions" SET "lastUsed" = "uses"."value"
   FROM json_each(?) AS "uses" WHERE "sessions"."id" = "uses"."key"`;
 
 export class SessionUses {
-  readonly #ctx: { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway'> };
+  readonly #ctx: { registry: Registry; clock: Clock; log: Logger; gate: Pick<AccountGate, 'isAway'> };
   /** Milliseconds since 1970, by session. */
   readonly #last = boundedCache<string, number>(maxKept);
   readonly #unwritten = new Gathered<number>({
@@ -30,7 +30,7 @@ export class SessionUses {
   });
   #closing = false;
 
-  constructor(ctx: { registry: Registry; clock: Clock; log: Logger; moves: Pick<Moves, 'isAway'> }) {
+  constructor(ctx: { registry: Registry; clock: Clock; log: Logger; gate: Pick<AccountGate, 'isAway'> }) {
     this.#ctx = ctx;
   }
 
@@ -56,8 +56,8 @@ export class SessionUses {
 
   /** Never rejects. */
   async #write(entries: ReadonlyArray<Entry<number>>): Promise<void> {
-    const { registry, log, moves } = this.#ctx;
-    const here = entries.filter(({ accountId }) => !moves.isAway(accountId));
+    const { registry, log, gate } = this.#ctx;
+    const here = entries.filter(({ accountId }) => !gate.isAway(accountId));
     if (here.length === 0) return;
     const times = here.map(({ key, value }) => [key, new Date(value).toISOString()]);
     try {

@@ -1,7 +1,7 @@
 /** Secrets that overlap (`graceSeconds`): the previous secret works until the time is over or the new one has connected. */
 
-import type { Moves } from '../../../cells/gate.ts';
 import type { CredentialRow, Registry } from '../../../db/registry/index.ts';
+import type { AccountGate } from '../../account-gate.ts';
 import type { Clock } from '../../clock.ts';
 
 /** Rows of one statement. */
@@ -31,24 +31,24 @@ export function secretsInForce(credential: CredentialRow | undefined, clock: Clo
 export class Overlaps {
   readonly #registry: Registry;
   readonly #clock: Clock;
-  readonly #moves: Pick<Moves, 'away' | 'work'>;
+  readonly #gate: Pick<AccountGate, 'work'>;
   /** When the previous secret ends, in milliseconds, by entity. */
   readonly #ends: Map<string, number>;
 
   private constructor(
-    { registry, clock, moves }: { registry: Registry; clock: Clock; moves: Pick<Moves, 'away' | 'work'> },
+    { registry, clock, gate }: { registry: Registry; clock: Clock; gate: Pick<AccountGate, 'work'> },
     ends: Map<string, number>,
   ) {
     this.#registry = registry;
     this.#clock = clock;
-    this.#moves = moves;
+    this.#gate = gate;
     this.#ends = ends;
   }
 
   static async open(services: {
     registry: Registry;
     clock: Clock;
-    moves: Pick<Moves, 'away' | 'work'>;
+    gate: Pick<AccountGate, 'work'>;
   }): Promise<Overlaps> {
     const rows = await services.registry.query
       .selectFrom('credentials')
@@ -81,12 +81,11 @@ export class Overlaps {
 
   /** Ends the previous secrets whose time is over; the entities that have had one. */
   endDue(): Promise<string[]> {
-    return this.#moves.work(() => this.#endDue());
+    return this.#gate.work((away) => this.#endDue(away));
   }
 
-  async #endDue(): Promise<string[]> {
+  async #endDue(away: readonly string[]): Promise<string[]> {
     const now = this.#clock.now();
-    const { away } = this.#moves;
     const due = [...this.#ends].filter(([, end]) => end <= now).map(([entityId]) => entityId);
     for (let from = 0; from < due.length; from += rowsAtOnce) {
       const batch = due.slice(from, from + rowsAtOnce);

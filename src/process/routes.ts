@@ -13,6 +13,13 @@ import { bulkRoutes } from '../factory/jobs/bulk-routes.ts';
 import { jobRoutes } from '../factory/jobs/routes.ts';
 import { addressRoutes, provisioningRoutes } from '../factory/provisioning/routes.ts';
 import { verificationRoutes } from '../factory/verification.ts';
+import { consoleRoutes } from '../http/answers/console.ts';
+import { pageRoutes } from '../http/answers/pages.ts';
+import type { App } from '../http/app.ts';
+import { batchRoutes } from '../http/batch.ts';
+import { keepReserve } from '../http/guards/disk-reserve.ts';
+import { healthRoutes } from '../http/health.ts';
+import { idempotentPosts } from '../http/idempotency.ts';
 import { applicationRoutes } from '../identity/applications.ts';
 import { emailAddressRoutes, emailConfirmationRoutes } from '../identity/email-address.ts';
 import { identityProviderRoutes } from '../identity/federation/providers.ts';
@@ -52,14 +59,7 @@ import { endUserRoutes } from '../registry/end-users.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
 import { templateRoutes } from '../registry/templates.ts';
-import { consoleRoutes } from './answers/console.ts';
-import { pageRoutes } from './answers/pages.ts';
-import type { App } from './app.ts';
-import { batchRoutes } from './batch.ts';
 import type { Context } from './context.ts';
-import { keepReserve } from './guards/disk-reserve.ts';
-import { healthRoutes } from './health.ts';
-import { idempotentPosts } from './idempotency.ts';
 
 type Mount = (app: App, ctx: Context) => void;
 

@@ -1,6 +1,6 @@
-/** The broker's part in the move of an account to another server. */
+/** All that the broker has of whole accounts: it ends it, gives it to another server and takes it from there. */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { MqttState } from '../cells/moves/live/messages-out.ts';
+import type { MqttState } from '../db/messages/sessions/changes.ts';
 import type { BrokerCore, LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
@@ -27,7 +27,7 @@ interface Parts {
   connects: ConnectHooks;
 }
 
-export class AccountMoves {
+export class AccountHandover {
   readonly #parts: Parts;
 
   constructor(parts: Parts) {
