@@ -29,16 +29,20 @@ export async function measureReads({ size, directory, serve, serveBareFastify }:
   const bareRequests = ids.map((id) => getBytes(`/devices/${id}`, token));
   const ours: Measured[] = [];
   const theirs: Measured[] = [];
+  const equal: Measured[] = [];
   const live: Measured[] = [];
   // In turns, so that a busy moment of the machine is nobody's alone.
   for (let round = 0; round < size.rounds; round += 1) {
     ours.push(await measure('Slipway', service, Number(url.port), requests, size.roundTime));
+    const rate = ours[round]?.perSecond;
     theirs.push(await measure('bare Fastify', bare, bare.httpPort, bareRequests, size.roundTime));
+    equal.push(await measure('at our rate', bare, bare.httpPort, bareRequests, size.roundTime, rate));
     live.push(await measure('health/live', service, Number(url.port), [getBytes('/health/live')], size.roundTime));
   }
   await service.stop();
   await bare.stop();
   const peer = (what: keyof Measured) => ({ name: 'bare Fastify', value: middle(theirs, what) });
+  const peerAtOurRate = { name: 'bare Fastify at our rate', value: middle(equal, 'cpu') };
   return [
     {
       what: 'GET a device by id, JWT checked',
@@ -52,8 +56,14 @@ export async function measureReads({ size, directory, serve, serveBareFastify }:
       what: 'CPU time of the server for a GET',
       ours: middle(ours, 'cpu'),
       unit: 'µs',
-      peer: peer('cpu'),
+      peer: peerAtOurRate,
       figure: { below: readFigure },
+    },
+    {
+      what: 'The same, next to bare Fastify at its own rate',
+      ours: middle(ours, 'cpu'),
+      unit: 'µs',
+      peer: peer('cpu'),
     },
     {
       what: 'CPU time of the server for GET /health/live',
@@ -81,6 +91,7 @@ async function measure(
   port: number,
   requests: readonly Buffer[],
   duration: number,
+  atMost?: number,
 ): Promise<Measured> {
   let asked = 0;
   const next = () => {
@@ -88,7 +99,7 @@ async function measure(
     return requests[asked % requests.length] as Buffer;
   };
   const before = serving.cpu();
-  const { perSecond, times } = await rateOf(port, readers, duration, next);
+  const { perSecond, times } = await rateOf(port, readers, duration, next, atMost);
   const cpu = ((serving.cpu() - before) / asked) * 1e6;
   console.log(
     `  ${name.padEnd(14)} ${Math.round(perSecond)}/s, ${cpu.toFixed(0)} µs of CPU time each  ${described(times)}`,

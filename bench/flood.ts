@@ -14,8 +14,19 @@ export interface Flood {
   readonly done: Promise<void>;
 }
 
-/** Keeps `window` messages in flight on a link that receives nothing but PUBACKs, at most `until` in all. */
-export function flood({ socket }: Link, topic: string, window: number, until = Number.POSITIVE_INFINITY): Flood {
+/** Milliseconds between two handfuls of a flood with a pace. */
+const beat = 5;
+
+/**
+ * Keeps `window` messages in flight on a link that receives nothing but PUBACKs, at most `until` in all, and `perSecond`.
+ */
+export function flood(
+  { socket }: Link,
+  topic: string,
+  window: number,
+  until = Number.POSITIVE_INFINITY,
+  perSecond = Number.POSITIVE_INFINITY,
+): Flood {
   const template = publishBytes(topic, payload, { qos: 1, messageId: 1 });
   const idAt = template.length - payload.length - 2;
   let [sent, bytes, most] = [0, 0, until];
@@ -24,6 +35,8 @@ export function flood({ socket }: Link, topic: string, window: number, until = N
     finish = resolve;
   });
   const count = () => Math.floor(bytes / pubackSize);
+  const isPaced = perSecond < Number.POSITIVE_INFINITY;
+  const from = performance.now();
   const send = (more: number) => {
     const batch = Math.min(more, most - sent);
     if (batch <= 0) return;
@@ -38,17 +51,24 @@ export function flood({ socket }: Link, topic: string, window: number, until = N
   const hear = (chunk: Buffer) => {
     const before = count();
     bytes += chunk.length;
-    send(count() - before);
-    if (count() === Math.min(sent, most)) end();
+    if (!isPaced) send(count() - before);
+    if (count() === most || (!isPaced && count() === sent)) end();
   };
   const end = () => {
     socket.off('data', hear);
+    clearInterval(timer);
     finish();
   };
   // The parser of the link would cost more than all of this.
   socket.removeAllListeners('data');
   socket.on('data', hear);
-  send(window);
+  const keepPace = () => {
+    const due = Math.floor(((performance.now() - from) / 1000) * perSecond);
+    send(Math.min(window - (sent - count()), due - sent));
+  };
+  const timer = isPaced ? setInterval(keepPace, beat) : undefined;
+  if (!isPaced) send(window);
+  socket.on('close', () => clearInterval(timer));
   const stop = () => {
     most = sent;
     if (count() === sent) end();

@@ -1,5 +1,6 @@
 /** HTTP over connections that stay open, with as little work for each request as there can be: the machine is shared. */
 import { connect, type Socket } from 'node:net';
+import { Pacer } from './pacer.ts';
 
 const headEnd = Buffer.from('\r\n\r\n');
 /** The digit that a status begins with when all went well. */
@@ -79,20 +80,23 @@ export async function askAgain(
 }
 
 /**
- * Requests a second over so many connections; `next` gives the request, and measuring begins after a fifth of the time.
- * @throws Error for an answer that is not 2xx.
+ * Requests a second over so many connections, at most `atMost`; `next` gives the request, and measuring begins after a fifth
+ * of the time. @throws Error for an answer that is not 2xx.
  */
 export async function rateOf(
   port: number,
   connections: number,
   duration: number,
   next: () => Buffer,
+  atMost = Number.POSITIVE_INFINITY,
 ): Promise<{ perSecond: number; times: number[] }> {
   const [from, until] = [performance.now() + duration / 5, performance.now() + duration * 1.2];
   const times: number[] = [];
+  const pace = new Pacer(atMost);
   const goOn = async () => {
     const line = new HttpLine(port);
     for (;;) {
+      await pace.nextTurn();
       const asked = performance.now();
       if (asked > until) break;
       const answer = await line.ask(next());

@@ -1,6 +1,8 @@
-/** The target of a bridge: a NATS server with JetStream, if one is installed. */
+/** The target of a bridge, and a peer that stores what it acknowledges: a NATS server with JetStream, if one is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 
@@ -12,9 +14,12 @@ export function natsVersion(): string | undefined {
   return error ? undefined : /v(\d\S+)/.exec(stdout)?.[1];
 }
 
-/** Starts it on `port` with its files in `directory`. @throws Error when it ends before it is ready. */
-export async function startNats(port: number, directory: string): Promise<ChildProcess> {
-  const child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory], {
+/** Starts it with its files in `directory`; with `mqttPort` it takes MQTT as well. @throws Error when it ends before it is ready. */
+export async function startNats(port: number, directory: string, mqttPort?: number): Promise<ChildProcess> {
+  const file = join(directory, 'nats.conf');
+  const mqtt = mqttPort === undefined ? '' : `mqtt { host: "127.0.0.1", port: ${mqttPort} }\n`;
+  writeFileSync(file, `server_name: "bench"\njetstream { store_dir: "${directory}" }\n${mqtt}`);
+  const child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), '-c', file], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let log = '';

@@ -54,7 +54,7 @@ export interface Processes {
   serveBareFastify(body: string): Promise<Serving & { httpPort: number }>;
   /** Mosquitto, which stores nothing either and lets these devices in; where it is not installed it says so. */
   serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined>;
-  /** A NATS server with JetStream, empty; where it is not installed it says so. */
+  /** A NATS server with JetStream and MQTT, empty; where it is not installed it says so. */
   serveNats(): Promise<(Serving & { natsPort: number }) | undefined>;
 }
 
@@ -126,11 +126,11 @@ async function serveNats(): Promise<(Serving & { natsPort: number }) | undefined
     console.log('(nats-server is not installed: it is not measured.)');
     return undefined;
   }
-  const natsPort = await freePort();
+  const [natsPort, mqttPort] = [await freePort(), await freePort()];
   const directory = mkdtempSync(join(tmpdir(), 'slipway-bench-nats-'));
-  const child = await startNats(natsPort, directory);
+  const child = await startNats(natsPort, directory, mqttPort);
   child.once('exit', () => rmSync(directory, { recursive: true, force: true }));
-  return { ...serving(child, 0), natsPort };
+  return { ...serving(child, mqttPort), natsPort };
 }
 
 function start(args: string[], env: Record<string, string>): ChildProcess {

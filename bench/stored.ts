@@ -1,4 +1,4 @@
-/** QoS 1 on a channel whose messages are on disk before they are acknowledged, next to peers that store nothing. */
+/** QoS 1 on a channel whose messages are on disk before they are acknowledged, next to peers. Of those NATS alone stores them. */
 import { type Equipped, equip } from './equip.ts';
 import { at, described, median, type Row } from './figures.ts';
 import { flood } from './flood.ts';
@@ -22,16 +22,19 @@ const pace = 5000;
 /** Milliseconds between two handfuls of them. */
 const beat = 10;
 
-export async function measureStored({ size, directory, serve, serveBareAedes, serveMosquitto }: Bench): Promise<Row[]> {
+export async function measureStored(bench: Bench): Promise<Row[]> {
+  const { size, directory, serve, serveBareAedes, serveMosquitto, serveNats } = bench;
   const seeded = await directory(1000);
   const devices = await equip(seeded, Math.max(...crowds));
   const ours = { name: 'Slipway, stored', serving: await serve(seeded, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' }) };
   const mosquitto = await serveMosquitto(devices);
-  const running = [
-    ours,
+  const nats = await serveNats();
+  const peers = [
     { name: 'bare Aedes', serving: await serveBareAedes() },
     ...(mosquitto ? [{ name: 'Mosquitto', serving: mosquitto }] : []),
+    ...(nats ? [{ name: 'NATS JetStream', serving: nats }] : []),
   ];
+  const running = [ours, ...peers];
   const rows: Row[] = [];
   for (const crowd of crowds) {
     console.log(`\n${crowd} publishers, QoS 1, as fast as they can (${window} on their way at once)\n`);
@@ -44,6 +47,13 @@ export async function measureStored({ size, directory, serve, serveBareAedes, se
         const rate = Math.round(perSecond).toString().padStart(7);
         console.log(`  ${name.padEnd(16)} ${rate} msg/s, ${cpu.toFixed(1)} µs of CPU time each`);
       }
+    const ourRate = median((measuredOf.get(ours.name) ?? []).map(({ perSecond }) => perSecond));
+    const atOurRate = new Map<string, number>();
+    for (const { name, serving } of peers) {
+      const { perSecond, cpu } = await rateOf(serving, devices.slice(0, crowd), size.roundTime, ourRate);
+      atOurRate.set(name, cpu);
+      console.log(`  ${name} at our rate: ${Math.round(perSecond)} msg/s, ${cpu.toFixed(1)} µs of CPU time each`);
+    }
     const middle = (name: string, what: 'perSecond' | 'cpu') => {
       const rounds = measuredOf.get(name);
       return rounds && median(rounds.map((round) => round[what]));
@@ -57,14 +67,19 @@ export async function measureStored({ size, directory, serve, serveBareAedes, se
       ...(crowd === judgedCrowd && { figure: { ofPeer: ratioFigure } }),
     });
     rows.push({ ...measured, peer: { name: 'bare Aedes', value: bare } });
-    const theirCpu = middle('Mosquitto', 'cpu');
-    rows.push({
+    const storing = middle('NATS JetStream', 'perSecond');
+    if (storing !== undefined) rows.push({ ...measured, peer: { name: 'NATS JetStream', value: storing } });
+    const cpu = {
       what: `CPU time of such a message, ${crowd} publisher${crowd === 1 ? '' : 's'}`,
       ours: middle(ours.name, 'cpu') ?? Number.NaN,
       unit: 'µs',
-      ...(theirCpu !== undefined && { peer: { name: 'Mosquitto', value: theirCpu } }),
-      ...(crowd === judgedCrowd && { figure: { below: cpuFigure } }),
-    });
+    };
+    for (const [name, value] of atOurRate)
+      rows.push({
+        ...cpu,
+        peer: { name: `${name} at our rate`, value },
+        ...(crowd === judgedCrowd && name === 'Mosquitto' && { figure: { below: cpuFigure } }),
+      });
   }
   console.log(`\n${devices.length} publishers, ${pace} msg/s together: from publish to PUBACK\n`);
   for (const { name, serving } of running) {
@@ -82,15 +97,16 @@ export async function measureStored({ size, directory, serve, serveBareAedes, se
   return rows;
 }
 
-/** Acknowledgements a second, and microseconds of the server for each. */
+/** Acknowledgements a second, at most `atMost`, and microseconds of the server for each. */
 async function rateOf(
   { mqttPort: port, cpu }: Serving,
   devices: Equipped[],
   duration: number,
+  atMost = Number.POSITIVE_INFINITY,
 ): Promise<{ perSecond: number; cpu: number }> {
   const links = await Promise.all(devices.map((device) => connect(port, device)));
   const floods = devices.flatMap((device, n) =>
-    links[n] ? [flood(links[n], device.topic('temperature'), window)] : [],
+    links[n] ? [flood(links[n], device.topic('temperature'), window, undefined, atMost / devices.length)] : [],
   );
   const acknowledged = () => floods.reduce((sum, { count }) => sum + count(), 0);
   await passed(warmUp);

@@ -2,6 +2,7 @@
 import type { Packet } from 'mqtt-packet';
 import type { Equipped } from './equip.ts';
 import { type Link, openLink } from './link.ts';
+import { Pacer } from './pacer.ts';
 import type { Serving } from './processes.ts';
 
 /** Connections being made at once; more would wait in the backlog of the kernel. */
@@ -14,17 +15,20 @@ export interface Stormed {
   cpu: number;
 }
 
-/** Resolves when all have their CONNACK. With `clean: false` they have stored sessions. @throws Error for a refused one. */
+/** Resolves when all have their CONNACK. With `clean: false` they have stored sessions; `atMost` a second. @throws Error for a refused one. */
 export async function connectAll(
   { mqttPort: port, cpu = () => 0 }: Pick<Serving, 'mqttPort'> & Partial<Pick<Serving, 'cpu'>>,
   devices: readonly Equipped[],
   more: { clean: boolean } = { clean: false },
+  atMost = Number.POSITIVE_INFINITY,
 ): Promise<Stormed> {
   const links = new Map<Equipped, Link>();
   const waiting = devices.values();
   const [from, cpuBefore] = [performance.now(), cpu()];
+  const pace = new Pacer(atMost);
   const connectSome = async () => {
     for (const device of waiting) {
+      await pace.nextTurn();
       const { id, secret } = device;
       const link = await openLink({ port }, { username: id, password: secret, clientId: id, ...more });
       if (link.returnCode !== 0) throw new Error(`refused with ${link.returnCode}`);
