@@ -48,9 +48,14 @@ export class FirmwareFiles {
     return join(this.#directory, sha256);
   }
 
+  /** Where an upload lies. */
+  partialPath(name: string): string {
+    return join(this.#partials, name);
+  }
+
   /** Opens an upload for writing from `received` on; whatever was written behind it is cut off. */
   async openPartial(name: string, received: number): Promise<FileHandle> {
-    const path = join(this.#partials, name);
+    const path = this.partialPath(name);
     const handle = await open(path, existsSync(path) ? 'r+' : 'w', 0o600);
     try {
       await handle.truncate(received);
@@ -63,18 +68,18 @@ export class FirmwareFiles {
 
   /** Forgets what was received of an upload. */
   async dropPartial(name: string): Promise<void> {
-    await rm(join(this.#partials, name), { force: true });
+    await rm(this.partialPath(name), { force: true });
   }
 
   hashOfPartial(name: string): Promise<string> {
-    return hashOf(join(this.#partials, name));
+    return hashOf(this.partialPath(name));
   }
 
   /** Makes a whole upload, on disk already, the content `sha256`. When it resolves, a power cut loses neither bytes nor name. */
   async keep(name: string, sha256: string): Promise<void> {
     const path = this.pathOf(sha256);
     if (existsSync(path)) await this.dropPartial(name);
-    else await rename(join(this.#partials, name), path);
+    else await rename(this.partialPath(name), path);
     sync(this.#directory);
   }
 
@@ -85,12 +90,12 @@ export class FirmwareFiles {
 
   /** When an upload was written to last (milliseconds). */
   partialAge(name: string): number {
-    return statSync(join(this.#partials, name)).mtimeMs;
+    return statSync(this.partialPath(name)).mtimeMs;
   }
 
   /** Bytes that were written of an upload, on disk or not. */
   partialSize(name: string): number {
-    return statSync(join(this.#partials, name)).size;
+    return statSync(this.partialPath(name)).size;
   }
 
   contents(): string[] {

@@ -1,16 +1,16 @@
 /** The cell that gets an account: it takes copies of rows and messages, and begins to act when the other cell has stopped. */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { CompiledQuery } from 'kysely';
 import { sync } from '../../../db/files/copies.ts';
-import { firmwareName } from '../../../db/files/firmware.ts';
 import { fromLogRow } from '../../../db/messages/series/rows.ts';
 import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
 import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
+import { partialOf } from '../own.ts';
 import { actFor } from './acting.ts';
 import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.ts';
 import type { OutboxState } from './messages-out.ts';
@@ -165,8 +165,8 @@ export class Coming {
     this.#demand(move);
     const { name, isWhole, from, isLast } = part;
     if (!/^[\w-]+$/.test(name)) throw invalid('name', 'is no name of a firmware file');
-    const { config, firmware } = this.#ctx;
-    const partial = isWhole ? `move-${name}` : name;
+    const { firmware } = this.#ctx;
+    const partial = isWhole ? partialOf(name) : name;
     const file = await firmware.openPartial(partial, from);
     try {
       await file.write(bytes, 0, bytes.length, from);
@@ -175,7 +175,7 @@ export class Coming {
       await file.close();
     }
     if (!isLast) return;
-    if (!isWhole) return sync(join(config.dataDir, firmwareName, 'partial'));
+    if (!isWhole) return sync(dirname(firmware.partialPath(partial)));
     if ((await firmware.hashOfPartial(partial)) !== name) throw invalid('name', 'is not the hash of this content');
     await firmware.keep(partial, name);
   }

@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { firmwareName } from '../../../db/files/firmware.ts';
 import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
 import { slotOf } from '../../../src/ids.ts';
@@ -87,18 +86,9 @@ export class Leaving {
     if (accounts.some((id) => gate.isAway(id)))
       throw invalid('accountId', 'is on its way already: it has to be taken back first');
     this.end();
-    const bridges = await registry.query
-      .selectFrom('bridges')
-      .select('id')
-      .where('accountId', 'in', accounts)
-      .execute();
-    const out = new MessagesOut(
-      join(config.dataDir, 'messages.db'),
-      accounts,
-      bridges.map(({ id }) => id),
-    );
-    const sent = { points: 0, logs: 0, end: 0 };
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
+    const out = new MessagesOut(join(config.dataDir, 'messages.db'), accounts, pages.own().bridges);
+    const sent = { points: 0, logs: 0, end: 0 };
     const touched = await TouchedRows.watch(registry, pages.watched);
     const lapse = setTimeout(() => this.end(), lapsesAfter).unref();
     this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
@@ -198,11 +188,11 @@ export class Leaving {
 
   /** Firmware contents by their hash, and uploads under way by their name, with their sizes. */
   async files(move: string): Promise<{ name: string; isWhole: boolean; bytes: number }[]> {
-    const { pages } = this.#demand(move);
+    const { contents, uploads } = this.#demand(move).pages.own();
     const files: { name: string; isWhole: boolean; bytes: number }[] = [];
     for (const [isWhole, names] of [
-      [true, pages.contents()],
-      [false, pages.uploads()],
+      [true, contents],
+      [false, uploads],
     ] as const)
       for (const name of names) {
         const about = await stat(this.#pathOf(name, isWhole)).catch(() => undefined);
@@ -213,8 +203,8 @@ export class Leaving {
 
   /** A part of a firmware file. */
   async file(move: string, name: string, isWhole: boolean, from: number): Promise<Buffer> {
-    const { pages } = this.#demand(move);
-    if (!(isWhole ? pages.contents() : pages.uploads()).includes(name)) throw new PlatformError('notFound');
+    const { contents, uploads } = this.#demand(move).pages.own();
+    if (!(isWhole ? contents : uploads).includes(name)) throw new PlatformError('notFound');
     const file = await open(this.#pathOf(name, isWhole), 'r');
     try {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(partBytes), 0, partBytes, from);
@@ -361,8 +351,8 @@ export class Leaving {
   }
 
   #pathOf(name: string, isWhole: boolean): string {
-    const { config, firmware } = this.#ctx;
-    return isWhole ? firmware.pathOf(name) : join(config.dataDir, firmwareName, 'partial', name);
+    const { firmware } = this.#ctx;
+    return isWhole ? firmware.pathOf(name) : firmware.partialPath(name);
   }
 
   #demand(move: string): Copy {

@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { MqttState, StoredWill } from '../../../db/messages/sessions/changes.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
-import { fillTable } from '../offline/rows.ts';
+import { fillTable } from '../own.ts';
 import { messageRules } from '../tables.ts';
 
 export interface SeriesRow {

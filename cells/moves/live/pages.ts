@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../../db/sqlite/open.ts';
-import { fillTable } from '../offline/rows.ts';
+import { fillTable, ownOf } from '../own.ts';
 import { registryRules, type TableRule } from '../tables.ts';
 import type { Watched } from './watching.ts';
 
@@ -177,20 +177,8 @@ export class RegistryPages {
     };
   }
 
-  /** SHA-256 of the firmware that the accounts have. */
-  contents(): string[] {
-    return this.#file
-      .prepare<[], string>('SELECT DISTINCT "sha256" FROM "firmwareFiles" WHERE "accountId" IN "moving"')
-      .pluck()
-      .all();
-  }
-
-  /** Names of uploads that are not whole yet. */
-  uploads(): string[] {
-    return this.#file
-      .prepare<[], string>('SELECT "partial" FROM "firmwareUploads" WHERE "accountId" IN "moving"')
-      .pluck()
-      .all();
+  own(): ReturnType<typeof ownOf> {
+    return ownOf(this.#file);
   }
 
   close(): void {

@@ -4,6 +4,7 @@ import { CompiledQuery } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
 import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
+import { recordsGuard } from '../own.ts';
 import { MessagesOut } from './messages-out.ts';
 import { removalOf } from './pages.ts';
 
@@ -56,17 +57,14 @@ function removeRows(registry: Registry, table: string, sql: string): Promise<boo
   return registry.longTransaction(async (tx) => {
     const run = (text: string) => tx.executeQuery<{ sql: string }>(CompiledQuery.raw(text));
     await run('PRAGMA defer_foreign_keys = ON');
-    // Records cannot be deleted one by one; here all of an account go, after they were copied.
-    const guarded = table === 'auditRecords' ? await run(guard) : undefined;
+    const guarded = table === 'auditRecords' ? await run(recordsGuard.read) : undefined;
     const trigger = guarded?.rows[0]?.sql;
-    if (trigger !== undefined) await run('DROP TRIGGER "auditRecords_no_delete"');
+    if (trigger !== undefined) await run(recordsGuard.drop);
     const { numAffectedRows = 0n } = await run(sql);
     if (trigger !== undefined) await run(trigger);
     return numAffectedRows > 0n;
   });
 }
-
-const guard = `SELECT "sql" FROM "sqlite_schema" WHERE "name" = 'auditRecords_no_delete'`;
 
 function devicesIn(path: string, accounts: readonly string[], bridges: readonly string[]): string[] {
   const out = new MessagesOut(path, accounts, bridges);

@@ -1,7 +1,8 @@
 /** messages.db of accounts that move: points, logs, MQTT sessions, retained messages, the outbox. */
 import type Sqlite from 'better-sqlite3';
+import { fillTable } from '../own.ts';
 import { messageRules, type Offsets, pointRules, type TableRule } from '../tables.ts';
-import { compare, copyRows, fillTable, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
+import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
 
 /** Points of one transaction, about. */
 const pointsAtOnce = 100_000;

@@ -2,16 +2,17 @@
  * Moves accounts from one data directory into another, while no server runs on either. Broken off at any moment, it goes on
  * or is taken back when it is called again. Each directory says that it takes part (marker.ts) until all is done.
  */
-import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { databaseNames, sync } from '../../../db/files/copies.ts';
-import { FirmwareFiles, firmwareName, hashOf } from '../../../db/files/firmware.ts';
+import { FirmwareFiles } from '../../../db/files/firmware.ts';
 import { lockDirectory, takeOver } from '../../../db/files/lock.ts';
 import { behind, bringUpToDate, unknownSteps } from '../../../db/files/schema.ts';
 import { UsageError } from '../../../src/usage-error.ts';
+import { partialOf } from '../own.ts';
 import { type Moving, mark, movingIn, unmark } from './marker.ts';
 import { copyMessages, removeMessages } from './messages.ts';
-import { copyRegistry, readOf, removeRegistry } from './registry.ts';
+import { accountIdsIn, copyRegistry, readOwn, removeRegistry } from './registry.ts';
 import type { Sums } from './rows.ts';
 
 const registryIn = (directory: string) => join(directory, 'registry.db');
@@ -99,7 +100,7 @@ function demandCurrent(directory: string): void {
 
 /** Ids of all accounts of a directory; none when there is no registry. */
 export function accountsIn(directory: string): string[] {
-  return existsSync(registryIn(directory)) ? readOf(registryIn(directory), []).accounts : [];
+  return existsSync(registryIn(directory)) ? accountIdsIn(registryIn(directory)) : [];
 }
 
 /** Whether the target has everything; from then on the source is only cleared. */
@@ -120,7 +121,7 @@ async function copy({ from, to, accounts, onStep = () => {} }: Move): Promise<Su
   mark(from, moving);
   mark(to, moving);
   for (const name of databaseNames) await bringUpToDate(to, name);
-  const { bridges, contents, uploads } = readOf(registryIn(from), accounts);
+  const { bridges, contents, uploads } = readOwn(registryIn(from), accounts);
   removeAll(to, accounts, bridges);
   onStep('copying messages');
   const onPoints = () => onStep('copied points');
@@ -157,7 +158,7 @@ function removeAll(directory: string, accounts: string[], bridges: string[]): vo
 }
 
 function bridgesOf(directory: string, accounts: string[]): string[] {
-  return existsSync(registryIn(directory)) ? readOf(registryIn(directory), accounts).bridges : [];
+  return existsSync(registryIn(directory)) ? readOwn(registryIn(directory), accounts).bridges : [];
 }
 
 /**
@@ -191,22 +192,20 @@ async function copyFirmware(
 ): Promise<void> {
   const [source, target] = [new FirmwareFiles(from), new FirmwareFiles(to)];
   for (const sha256 of contents) {
-    const path = target.pathOf(sha256);
-    if (existsSync(path)) continue;
-    const partial = join(to, firmwareName, 'partial', `move-${sha256}`);
-    copySynced(source.pathOf(sha256), partial);
-    if ((await hashOf(partial)) !== sha256) throw new Error(`The firmware content ${sha256} of ${from} is damaged.`);
-    renameSync(partial, path);
-    sync(dirname(path));
+    if (existsSync(target.pathOf(sha256))) continue;
+    const partial = partialOf(sha256);
+    copySynced(source.pathOf(sha256), target.partialPath(partial));
+    if ((await target.hashOfPartial(partial)) !== sha256)
+      throw new Error(`The firmware content ${sha256} of ${from} is damaged.`);
+    await target.keep(partial, sha256);
   }
   for (const name of uploads) {
-    const [path, copied] = [from, to].map((directory) => join(directory, firmwareName, 'partial', name));
-    if (path && copied && existsSync(path)) copySynced(path, copied);
+    const path = source.partialPath(name);
+    if (existsSync(path)) copySynced(path, target.partialPath(name));
   }
 }
 
 function copySynced(from: string, to: string): void {
-  mkdirSync(dirname(to), { recursive: true, mode: 0o700 });
   copyFileSync(from, to);
   sync(to);
   sync(dirname(to));

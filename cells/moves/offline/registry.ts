@@ -1,5 +1,6 @@
 /** registry.db of accounts that move. */
 import { openSqlite } from '../../../db/sqlite/open.ts';
+import { fillTable, ownOf, recordsGuard } from '../own.ts';
 import { registryRules } from '../tables.ts';
 import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
 
@@ -24,12 +25,8 @@ export function removeRegistry(path: string, accounts: readonly string[]): void 
   const file = openForMove(path, accounts);
   try {
     inTransaction(file, () => {
-      // Records cannot be deleted one by one; here all of an account go, after they were copied.
-      const guard = file
-        .prepare<[], string>(`SELECT "sql" FROM "sqlite_schema" WHERE "name" = 'auditRecords_no_delete'`)
-        .pluck()
-        .get();
-      if (guard !== undefined) file.exec('DROP TRIGGER "auditRecords_no_delete"');
+      const guard = file.prepare<[], string>(recordsGuard.read).pluck().get();
+      if (guard !== undefined) file.exec(recordsGuard.drop);
       for (const rule of registryRules) removeRows(file, rule);
       if (guard !== undefined) file.exec(guard);
     });
@@ -38,23 +35,22 @@ export function removeRegistry(path: string, accounts: readonly string[]): void 
   }
 }
 
-/** Ids of all accounts of a registry, of the bridges of these accounts, and the firmware that they have. */
-export function readOf(path: string, accounts: readonly string[]) {
+/** Ids of all accounts of a registry, in order. */
+export function accountIdsIn(path: string): string[] {
   const file = openSqlite(path, { readonly: true });
   try {
-    const own = JSON.stringify(accounts);
-    const list = (sql: string, ...parameters: string[]) =>
-      file
-        .prepare<string[], string>(sql)
-        .pluck()
-        .all(...parameters);
-    const mine = '"accountId" IN (SELECT "value" FROM json_each(?))';
-    return {
-      accounts: list('SELECT "id" FROM "accounts" ORDER BY "id"'),
-      bridges: list(`SELECT "id" FROM "bridges" WHERE ${mine}`, own),
-      contents: list(`SELECT DISTINCT "sha256" FROM "firmwareFiles" WHERE ${mine}`, own),
-      uploads: list(`SELECT "partial" FROM "firmwareUploads" WHERE ${mine}`, own),
-    };
+    return file.prepare<[], string>('SELECT "id" FROM "accounts" ORDER BY "id"').pluck().all();
+  } finally {
+    file.close();
+  }
+}
+
+/** What a registry has of these accounts. */
+export function readOwn(path: string, accounts: readonly string[]): ReturnType<typeof ownOf> {
+  const file = openSqlite(path, { readonly: true });
+  try {
+    fillTable(file, 'moving', accounts);
+    return ownOf(file);
   } finally {
     file.close();
   }

@@ -2,6 +2,7 @@
 import { crc32 } from 'node:zlib';
 import type Sqlite from 'better-sqlite3';
 import { openWriter } from '../../../db/sqlite/open.ts';
+import { fillTable } from '../own.ts';
 import type { Offsets, TableRule } from '../tables.ts';
 
 /** Rows and their checksum, by table. */
@@ -26,13 +27,6 @@ export function openForMove(path: string, accounts: readonly string[], source?: 
   });
   fillTable(file, 'moving', accounts);
   return file;
-}
-
-/** A temporary table with a column "id"; the same id may come twice. */
-export function fillTable(file: Sqlite.Database, name: string, ids: readonly string[]): void {
-  file.exec(`CREATE TEMP TABLE "${name}" ("id" TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID`);
-  const add = file.prepare(`INSERT OR IGNORE INTO "temp"."${name}" VALUES (?)`);
-  for (const id of ids) add.run(id);
 }
 
 /** Runs `work` in one transaction; references between rows are checked at its end. */
