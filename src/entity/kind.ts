@@ -11,6 +11,7 @@ import type { Action, Caller, EntityKind } from '../access.ts';
 import { type FailureKind, PlatformError } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
+import { metaWith, nameIgnored, refuseUnknownProperties } from '../http/ignored-names.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
 import { list } from './list.ts';
@@ -21,10 +22,7 @@ import {
   etagHeaders,
   idParams,
   listResponse,
-  metaWith,
-  nameIgnored,
   readEtag,
-  refuseUnknownProperties,
   sendEntity,
   type Wire,
 } from './routes.ts';

@@ -4,11 +4,11 @@ import { longColumns } from '../../db/registry/records/by-table.ts';
 import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { invalid, PlatformError } from '../errors.ts';
+import { findUnstorable, unstorable } from '../formats/unstorable.ts';
 import { laneOf } from '../limits/fair-queue.ts';
 import { conditionsOf } from './list-filters.ts';
 import type { AskedList, Listing, ListQuery, Matches, SearchServices, Wanted } from './list-query.ts';
 import { type ListServices, type PageOfRows, type RowPlace, type RowSlices, readSlices } from './row-slices.ts';
-import { findUnstorable, unstorable } from './values.ts';
 import { isReached, named, shared } from './verbs.ts';
 
 export interface Meta {

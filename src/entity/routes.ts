@@ -4,7 +4,8 @@ import { type TObject, type TSchema, Type } from 'typebox';
 import { Id, oneOf } from '../../db/registry/records.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { streamed } from '../http/answers/streamed-list.ts';
-import { type NamedSchema, namesOf, unknownNames } from './names.ts';
+import { maxNamed } from '../http/ignored-names.ts';
+import { chosenTitle } from '../http/openapi/components.ts';
 import { parseDate } from './values.ts';
 import { parseVersion } from './verbs.ts';
 
@@ -23,9 +24,6 @@ export const etagHeaders = Type.Object({
     Type.String({ description: 'The current version of the entity, quoted or bare. If-Match is a synonym.' }),
   ),
 });
-/** Names of one request that had no effect, of which it is told. */
-const maxNamed = 50;
-
 export const metaShape = Type.Object({
   count: Type.Integer({ description: 'Matching entities in all.' }),
   page: Type.Integer(),
@@ -65,9 +63,6 @@ export function chosenListResponse(plural: string, shape: TObject) {
   return { 200: streamed(Type.Union(forms, { description: aPage })) };
 }
 
-/** Of the form of a list that has only the properties that `fields` names. */
-export const chosenTitle = 'With fields';
-
 /** The version of a device, end-user or account user after its credentials have changed: its next PUT needs no GET. */
 export const entityVersion = Type.String({
   description: 'The current version of the entity, also in the ETag header.',
@@ -98,75 +93,6 @@ export function readEtag(request: FastifyRequest): number {
       details: [{ path: 'etag', message: 'The header is not a valid version.' }],
     });
   return version;
-}
-
-/**
- * Says in a header which properties had no effect, so that a typing error can be seen. `more` are names that the schema
- * does not hold and that were heeded. Of a GET, and of a payload as it is, these are parameters: the names, which a list shows in
- * its `meta` too. Bodies of other endpoints are looked at for all of them (src/http/body-names.ts).
- * @throws PlatformError 400/106 naming each unknown parameter of a GET, with `SLIPWAY_STRICT_QUERIES`.
- */
-export function nameIgnored(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  schema: TObject,
-  more: string[] = [],
-): string[] {
-  const isQuery = request.method === 'GET' || request.method === 'HEAD';
-  // A payload as it is has no properties: what can be mistyped there is the query.
-  const given = isQuery || Buffer.isBuffer(request.body) ? request.query : request.body;
-  const ignored = namesBesides(given, schema, more);
-  if (isQuery && request.server.strictQueries) refuseUnknown(ignored, schema);
-  sayIgnored(request, reply, ignored);
-  return ignored.slice(0, maxNamed);
-}
-
-/** The names in `given` that the schema does not hold. */
-function namesBesides(given: unknown, { properties }: TObject, more: readonly string[] = []): string[] {
-  const heeded = new Set([...Object.keys(properties), ...more]);
-  return Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
-}
-
-/** @throws PlatformError 400/106 naming each of these parameters, and those that the schema has. */
-export function refuseUnknown(names: readonly string[], { properties }: TObject, path = ''): void {
-  if (names.length === 0) return;
-  const supported = Object.keys(properties).join(', ');
-  const details = names.slice(0, maxNamed).map((name) => ({
-    path: path + shortened(name),
-    message: `is not a parameter of this endpoint; supported: ${supported}`,
-  }));
-  throw new PlatformError('invalid', { details });
-}
-
-/**
- * `known` are names at the top that have no effect and are no errors.
- * @throws PlatformError 400/106 naming each property of the body that its schema does not know.
- */
-export function refuseUnknownProperties(body: unknown, schema: NamedSchema, known: readonly string[]): void {
-  const paths = unknownNames(body, schema, known, maxNamed);
-  if (paths.length === 0) return;
-  const supported = `; supported: ${namesOf(schema)?.join(', ')}`;
-  const details = paths.map((path) => ({
-    path: shortened(path),
-    message: `is not a property of this endpoint${path.includes('.') ? '' : supported}`,
-  }));
-  throw new PlatformError('invalid', { details });
-}
-
-/** The meta information of a list with the names of parameters that had no effect, if there are any. */
-export function metaWith<M extends object | undefined>(meta: M, ignored: readonly string[]): M {
-  return meta && ignored.length > 0 ? { ...meta, ignored: ignored.map(shortened) } : meta;
-}
-
-function shortened(name: string): string {
-  return name.slice(0, 100);
-}
-
-/** As nameIgnored, for a handler that knows the names. */
-export function sayIgnored(request: FastifyRequest, reply: FastifyReply, ignored: readonly string[]): void {
-  if (ignored.length === 0) return;
-  const names = ignored.slice(0, maxNamed).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
-  reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));
 }
 
 /**

@@ -1,12 +1,11 @@
 /** Bodies of requests: JSON and forms, checked against the schema of their route. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import type { FastifyRequest, FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
-import { findUnstorable, unstorable } from '../entity/values.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { isNestedDeeply } from '../formats/json-size.ts';
-import { laneOf, strangerLane } from '../limits/fair-queue.ts';
+import { findUnstorable, unstorable } from '../formats/unstorable.ts';
+import { type FairQueue, laneOf, strangerLane } from '../limits/fair-queue.ts';
 import type { App } from './app.ts';
-import type { Context } from './context.ts';
 import { isJson, jsonFault } from './validation.ts';
 
 /** Characters of a JSON body that is read without waiting for a turn, and bytes that take as long as a row of a list. */
@@ -51,7 +50,7 @@ export function schemaCompilers(): NonNullable<FastifyServerOptions['schemaContr
 }
 
 /** Reads JSON and forms, and nothing else. */
-export function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void {
+export function strictBodies(app: App, { reads }: { reads: FairQueue }): void {
   // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
   app.removeContentTypeParser('text/plain');
   const parse = app.getDefaultJsonParser('error', 'error');

@@ -1,8 +1,8 @@
 /** The names in bodies: those that have no effect are named in a header, or refused with SLIPWAY_STRICT_BODIES. */
 import type { preValidationHookHandler, RouteOptions } from 'fastify';
-import { isObject, type NamedSchema, namesOf } from '../entity/names.ts';
-import { refuseUnknownProperties, sayIgnored } from '../entity/routes.ts';
 import type { App } from './app.ts';
+import { refuseUnknownProperties, sayIgnored } from './ignored-names.ts';
+import { isObject, type NamedSchema, namesOf } from './schema-names.ts';
 
 /** Looks at the bodies of all routes mounted after it, before their values: a mistyped name is why another is missing. */
 export function lookAtBodyNames(app: App): void {

@@ -6,18 +6,21 @@ import { Server as TlsServer } from 'node:tls';
 import cookie from '@fastify/cookie';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify';
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.ts';
+import type { Access } from '../access.ts';
+import type { AccountGate } from '../account-gate.ts';
+import type { Config } from '../config.ts';
 import { PlatformError } from '../errors.ts';
-import { knownAccount } from '../identity/sessions/authentication.ts';
+import type { FairQueue } from '../limits/fair-queue.ts';
 import { onBehalfOf } from '../log.ts';
-import { Traffic } from '../metrics/traffic.ts';
 import { forwardedAddress, peerAddress, type Trust, trustOf } from '../network/addresses.ts';
 import { endHandshakesWith } from '../network/handshakes.ts';
 import { asksForCertificates, secureOptions } from '../network/server-tls.ts';
-import { noteFailure, noteRefusal, sendError } from './answers/errors.ts';
+import { noteFailure, sendError } from './answers/errors.ts';
 import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
 import { lookAtBodyNames } from './body-names.ts';
-import type { Context } from './context.ts';
 import { askAccountGate } from './guards/account-gate.ts';
 import { answerHeaders } from './guards/answer-headers.ts';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.ts';
@@ -30,6 +33,7 @@ import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/st
 import { boundTexts } from './guards/text-bounds.ts';
 import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
+import { Traffic } from './traffic.ts';
 
 const serverOptions = {
   // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
@@ -41,8 +45,24 @@ const serverOptions = {
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
 
+/** What the server needs of the rest. */
+export interface HttpServices {
+  config: Config;
+  log: Logger;
+  access: Access;
+  gate: AccountGate;
+  /** Pieces of long bodies and answers: one is read or made at a time. */
+  reads: FairQueue;
+  longAnswers: FairQueue;
+  messages: Pick<MessageStore, 'isNoRoom'>;
+  /** The account of a request whose token was verified before. */
+  knownAccount(request: FastifyRequest): string | undefined;
+  /** A caller is not permitted to do what it has asked for. */
+  noteForbidden(request: FastifyRequest): void;
+}
+
 /** Builds the server; `mount` adds the routes. The caller listens and closes. */
-export async function buildHttp(ctx: Context, mount: (app: App, traffic: Traffic) => Promise<void>): Promise<App> {
+export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Traffic) => Promise<void>): Promise<App> {
   const { config } = ctx;
   const traffic = new Traffic();
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
@@ -57,7 +77,7 @@ export async function buildHttp(ctx: Context, mount: (app: App, traffic: Traffic
   const app = newApp(ctx, answerBadUrl);
   if (app.server instanceof TlsServer) endHandshakesWith(app.server);
   limitPipelining(app.server);
-  paceRequests(app, knownAccount(ctx));
+  paceRequests(app, ctx.knownAccount);
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) =>
@@ -91,7 +111,7 @@ export async function buildHttp(ctx: Context, mount: (app: App, traffic: Traffic
 
 type Answer = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
-function newApp({ config, log }: Context, answerBadUrl: Answer): App {
+function newApp({ config, log }: HttpServices, answerBadUrl: Answer): App {
   return Fastify({
     // Fastify's own line about listening would be in the middle of ours.
     loggerInstance: log.child({}, { level: quieter(log.level) }) as FastifyBaseLogger,
@@ -117,7 +137,7 @@ function newApp({ config, log }: Context, answerBadUrl: Answer): App {
 }
 
 /** What routes find at the app and at their request. */
-function decorate(app: App, { config, longAnswers }: Context, trusts: Trust): void {
+function decorate(app: App, { config, longAnswers }: HttpServices, trusts: Trust): void {
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorate('strictQueries', config.strictQueries);
   app.decorate('strictBodies', config.strictBodies);
@@ -132,11 +152,11 @@ function decorate(app: App, { config, longAnswers }: Context, trusts: Trust): vo
   });
 }
 
-function answerErrors(app: App, ctx: Context, fail: Answer): void {
+function answerErrors(app: App, ctx: HttpServices, fail: Answer): void {
   app.setErrorHandler((error, request, reply) => {
-    noteRefusal(ctx, error, request);
+    if (error instanceof PlatformError && error.status === 403 && request.caller) ctx.noteForbidden(request);
     fail(error, request, reply);
-    if (reply.statusCode >= 500) noteFailure(ctx, error, request);
+    if (reply.statusCode >= 500) noteFailure(ctx.messages, error, request);
   });
   const methodsOf = methodsByUrl(app);
   app.setNotFoundHandler((request, reply) => {
@@ -150,7 +170,7 @@ function answerErrors(app: App, ctx: Context, fail: Answer): void {
   });
 }
 
-function addLastHooks(app: App, ctx: Context, traffic: Traffic): void {
+function addLastHooks(app: App, ctx: HttpServices, traffic: Traffic): void {
   app.addHook('onSend', ({ method }, _, payload, done) => {
     if (method !== 'HEAD' || !(payload instanceof Readable)) return done();
     // Fastify would read it to its end for nobody, and a whole range of points is long.

@@ -1,9 +1,9 @@
 import type { Registry } from 'prom-client';
-import type { Context } from '../http/context.ts';
+import type { MetricsContext } from './context.ts';
 import { counter, counterBy, countersBy, gauge, histogram } from './exposing.ts';
 
 /** The broker counts on its own; here it is read. */
-export function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>): void {
+export function brokerMetrics(registry: Registry, { broker }: Pick<MetricsContext, 'broker'>): void {
   const { counters } = broker;
   gauge(registry, 'slipway_mqtt_sockets', 'Open sockets of MQTT.', () => broker.gauges.sockets);
   gauge(registry, 'slipway_mqtt_connections', 'MQTT clients that are connected.', () => broker.gauges.connections);

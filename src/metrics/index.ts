@@ -5,22 +5,23 @@ import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
 import type { Bridges } from '../bridges/index.ts';
 import type { Clock } from '../clock.ts';
 import type { App } from '../http/app.ts';
-import type { Context } from '../http/context.ts';
 import { demandToken } from '../http/guards/operator-token.ts';
+import type { Traffic } from '../http/traffic.ts';
 import { expiringSoon, warnedDays } from '../registry/certificates/expiry.ts';
 import { brokerMetrics } from './broker.ts';
+import type { MetricsContext } from './context.ts';
 import { downlinkMetrics } from './downlink.ts';
 import { counter, gauge, gaugeBy } from './exposing.ts';
 import { limitMetrics } from './limits.ts';
 import { processMetrics } from './process.ts';
 import { storeMetrics } from './stores.ts';
-import { type Traffic, trafficMetrics } from './traffic.ts';
+import { trafficMetrics } from './traffic.ts';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
 export function metricsRoutes(
   app: App,
   ctx: Pick<
-    Context,
+    MetricsContext,
     | 'broker'
     | 'bridges'
     | 'clock'
@@ -79,7 +80,7 @@ function queueMetrics(
     registry: entities,
     secrets,
   }: Pick<
-    Context,
+    MetricsContext,
     | 'broker'
     | 'jobs'
     | 'labels'

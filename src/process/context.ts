@@ -1,18 +1,24 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
 
 import type { CellsContext } from '../../cells/context.ts';
+import type { CellGate } from '../../cells/gate.ts';
+import type { Fence } from '../../db/files/lock.ts';
 import type { Config } from '../config.ts';
 import { Jobs } from '../factory/jobs/engine.ts';
-import type { Context as Services } from '../http/context.ts';
 import { Health } from '../http/health.ts';
+import type { MetricsContext } from '../metrics/context.ts';
 import { watchChanges } from './changes.ts';
 import { Closers } from './closers.ts';
 import { openDeviceServices } from './device-services.ts';
 import { openAccountServices, openMessageServices } from './services.ts';
 import { type Overrides, openStores } from './stores.ts';
 
-/** Every service that there is. */
-export type Context = Services & CellsContext;
+/** All services. A route module gets them as the context of its own folder, which has those below it and its own. */
+export interface Context extends MetricsContext, CellsContext {
+  /** Whether this process still holds the data directory. */
+  fence: Fence;
+  gate: CellGate;
+}
 
 /** Everything built on one data directory, and its end. */
 export interface Opened {

@@ -7,12 +7,13 @@ import type { Caller } from '../../access.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
 import { pageOfTable } from '../../entity/list.ts';
-import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
+import { idParams, listResponse } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
+import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
 import type { DownlinkContext } from '../context.ts';
 import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.ts';
 

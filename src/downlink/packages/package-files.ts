@@ -3,11 +3,12 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.ts';
 import { Nullable } from '../../../db/registry/records.ts';
-import { entityResponse, nameIgnored, sendEntity } from '../../entity/routes.ts';
+import { entityResponse, sendEntity } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { isUpload } from '../../http/guards/request-time.ts';
+import { nameIgnored } from '../../http/ignored-names.ts';
 import type { DownlinkContext } from '../context.ts';
 import { frozen, packageShape, withFiles } from './packages.ts';
 import { readFileName } from './upload-headers.ts';

@@ -2,8 +2,8 @@
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
-import { findUnstorable, unstorable } from '../../entity/values.ts';
 import { invalid } from '../../errors.ts';
+import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { reportStates } from './deliveries.ts';
 
 export const reportBody = Type.Object({

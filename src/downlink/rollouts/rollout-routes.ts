@@ -7,7 +7,7 @@ import { timestamp } from '../../clock.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { pageOfTable } from '../../entity/list.ts';
-import { entityResponse, idParams, listResponse, metaWith, nameIgnored, sendEntity } from '../../entity/routes.ts';
+import { entityResponse, idParams, listResponse, sendEntity } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { invalid } from '../../errors.ts';
@@ -16,6 +16,7 @@ import { ProgressStreams } from '../../http/answers/progress-streams.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
+import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
 import type { DownlinkContext } from '../context.ts';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.ts';
 import {

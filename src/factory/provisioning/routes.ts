@@ -2,9 +2,9 @@
 import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import { nameIgnored } from '../../entity/routes.ts';
 import { invalid } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
+import { nameIgnored } from '../../http/ignored-names.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
 import type { FactoryContext } from '../context.ts';
 import { type Job, neededRights, showJob } from '../jobs/job.ts';

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
 import { Slices } from '../../../db/sqlite/slices.ts';
-import { findUnstorable, unstorable } from '../../entity/values.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
+import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 
 export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */

@@ -1,10 +1,10 @@
 /** An error becomes an answer here, in the shape of the endpoint's family. */
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { MessageStore } from '../../../db/messages/store.ts';
 import { isStoreFull } from '../../../db/registry/index.ts';
 import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
-import type { Context } from '../context.ts';
 import { isFlat } from '../openapi/document.ts';
 import { detailsOf, type Fault } from '../validation.ts';
 
@@ -59,23 +59,12 @@ function unsupported({ routeOptions, headers }: FastifyRequest): PlatformError {
   });
 }
 
-/** What a caller was not permitted to do is in the audit record, sampled. */
-export function noteRefusal(
-  { audit }: Context,
-  error: unknown,
-  { caller, method, routeOptions }: FastifyRequest,
-): void {
-  if (!(error instanceof PlatformError) || error.status !== 403 || !caller) return;
-  const endpoint = `${method} ${routeOptions.url}`;
-  const { accountId } = caller;
-  audit.sample(
-    { event: 'permissionRefused', outcome: 'failure', accountId, actor: caller, details: { endpoint } },
-    endpoint,
-  );
-}
-
 /** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
-export function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
+export function noteFailure(
+  messages: Pick<MessageStore, 'isNoRoom'>,
+  error: unknown,
+  { id: requestId, log }: FastifyRequest,
+): void {
   const isSaid = messages.isNoRoom(error);
   // What has a name is no fault of the service, and a provider that is away would fill the log with them.
   const isNamed = error instanceof PlatformError && error.kind !== 'server';

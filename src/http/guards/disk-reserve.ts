@@ -1,11 +1,15 @@
 /** Without room on the disk, or in the account's share of it, what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
 import type { FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.ts';
-import type { Keeping } from '../../messages/keeping.ts';
 import type { App } from '../app.ts';
 
+/** Whether there is room for what an account stores; otherwise why not. */
+interface Keeping {
+  refusal(accountId: string): string | undefined;
+}
+
 /** Refuses requests that make the registry grow where there is no room. Mount behind idempotentPosts: repeats are answered. */
-export function keepReserve(app: App, { keeping }: { keeping: Pick<Keeping, 'refusal'> }): void {
+export function keepReserve(app: App, { keeping }: { keeping: Keeping }): void {
   app.addHook('preHandler', (request, _, next) => {
     const message = grows(request) ? keeping.refusal(request.caller.accountId) : undefined;
     if (message === undefined) return next();

@@ -3,12 +3,13 @@
  * clients have a type `Device` and the document stays small. `resolveComponents` shows that nothing is lost.
  */
 
-import { chosenTitle } from '../../entity/routes.ts';
 import { failureOf, identityErrorCode } from '../../errors.ts';
 import { withExamples } from './examples.ts';
 import { commonHeaders } from './response-headers.ts';
 import { asList, asTree, type Json, type Tree } from './tree.ts';
 
+/** Of the form of a list that has only the properties that `fields` names. */
+export const chosenTitle = 'With fields';
 /** Characters of JSON from which a repeated part gets a name. */
 const minimum = 60;
 

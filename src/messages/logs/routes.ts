@@ -6,11 +6,12 @@ import { maxLogEntryLength, type Severity, severities } from '../../../db/messag
 import type { Placement } from '../../../db/registry/index.ts';
 import type { Access, Caller } from '../../access.ts';
 import { demandPage } from '../../entity/list.ts';
-import { idParams, metaShape, metaWith, nameIgnored, readDate, sayIgnored } from '../../entity/routes.ts';
+import { idParams, metaShape, readDate } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
+import { metaWith, nameIgnored, sayIgnored } from '../../http/ignored-names.ts';
 import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
 import type { MessagesContext } from '../context.ts';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.ts';

@@ -2,11 +2,11 @@
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../../access.ts';
-import { metaWith, nameIgnored } from '../../entity/routes.ts';
 import { invalid } from '../../errors.ts';
 import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
+import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
 import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
 import type { MessagesContext } from '../context.ts';
 import { type Export, exportRollup, exportSeries } from './export.ts';

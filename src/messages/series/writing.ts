@@ -1,9 +1,9 @@
 /** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
 import type { Caller } from '../../access.ts';
+import { idempotentPosts } from '../../entity/idempotency.ts';
 import { errorBody, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { idempotentPosts } from '../../http/idempotency.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
 import type { MessagesContext } from '../context.ts';

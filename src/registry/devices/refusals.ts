@@ -3,12 +3,13 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
-import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.ts';
+import { idParams, listResponse } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
+import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
 import type { RegistryContext } from '../context.ts';
 
 const query = Type.Object({

@@ -8,12 +8,11 @@ import { boundedCache } from '../../db/sqlite/cache.ts';
 import type { Access, Caller } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import type { Config } from '../config.ts';
-import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from '../entity/kept-answers.ts';
 import { invalid, PlatformError } from '../errors.ts';
-import type { Sealing } from '../identity/secrets/sealing.ts';
+import type { App } from '../http/app.ts';
 import { keptOf } from '../limits/kept.ts';
 import { exceeded } from '../limits/table.ts';
-import type { App } from './app.ts';
+import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from './kept-answers.ts';
 
 /** Characters of an answer that is kept; a longer one is made again, or read back. */
 const maxAnswerLength = 65_536;
@@ -28,7 +27,12 @@ interface Started {
   done(): void;
 }
 
-type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Sealing };
+/** Makes a digest with a key of the service. */
+interface Digests {
+  digest(owner: string, text: string): string;
+}
+
+type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Digests };
 
 /** Serves requests with the header `Idempotency-Key` to routes that have `creates`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Needed): void {
