@@ -172,7 +172,7 @@ async function live(t: Test, at: Account, provider: OpenIdProvider, trusted: str
   const proof = await makeCertificate({ subject: `CN=${ca.challenge}`, issuer: authority });
   await at.ok('POST', `/api/v1/access/certificate-authorities/${ca.id}/proof`, { body: { certificate: proof.cert } });
   const { cert, key } = await makeCertificate({ subject: `CN=${randomUUID()}`, issuer: authority });
-  const port = at.server.ctx.broker.addresses.mqtts as number;
+  const port = at.mqttsPort;
   const tls = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false, cert, key });
   t.teardown(() => tls.destroy());
   const raw = speak(tls);

@@ -5,7 +5,6 @@ import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
 import type { Test } from 'tap';
 import { purge } from '../../src/purge/purge.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { certificate } from '../broker/certificate.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
@@ -170,9 +169,7 @@ t.test('a bridge hears its own account alone, and without one nothing is written
   await until(() => outbox.bridgeIds().length === 0);
   await say('sure', 'nobody listens');
   t.strictSame(outbox.bridgeIds(), []);
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { accountId, admin: jwt } = await service.account();
   const receiver = await startReceiver(t);
   const about = { accountId, name: 'theirs', kind: 'webhook', url: receiver.url };
   const theirs = await service.create('/bridges', 'bridge', about, jwt);

@@ -4,7 +4,6 @@ import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.ts';
 import {
   Extension,
   KeyUsageFlags,
@@ -34,11 +33,10 @@ t.before(async () => {
     env: { ...certificate(t), SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' },
     clock: { now: () => Date.now() + ahead },
   });
-  port = service.server.ctx.broker.addresses.mqtts as number;
+  port = service.mqttsPort;
   template = await service.template({ channels: ['data', { name: 'chat', persistenceType: 'simple' }] });
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  other = { accountId, token: (await service.loginAs(account.adminEmail, account.adminPassword, accountId)).jwt };
+  const { accountId, admin: token } = await service.account();
+  other = { accountId, token };
 });
 
 const newDevice = (body: object = {}) =>

@@ -29,7 +29,7 @@ t.before(async () => {
   Aedes.prototype.listen = listen;
 });
 
-const securePort = () => f.service.server.ctx.broker.addresses.mqtts as number;
+const securePort = () => f.service.mqttsPort;
 const login = () => ({ username: f.device.id, password: Buffer.from(f.secret) });
 
 async function alive(t: Test, client: RawClient): Promise<void> {

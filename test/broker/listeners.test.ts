@@ -66,7 +66,7 @@ t.test('a WebSocket has the same deadline and limits', async (t) => {
 
 t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSocket', async (t) => {
   const f = await fixture(t, certificate(t));
-  const port = f.service.server.ctx.broker.addresses.mqtts as number;
+  const port = f.service.mqttsPort;
   const login = { username: f.device.id, password: f.secret, rejectUnauthorized: false };
   await echo(t, `mqtts://127.0.0.1:${port}`, login, f.topic('chat'));
   await echo(
@@ -102,7 +102,7 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
 
 t.test('nothing on the TLS port stays open that never gets its CONNACK, however far it comes', async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
-  const port = f.service.server.ctx.broker.addresses.mqtts as number;
+  const port = f.service.mqttsPort;
   const live = await mqtt.connectAsync(`mqtts://127.0.0.1:${port}`, {
     username: f.device.id,
     password: f.secret,

@@ -242,7 +242,7 @@ t.test('from a trusted sender', asProxy, async (t) => {
 
 t.test('from anybody else a header is an error, and X-Forwarded-For is ignored', asProxy, async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_TRUSTED_PROXIES: '192.0.2.0/24' });
-  for (const port of [f.service.server.mqttPort, f.service.server.ctx.broker.addresses.mqtts as number])
+  for (const port of [f.service.server.mqttPort, f.service.mqttsPort])
     for (const header of [line('192.0.2.9'), binary('21', '11', `c0000209c0000201${ports}`)]) {
       const client = await rawClient(t, port);
       client.send(header, connects(f));

@@ -1,5 +1,4 @@
 /** Bulk changes as jobs: what the single call does, for many devices, and the way back. */
-import { createAccount } from '../../src/registry/accounts.ts';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
@@ -299,9 +298,7 @@ t.test('what could hit more than was meant is refused', async (t) => {
 });
 
 t.test('a device of another account is as one that does not exist', async (t) => {
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt: token } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { accountId, admin: token } = await service.account();
   const theirs = await service.create('/devices', 'device', { accountId, serialNumber: 'THEIRS' }, token);
   const job = await bulk({ action: 'delete', ids: [theirs.id, 'nothing'] });
   t.match(job, { done: 0, failed: 2 });

@@ -1,7 +1,6 @@
 /** Bodies with rows are in memory: only so many at once. */
 import { once } from 'node:events';
 import { request } from 'node:http';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import type { Service } from '../support/service.ts';
@@ -52,9 +51,7 @@ t.test('the bodies of one account leave room for those of another', async (t) =>
     await service.create('/account-users', 'accountUser', { createIdmUser: true, idmUserEmail, idmUserPassword });
     tokens.push((await service.loginAs(idmUserEmail, idmUserPassword)).jwt);
   }
-  const account = { name: 'Foreign', adminEmail: 'admin@foreign.example', adminPassword: 'a fine foreign secret' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt: foreign } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { admin: foreign } = await service.account();
   const open = [...tokens, ...tokens].map(begin);
   const answers = open.map((one) => once(one, 'response'));
   const [refused] = await Promise.race(answers);

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { noteWithin, whileRecordFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -14,11 +16,12 @@ t.before(async () => {
   adminId = accountUsers.results[0].userId;
 });
 
-/** Records, newest first; what is noted in the background is waited for. */
-async function audit(filter: Record<string, string> = {}) {
-  await service.server.ctx.audit.close();
+/** Records, newest first, once there are `count`; what is noted in the background comes a moment later. */
+async function audit(filter: Record<string, string> = {}, count = 0) {
   const query = new URLSearchParams({ accountId: service.accountId, pageSize: '1000', ...filter });
-  return (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  const ask = async () => (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  await until(async () => (await ask()).results.length >= count);
+  return ask();
 }
 
 t.test('logins and failed logins: who, when, from where', async (t) => {
@@ -28,7 +31,7 @@ t.test('logins and failed logins: who, when, from where', async (t) => {
   await service.http('POST', '/api/v1/auth/login-user', { body, token: null });
   await service.http('POST', '/api/v1/auth/login-user', { body: { ...body, emailAddress: 'x@y.z' }, token: null });
   const at = new Date(time.now).toISOString();
-  const { results } = await audit({ event: 'login', from: at });
+  const { results } = await audit({ event: 'login', from: at }, 3);
   t.match(
     results.filter(({ outcome }) => outcome === 'success'),
     [{ time: at, event: 'login', actorKind: 'admin', actorId: adminId, address: '127.0.0.1', details: {} }],
@@ -76,12 +79,12 @@ t.test('what is refused and what is used is sampled: once in a quarter of an hou
   const make = () =>
     service.http('POST', '/api/v1/devices', { token, body: { accountId: service.accountId, serialNumber: 'x' } });
   for (let n = 0; n < 5; n += 1) t.equal((await make()).status, 403);
-  const refused = () => audit({ actorId: endUser.userId, event: 'permissionRefused' });
-  t.match((await refused()).results, [{ outcome: 'failure', details: { endpoint: 'POST /api/v1/devices' } }]);
-  t.equal((await audit({ actorId: endUser.userId, event: 'tokenUsed' })).meta.count, 1);
+  const refused = (count: number) => audit({ actorId: endUser.userId, event: 'permissionRefused' }, count);
+  t.match((await refused(1)).results, [{ outcome: 'failure', details: { endpoint: 'POST /api/v1/devices' } }]);
+  t.equal((await audit({ actorId: endUser.userId, event: 'tokenUsed' }, 1)).meta.count, 1);
   time.now += 15 * 60_000;
   await make();
-  t.equal((await refused()).meta.count, 2);
+  t.equal((await refused(2)).meta.count, 2);
 });
 
 t.test('uses of an appToken, a token in the wrong place, and tokens over MQTT leave a trace', async (t) => {
@@ -89,12 +92,12 @@ t.test('uses of an appToken, a token in the wrong place, and tokens over MQTT le
   const lookUp = '/api/v1/users/by-email/nobody@example.com/user-id';
   await service.http('GET', lookUp, { token: null, headers: { accesstoken: appToken } });
   const endpoint = 'GET /api/v1/users/by-email/:email/user-id';
-  t.match((await audit({ actorId: id })).results, [{ event: 'tokenUsed', details: { endpoint } }]);
+  t.match((await audit({ actorId: id }, 1)).results, [{ event: 'tokenUsed', details: { endpoint } }]);
   await service.http('GET', '/api/v1/devices', { token: appToken });
-  t.match((await audit({ targetId: id, event: 'permissionRefused' })).results, [{ outcome: 'failure' }]);
+  t.match((await audit({ targetId: id, event: 'permissionRefused' }, 1)).results, [{ outcome: 'failure' }]);
   const { token, endUser } = await service.endUser((await service.organization()).id);
   await service.connect({ jwt: token });
-  t.match((await audit({ actorId: endUser.userId, event: 'tokenUsed' })).results, [{ details: { over: 'mqtt' } }]);
+  t.match((await audit({ actorId: endUser.userId, event: 'tokenUsed' }, 1)).results, [{ details: { over: 'mqtt' } }]);
 });
 
 t.test('filters, order and pages', async (t) => {
@@ -124,14 +127,8 @@ t.test('a record is never changed nor deleted, not even by us, except the oldest
 });
 
 t.test('what is done and what is recorded of it stand or fall together', async (t) => {
-  const { audit: record } = service.server.ctx;
-  const original = record.record;
-  record.record = async () => {
-    throw new Error('broken');
-  };
   const body = { accountId: service.accountId, name: 'unrecorded', kind: 'backEnd' };
-  const answer = await service.http('POST', '/api/v1/applications', { body });
-  record.record = original;
+  const answer = await whileRecordFails(service, () => service.http('POST', '/api/v1/applications', { body }));
   t.equal(answer.status, 500);
   const { applications } = await service.ok(
     'GET',
@@ -141,14 +138,9 @@ t.test('what is done and what is recorded of it stand or fall together', async (
 });
 
 t.test('what is noted while a transaction is under way is recorded too', async (t) => {
-  const { registry, audit: record } = service.server.ctx;
-  const { accountId } = service;
-  await registry.transaction(async (tx) => {
-    record.note({ event: 'login', outcome: 'failure', accountId, details: { noted: 'inside' } });
-    // The note begins to be written while this transaction is still open.
-    await tx.selectFrom('accounts').select('id').execute();
-  });
-  const { results } = await audit({ event: 'login', outcome: 'failure' });
+  const before = await audit({ event: 'login', outcome: 'failure' });
+  await noteWithin(service, { noted: 'inside' });
+  const { results } = await audit({ event: 'login', outcome: 'failure' }, before.results.length + 1);
   t.equal(results.filter(({ details }) => details.noted === 'inside').length, 1);
 });
 
@@ -163,25 +155,30 @@ t.test('failed logins of strangers take a tenth of what an account keeps, and pu
       const { status } = await service.http('POST', '/api/v1/auth/login-user', { body, token: null });
       t.equal(status, 401);
     }
-    await service.server.ctx.audit.close();
   };
-  const records = async (filter: string, of = accountId, token = service.admin) =>
-    (await service.ok('GET', `/api/v1/audit?accountId=${of}&pageSize=1000&${filter}`, { token })).auditRecords.results;
+  const records = async (filter: string, count = 0, of = accountId, token = service.admin) => {
+    const path = `/api/v1/audit?accountId=${of}&pageSize=1000&${filter}` as const;
+    const ask = async () => (await service.ok('GET', path, { token })).auditRecords.results;
+    await until(async () => (await ask()).length >= count);
+    return ask();
+  };
   const own = async () => (await records('outcome=success')).map(({ id }) => id);
   for (let n = 0; n < 50; n += 1)
     await service.create('/applications', 'application', { name: `A${n}`, kind: 'backEnd' });
   const before = await own();
   t.equal(before.length, 50);
   await fail(40);
-  t.equal((await records('event=login&outcome=failure')).length, 5);
+  t.equal((await records('event=login&outcome=failure', 5)).length, 5);
+  await until(async () => (await own()).length <= 45);
   t.strictSame(await own(), before.slice(0, 45), 'the oldest five have gone, and no more');
   await fail(1, other.accountId);
-  t.equal((await records('outcome=failure', other.accountId, other.admin)).length, 1, 'each account has its own share');
+  const theirs = await records('outcome=failure', 1, other.accountId, other.admin);
+  t.equal(theirs.length, 1, 'each account has its own share');
 
   time.now += 30 * 24 * 60 * 60_000;
   const { jwt } = await service.loginAs(adminEmail, adminPassword);
   await fail(1);
-  const [newest] = await records('outcome=failure', accountId, jwt);
+  const [newest] = await records('outcome=failure', 6, accountId, jwt);
   t.strictSame(newest?.details, { omitted: 35 }, 'the next one says how many are not in the record');
 });
 

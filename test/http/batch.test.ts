@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { audited } from '../support/audited.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 
@@ -113,9 +114,7 @@ t.test('every part of a batch comes from where the batch comes from, whatever it
     headers: { 'X-Forwarded-For': '203.0.113.9' },
   };
   t.match((await batch([refused], { token })).body, [{ error: { code: 21 } }]);
-  await service.server.ctx.audit.close();
-  const query = `accountId=${service.accountId}&actorId=${endUser.userId}&event=permissionRefused`;
-  const { results } = (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  const results = await audited(service, `actorId=${endUser.userId}&event=permissionRefused`);
   t.match(results, [{ address: '127.0.0.1' }]);
 });
 

@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import Sqlite from 'better-sqlite3';
 import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
+import { whileRegistryFails, whileWatchesEnd } from '../support/faults.ts';
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
@@ -30,16 +31,8 @@ async function trashed() {
   return { id, version };
 }
 
-/** `work` while a method of the registry fails. */
-async function broken(method: 'session' | 'transaction', error: Error, work: () => Promise<Answer>): Promise<Answer> {
-  const { registry } = service.server.ctx;
-  registry[method] = () => {
-    throw error;
-  };
-  const answer = await work();
-  delete (registry as Partial<typeof registry>)[method];
-  return answer;
-}
+const broken = (method: 'session' | 'transaction', error: Error, work: () => Promise<Answer>) =>
+  whileRegistryFails(service, method, error, work);
 
 const table: Array<[code: number, status: number, when: string, request: () => Promise<Answer>]> = [
   [100, 404, 'there is no such device', () => http('GET', '/devices/nothing')],
@@ -154,10 +147,7 @@ async function guess(): Promise<Answer> {
 
 async function stopMeanwhile(): Promise<Answer> {
   const { id } = await device();
-  const stopping = setInterval(() => service.server.ctx.streams.endWatches(), 10);
-  const answer = await post('/provisioning/verify', { deviceId: id });
-  clearInterval(stopping);
-  return answer;
+  return whileWatchesEnd(service, () => post('/provisioning/verify', { deviceId: id }));
 }
 
 function full(): Error {

@@ -1,6 +1,7 @@
 /** Every POST that makes something, sent twice with one Idempotency-Key. */
 import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
+import { losingAnswers } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
@@ -215,19 +216,6 @@ async function prepare(path: string) {
   return { ask, another: () => ask(otherThan(sent)) };
 }
 
-/** As if the process ended after the commit and before the answer is kept. */
-async function losingAnswers<T>(work: () => Promise<T>): Promise<T> {
-  const { query } = service.server.ctx.registry;
-  const { updateTable } = query;
-  query.updateTable = ((table: string) => {
-    if (table === 'idempotentAnswers') throw new Error('crash');
-    return Reflect.apply(updateTable, query, [table]);
-  }) as unknown as typeof updateTable;
-  return work().finally(() => {
-    query.updateTable = updateTable;
-  });
-}
-
 t.test('every POST that makes something gives its first answer again, and takes its key for no other', async (t) => {
   const { paths } = documentOf(service);
   const creating = Object.entries(paths).flatMap(([path, { post }]) =>
@@ -249,7 +237,7 @@ t.test('every POST that makes something gives its first answer again, and takes 
 t.test('an entity that was made before a crash is in the answer to the same request after it', async (t) => {
   for (const path of Object.keys(requests)) {
     const { ask } = await prepare(path);
-    const first = await losingAnswers(ask);
+    const first = await losingAnswers(service, ask);
     const again = await ask();
     t.equal(again.status, first.status, path);
     t.match(lasting(again.body), lasting(first.body), path);

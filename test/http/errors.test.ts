@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { whileRegistryFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Answer, type Failure, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -248,10 +249,9 @@ t.test('what a trash list does not offer has no effect on it, however often it i
 t.test('an error of our own says nothing about itself but in the log', async (t) => {
   const logLines: string[] = [];
   const broken = await startService(t, { logLines });
-  broken.server.ctx.registry.session = () => {
-    throw new Error('SELECT secret FROM inside');
-  };
-  const answer = await broken.http('GET', `/api/v1/devices?accountId=${broken.accountId}`);
+  const answer = await whileRegistryFails(broken, 'session', new Error('SELECT secret FROM inside'), () =>
+    broken.http('GET', `/api/v1/devices?accountId=${broken.accountId}`),
+  );
   t.match(answer, { status: 500, body: { error: { code: -199, details: [] }, requestId: String } });
   t.notMatch(answer.text, /secret|inside/);
   t.ok(logLines.some((line) => line.includes('SELECT secret') && line.includes(answer.body.requestId)));

@@ -1,8 +1,12 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
+import { audited } from '../support/audited.ts';
+import { beforeNextTransaction, changeStored, losingAnswers } from '../support/faults.ts';
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
-import { claimsOf, type Service, startService } from '../support/service.ts';
+import { claimsOf, present, type Service, startService } from '../support/service.ts';
+import { countStored, storedRows } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -22,13 +26,18 @@ const deviceCount = async () =>
   (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&results=false`)).devices.meta.count;
 
 /** What is stored when the process ends between the commit and the answer. */
-const crash = (entityId: string) => change(entityId, { answer: null, status: null });
-const change = (entityId: string, values: { answer: string | null; status?: number | null }) =>
-  service.server.ctx.registry.query
-    .updateTable('idempotentAnswers')
-    .set(values)
-    .where((eb) => eb.or([eb('entityId', '=', entityId), eb('secretOf', '=', entityId)]))
-    .execute();
+const crash = (entityId: string) => change(entityId, '"answer" = NULL, "status" = NULL');
+const change = (entityId: string, values: string) =>
+  changeStored(service, `UPDATE "idempotentAnswers" SET ${values} WHERE ? IN ("entityId", "secretOf")`, [entityId]);
+
+const keptOf = (entityId: string) =>
+  present(
+    storedRows<Record<'answer' | 'keyHash' | 'requestHash', string>>(
+      service,
+      'SELECT * FROM "idempotentAnswers" WHERE "entityId" = ?',
+      [entityId],
+    )[0],
+  );
 
 t.test('the same request twice makes one device and gets one answer', async (t) => {
   const before = await deviceCount();
@@ -82,9 +91,7 @@ t.test('the answer with a secret is kept sealed until the secret has been used',
   const ask = () => post('/access/mqtt-credentials', { entityId: device.id, entityType: 'device' }, 'a secret key');
   const first = (await ask()).body.mqttCredential;
   t.equal((await ask()).body.mqttCredential.secret, first.secret, 'a lost answer is no lost unit');
-  const stored = JSON.stringify(
-    await service.server.ctx.registry.query.selectFrom('idempotentAnswers').selectAll().execute(),
-  );
+  const stored = JSON.stringify(storedRows(service, 'SELECT * FROM "idempotentAnswers"'));
   t.notMatch(stored, first.secret);
   t.notMatch(stored, 'a secret key');
   await service.connect({ deviceId: device.id, secret: first.secret });
@@ -118,9 +125,8 @@ t.test('the first answer again has its headers too, and none that are the caller
 
 t.test('a copy of the database opens no answer, however easily its key is guessed', async (t) => {
   const first = await post('/devices', { serialNumber: 'guessed' }, '42');
-  const rows = service.server.ctx.registry.query.selectFrom('idempotentAnswers').select(['answer', 'keyHash']);
-  const row = await rows.where('entityId', '=', first.body.device.id).executeTakeFirstOrThrow();
-  const bytes = Buffer.from(row.answer ?? '', 'base64');
+  const row = keptOf(first.body.device.id);
+  const bytes = Buffer.from(row.answer, 'base64');
   const key = Buffer.from(hkdfSync('sha256', '42', bytes.subarray(0, 16), 'slipway idempotent answer', 32));
   const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(16, 28)).setAuthTag(bytes.subarray(28, 44));
   t.throws(() => Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]));
@@ -132,8 +138,7 @@ t.test('a copy of the database opens no answer, however easily its key is guesse
 t.test('what is kept of a request tells nothing to who has not the key', async (t) => {
   const body = { accountId: service.accountId, serialNumber: 'guess me' };
   const first = await post('/devices', body, 'unknown key');
-  const rows = service.server.ctx.registry.query.selectFrom('idempotentAnswers').selectAll();
-  const row = await rows.where('entityId', '=', first.body.device.id).executeTakeFirstOrThrow();
+  const row = keptOf(first.body.device.id);
   const guess = (text: string) => createHash('sha256').update(text).digest('base64');
   for (const order of [body, { serialNumber: body.serialNumber, accountId: body.accountId }])
     for (const between of ['\0', '', '\n']) {
@@ -142,7 +147,7 @@ t.test('what is kept of a request tells nothing to who has not the key', async (
       t.not(row.requestHash, guess(`POST${between}${text}`));
     }
   const other = await post('/devices', body, 'another key');
-  const { requestHash } = await rows.where('entityId', '=', other.body.device.id).executeTakeFirstOrThrow();
+  const { requestHash } = keptOf(other.body.device.id);
   t.not(row.requestHash, requestHash, 'nor do two keys show that their requests are the same');
 });
 
@@ -170,25 +175,14 @@ t.test('what is read back after a crash is read from where the caller is', async
     });
   await crash((await ask()).device.id);
   t.equal((await ask()).device.serialNumber, 'behind');
-  await service.server.ctx.audit.close();
-  const { results } = (await service.ok('GET', `/api/v1/audit?accountId=${accountId}&actorId=${id}`)).auditRecords;
+  const results = await audited(service, `actorId=${id}`);
   t.strictSame([...new Set(results.map(({ address }) => address))], ['192.0.2.9']);
 });
 
 t.test('a secret whose answer was lost in a crash comes with its version', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'S-2' });
-  const { registry } = service.server.ctx;
-  const { updateTable } = registry.query;
   const body = { entityId: device.id, entityType: 'device' };
-  t.teardown(() => {
-    registry.query.updateTable = updateTable;
-  });
-  // The answer is not kept any more: the process is gone.
-  registry.query.updateTable = (() => {
-    throw new Error('crash');
-  }) as unknown as typeof updateTable;
-  const first = await post('/access/mqtt-credentials', body, 'lost secret');
-  registry.query.updateTable = updateTable;
+  const first = await losingAnswers(service, () => post('/access/mqtt-credentials', body, 'lost secret'));
   const again = await post('/access/mqtt-credentials', body, 'lost secret');
   t.same(again.body, first.body);
   t.equal(again.headers.get('etag'), `"${first.body.mqttCredential.entityVersion}"`);
@@ -224,21 +218,11 @@ t.test('a caller that goes away in the middle gets the answer when it asks again
   const body = JSON.stringify({ accountId: service.accountId, entityId: device.id, entityType: 'device' });
   const { port } = new URL(service.server.url);
   const socket = connect(Number(port), '127.0.0.1');
-  const made = new Promise<void>((resolve) => {
-    const { registry } = service.server.ctx;
-    const original = registry.transaction;
-    registry.transaction = async (work) => {
-      registry.transaction = original;
-      socket.destroy();
-      const result = await original.call(registry, work);
-      resolve();
-      return result as never;
-    };
-  });
+  beforeNextTransaction(service, async () => socket.destroy());
   socket.write(
     `POST /api/v1/access/mqtt-credentials HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.admin}\r\nIdempotency-Key: gone\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
-  await made;
+  await until(() => countStored(service, 'credentials', '"entityId" = ?', [device.id]) === 1);
   const again = await post('/access/mqtt-credentials', { entityId: device.id, entityType: 'device' }, 'gone');
   t.equal(again.status, 200);
   t.ok(await service.connect({ deviceId: device.id, secret: again.body.mqttCredential.secret }));
@@ -288,16 +272,14 @@ t.test('what is kept is only of POSTs that make something, by the list', async (
     const isOther = others.some((pattern) => pattern.test(path)) && path !== '/api/v1/auth/create-user';
     t.equal(takes, !isOther, `${path}: a POST is in the list of the product or of this test`);
   }
-  const { query } = service.server.ctx.registry;
-  const kept = async () => (await query.selectFrom('idempotentAnswers').select('keyHash').execute()).length;
-  const before = await kept();
+  const before = countStored(service, 'idempotentAnswers');
   const search = { query: { bool: { must: [] } }, size: 10 };
   const answer = await service.http('POST', '/api/v1/logs/search', {
     body: search,
     headers: { 'idempotency-key': 'a search' },
   });
   t.equal(answer.status, 200);
-  t.equal(await kept(), before, 'a search keeps nothing');
+  t.equal(countStored(service, 'idempotentAnswers'), before, 'a search keeps nothing');
 });
 
 t.test('a long answer is not kept, and says so', async (t) => {

@@ -5,6 +5,7 @@ import { withCode } from '../../src/factory/claim-url.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -147,9 +148,8 @@ t.test('a label leads to a page that claims its unit for who logs in', async (t)
   const code = new URL(link).searchParams.get('code') ?? '';
   t.equal(await opened.send({ code }), 'Done. The device is yours.');
   t.equal(await place(), organizationId);
-  const sessions = service.server.ctx.registry.query.selectFrom('sessions').select('ended');
-  const ended = (await sessions.where('userId', '=', endUser.userId).execute()).filter((session) => session.ended);
-  t.equal(ended.length, 1, 'the session of the page is over');
+  const ended = countStored(service, 'sessions', '"userId" = ? AND "ended" IS NOT NULL', [endUser.userId]);
+  t.equal(ended, 1, 'the session of the page is over');
 });
 
 t.test('who has several organizations chooses, and who has a second factor gives its code', async (t) => {

@@ -131,7 +131,7 @@ t.test('a connection that sends nothing is closed without an answer, with and wi
 });
 
 t.test('HTTP without TLS on a port with TLS is answered with a sentence', async (t) => {
-  const { mqtts } = secure.server.ctx.broker.addresses;
+  const { mqttsPort: mqtts } = secure;
   for (const port of [portOf(secure), mqtts]) {
     const url = `http://127.0.0.1:${port}/mqtt`;
     for (const request of [{}, { method: 'POST', body: 'x'.repeat(100_000) }]) {

@@ -2,10 +2,11 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
-import type { Row } from '../../db/registry/records.ts';
+import { copyStored, takeLongAnswers } from '../support/faults.ts';
 import { request } from '../support/http.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Made, type Person, type Service, startService } from '../support/service.ts';
+import { storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -17,8 +18,10 @@ let template: Made<'deviceTemplate'>;
 let organization: Made<'organization'>;
 let endUser: Person;
 
+/** How many of them an account is sent at the same time. */
+const longAnswers = 8;
 t.before(async () => {
-  service = await startService(t);
+  service = await startService(t, { env: { SLIPWAY_LONG_ANSWERS_PER_ACCOUNT: String(longAnswers) } });
   const { accountId } = service;
   template = await service.template({ channels: Array.from({ length: 100 }, (_, n) => ({ name: `channel ${n}` })) });
   for (let n = 0; n < fieldCount; n += 1)
@@ -33,20 +36,13 @@ t.before(async () => {
   const one = { accountId, deviceTemplateId: template.id, organizationId: organization.id, ...values };
   const { device } = await service.ok('POST', '/api/v1/devices', { body: { ...one, serialNumber: 'first' } });
   // The others are copies of the first: making them one by one would take a minute.
-  const { query } = service.server.ctx.registry;
-  const { row: _, ...row } = (await query
-    .selectFrom('devices')
-    .selectAll()
-    .where('id', '=', device.id)
-    .executeTakeFirstOrThrow()) as Row<'devices'> & { row?: number };
-  t.ok(row.fields.length > 60_000, `${row.fields.length} bytes of values`);
-  for (let n = 1; n < devices; n += 1) {
-    const id = `${row.id.slice(0, -4)}${n.toString(16).padStart(4, '0')}`;
-    await query
-      .insertInto('devices')
-      .values({ ...row, id, serialNumber: `serial ${n}` })
-      .execute();
-  }
+  const [row = {}] = storedRows(service, 'SELECT * FROM "devices" WHERE "id" = ?', [device.id]);
+  const { row: _, ...copied } = row;
+  t.ok(String(copied.fields).length > 60_000, 'a row has many values');
+  await copyStored(service, 'devices', copied, devices - 1, {
+    id: `substr("id", 1, length("id") - 4) || printf('%04x', "value")`,
+    serialNumber: `'serial ' || "value"`,
+  });
 });
 
 const path = (pageSize: number, page = 1) =>
@@ -107,14 +103,11 @@ for (const kind of ['admin', 'end-user'] as const)
   });
 
 t.test('a long page that waits for its turn finds its rows when the turn comes', async (t) => {
-  const { longAnswers, config } = service.server.ctx;
-  const lane = { accountId: service.accountId, callerId: 'deaf readers' };
-  const places = Array.from({ length: config.limits.longAnswers }, () => longAnswers.enter(lane, 1));
-  const leaves = await Promise.all(places);
+  const others = await takeLongAnswers(service);
   const answer = service.ok('GET', path(1000));
-  while (longAnswers.waiting === 0) await othersAreServed(1);
+  while (others.waiting() === 0) await othersAreServed(1);
   const late = await service.create('/devices', 'device', { serialNumber: 'late' });
-  for (const leave of leaves) leave();
+  others.leave();
   const { results } = (await answer).devices;
   t.equal(results.length, devices + 1);
   t.ok(
@@ -125,18 +118,18 @@ t.test('a long page that waits for its turn finds its rows when the turn comes',
 });
 
 t.test('an answer that nobody reads gives its place back: HEAD, and a connection that breaks', async (t) => {
-  const { longAnswers, config } = service.server.ctx;
-  for (let n = 0; n <= config.limits.longAnswers; n += 1) {
+  for (let n = 0; n <= longAnswers; n += 1) {
     const headers = { authorization: `Bearer ${service.admin}` };
     t.equal((await request(service.server.url + path(1000), { method: 'HEAD', headers })).status, 200);
   }
-  const { reader, sender } = await open(path(1000), endUser.token);
-  while (sender.bytesWritten === 0) await othersAreServed(1);
-  const closed = new Promise((resolve) => sender.once('close', resolve));
-  reader.destroy();
-  await closed;
+  for (let n = 0; n <= longAnswers; n += 1) {
+    const { reader, sender } = await open(path(1000), endUser.token);
+    while (sender.bytesWritten === 0) await othersAreServed(1);
+    const closed = new Promise((resolve) => sender.once('close', resolve));
+    reader.destroy();
+    await closed;
+  }
   t.equal((await service.ok('GET', path(1000))).devices.results.length, devices);
-  t.equal(longAnswers.running, 0);
 });
 
 t.test('others are served while a long page is made', async (t) => {

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { TOTP } from 'otpauth';
 import type { Test } from 'tap';
-import { purge } from '../../src/purge/purge.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { copyStored } from '../support/faults.ts';
 import {
   altered,
   Browser,
@@ -21,6 +21,7 @@ import {
 } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
 import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.ts';
+import { countStored, storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -62,7 +63,7 @@ function isRefused(t: Test, answer: Answer, title: string) {
 
 t.test('a verified email links a person once; from then on it is the subject that counts', async (t) => {
   const { userId, person } = await somebody();
-  const before = (await sessionsOf(service, userId)).length;
+  const before = sessionsOf(service, userId);
   const answer = await new Browser(service).logIn(known.id, { renewalType: 'short' });
   t.equal(answer.status, 200, answer.text);
   t.match(claimsOf(answer.body.jwt), { userId, accountId: service.accountId, roles: ['endUser'] });
@@ -75,8 +76,8 @@ t.test('a verified email links a person once; from then on it is the subject tha
   t.ok(cookies.some((line) => line.startsWith(`platform-access-token=${answer.body.jwt};`)));
   t.equal(answer.headers.get('cache-control'), 'no-store');
   t.equal(answer.headers.get('referrer-policy'), 'no-referrer');
-  t.equal((await sessionsOf(service, userId)).length, before + 1);
-  t.match(await linksOf(service, userId), [{ issuer: provider.issuer, subject: person.sub }]);
+  t.equal(sessionsOf(service, userId), before + 1);
+  t.match(linksOf(service, userId), [{ issuer: provider.issuer, subject: person.sub }]);
 
   provider.logsIn({ sub: person.sub, email: adminEmail, email_verified: false });
   const again = await new Browser(service).logIn(known.id);
@@ -102,9 +103,8 @@ t.test('behind a proxy that is trusted a login counts for where the browser is',
       ['federatedLogin', '192.0.2.55'],
     ],
   );
-  const { query } = service.server.ctx.registry;
-  const session = query.selectFrom('sessions').select('address').where('userId', '=', userId);
-  t.match(await session.execute(), [{ address: '192.0.2.55' }], 'so that it is known there when strangers are slowed');
+  const session = storedRows(service, 'SELECT "address" FROM "sessions" WHERE "userId" = ?', [userId]);
+  t.same(session, [{ address: '192.0.2.55' }], 'so that it is known there when strangers are slowed');
 });
 
 t.test('an address that somebody registered before its owner came is taken over, with nothing of theirs', async (t) => {
@@ -191,21 +191,21 @@ t.test('who has no verified email is refused, and nothing is linked', async (t) 
     provider.logsIn({ sub: service.unique('subject'), ...(said as object) });
     isRefused(t, await new Browser(service).logIn(known.id), JSON.stringify(said));
   }
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
 });
 
 t.test('a callback works once, also when it comes twice at a time', async (t) => {
   const { userId } = await somebody();
   const browser = new Browser(service);
   const callback = await browser.through(await browser.begin(known.id));
-  const before = (await sessionsOf(service, userId)).length;
+  const before = sessionsOf(service, userId);
   const kept = new Map([...browser.cookies].map(([origin, cookies]) => [origin, new Map(cookies)]));
   const twin = () => Object.assign(new Browser(service), { cookies: structuredClone(kept) });
   const answers = await Promise.all([twin(), twin(), twin()].map((one) => one.visit(callback)));
   t.strictSame(answers.map(({ status }) => status).sort(), [200, 400, 400]);
   const late = await twin().visit(callback);
   t.match(late, { status: 400, body: { attributes: { errorCode: 'BadTokenError' } } });
-  t.equal((await sessionsOf(service, userId)).length, before + 1);
+  t.equal(sessionsOf(service, userId), before + 1);
 });
 
 t.test('a code is worth nothing in another login', async (t) => {
@@ -284,7 +284,7 @@ t.test('a nonce or a PKCE challenge that was changed on the way is noticed', asy
   const browser = new Browser(service);
   const callback = await browser.through(altered(await browser.begin(known.id), 'nonce', null));
   isRefused(t, await browser.visit(callback), 'no nonce');
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
 });
 
 t.test('an answer of another provider is refused', async (t) => {
@@ -307,7 +307,7 @@ t.test('an answer of another provider is refused', async (t) => {
     const callback = await browser.through(await browser.begin(known.id));
     isRefused(t, await browser.visit(altered(callback, 'iss', iss)), `iss ${iss}`);
   }
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
 });
 
 t.test('the same subject at two issuers is two people, at one issuer it is one', async (t) => {
@@ -330,18 +330,16 @@ t.test('the same subject at two issuers is two people, at one issuer it is one',
 });
 
 t.test('a provider lets in people of its own account, and of no other', async (t) => {
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { accountId, admin: jwt, email } = await service.account();
   const hostile = await register(service, provider, { accountId }, jwt);
   const { userId, person } = await somebody();
   isRefused(t, await new Browser(service).logIn(hostile.id), 'by email');
   t.equal(claimsOf((await new Browser(service).logIn(known.id)).body.jwt).userId, userId);
   isRefused(t, await new Browser(service).logIn(hostile.id), 'by issuer and subject');
-  provider.logsIn({ sub: service.unique('subject'), email: account.adminEmail, email_verified: true });
+  provider.logsIn({ sub: service.unique('subject'), email: email, email_verified: true });
   t.match(claimsOf((await new Browser(service).logIn(hostile.id)).body.jwt), { accountId, roles: ['admin'] });
   isRefused(t, await new Browser(service).logIn(known.id), 'its own people here');
-  provider.logsIn({ ...person, email: account.adminEmail });
+  provider.logsIn({ ...person, email: email });
   t.match(
     claimsOf((await new Browser(service).logIn(hostile.id)).body.jwt),
     { accountId },
@@ -411,7 +409,7 @@ t.test('with a redirectUri the answer is in the fragment, and nowhere else', asy
 });
 
 t.test('browsers are sent to no address that the provider does not list', async (t) => {
-  const before = await loginsUnderWay();
+  const before = loginsUnderWay();
   for (const redirectUri of [
     'https://evil.example.com/in',
     `${app}/`,
@@ -426,11 +424,10 @@ t.test('browsers are sent to no address that the provider does not list', async 
     t.match(answer, { status: 400, body: { attributes: { details: [{ path: 'redirectUri' }] } } }, redirectUri);
     t.strictSame(answer.headers.getSetCookie(), []);
   }
-  t.equal(await loginsUnderWay(), before);
+  t.equal(loginsUnderWay(), before);
 });
 
-const loginsUnderWay = async () =>
-  (await service.server.ctx.registry.query.selectFrom('federatedLogins').selectAll().execute()).length;
+const loginsUnderWay = () => countStored(service, 'federatedLogins');
 
 t.test('a person who is refused by the provider is refused here', async (t) => {
   provider.logsIn({ sub: '' });
@@ -478,7 +475,7 @@ t.test('a provider that is changed while it proves somebody lets nobody in', asy
     });
   });
   isRefused(t, await browser.visit(callback), 'deleted meanwhile');
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
 });
 
 t.test('a subject that says of itself to be two people at a time is one of them', async (t) => {
@@ -496,7 +493,7 @@ t.test('a subject that says of itself to be two people at a time is one of them'
   });
   isRefused(t, await new Browser(service).logIn(known.id), 'the one that comes later');
   t.ok(other && claimsOf(other.body.jwt).userId === second.userId);
-  t.strictSame(await linksOf(service, first.userId), []);
+  t.strictSame(linksOf(service, first.userId), []);
 });
 
 function sendJson(response: ServerResponse, body: unknown): void {
@@ -519,7 +516,7 @@ t.test('an ID token is signed by the provider, and not over on the clock of the 
   const callback = await browser.through(await browser.begin(known.id));
   time.ahead = 5 * minute;
   isRefused(t, await browser.visit(callback), 'an ID token of one minute, five minutes later');
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
 });
 
 t.test('userinfo about somebody else links nobody', async (t) => {
@@ -586,7 +583,7 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
       provider.instead.clear();
     }
   t.notOk(led, 'nobody is asked but the provider');
-  t.strictSame(await linksOf(service, userId), []);
+  t.strictSame(linksOf(service, userId), []);
   const browser = new Browser(service);
   const callback = await browser.through(await browser.begin(known.id, { redirectUri: app }));
   provider.instead.set('/token', (request) => request.socket.destroy());
@@ -653,34 +650,27 @@ t.test('a provider has 10,000 logins that nobody has finished: the oldest end', 
   const { id } = await register(service, at);
   const first = new Browser(service);
   await first.begin(id);
-  const { registry } = service.server.ctx;
-  const ofProvider = () => registry.query.selectFrom('federatedLogins').where('providerId', '=', id);
-  const row = await ofProvider().selectAll().executeTakeFirstOrThrow();
+  const [row = {}] = storedRows(service, 'SELECT * FROM "federatedLogins" WHERE "providerId" = ?', [id]);
   time.ahead += 1;
-  const expires = new Date(Date.parse(row.expires) + 1).toISOString();
-  await registry.transaction(async (tx) => {
-    for (let n = 1; n < 10_000; n += 1) {
-      const other = { ...row, stateHash: `${row.stateHash} ${n}`, expires };
-      await tx.insertInto('federatedLogins').values(other).execute();
-    }
+  const expires = new Date(Date.parse(String(row.expires)) + 1).toISOString();
+  await copyStored(service, 'federatedLogins', row, 9999, {
+    stateHash: `"stateHash" || ' ' || "value"`,
+    expires: `'${expires}'`,
   });
   time.ahead += 1;
   await new Browser(service).begin(id);
-  const { count } = await ofProvider()
-    .select(({ fn }) => fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow();
-  t.equal(count, 10_000);
-  t.equal(await ofProvider().select('stateHash').where('stateHash', '=', row.stateHash).executeTakeFirst(), undefined);
+  t.equal(countStored(service, 'federatedLogins', '"providerId" = ?', [id]), 10_000);
+  t.equal(countStored(service, 'federatedLogins', '"stateHash" = ?', [row.stateHash]), 0);
 });
 
 t.test('logins that nobody came back from are purged', async (t) => {
   await new Browser(service).begin(known.id);
   time.ahead = 9 * minute;
-  await purge(service.server.ctx);
-  t.ok((await loginsUnderWay()) > 0, 'not while they may be finished');
+  await purgeNow(service);
+  t.ok(loginsUnderWay() > 0, 'not while they may be finished');
   time.ahead = 30 * minute;
-  await purge(service.server.ctx);
-  t.equal(await loginsUnderWay(), 0);
+  await purgeNow(service);
+  t.equal(loginsUnderWay(), 0);
 });
 
 t.test('nothing of a login is in the log or, but sealed, on disk', async (t) => {
@@ -697,7 +687,7 @@ t.test('nothing of a login is in the log or, but sealed, on disk', async (t) => 
         .filter((file) => readFileSync(join(service.directory, file)).includes(secret))
         .map((file) => `${name} in ${file}`),
     );
-  t.ok((await loginsUnderWay()) > 0);
+  t.ok(loginsUnderWay() > 0);
   t.strictSame(read(), [], 'while it is under way');
   const callback = await browser.through(url);
   const code = new URL(callback).searchParams.get('code') ?? '';
@@ -715,14 +705,13 @@ t.test('nothing of a login is in the log or, but sealed, on disk', async (t) => 
 t.test('a provider that was deleted is purged after thirty days', async (t) => {
   const { id, version } = await register(service, provider);
   await service.ok('DELETE', `/api/v1/identity-providers/${id}`, { headers: { etag: version } });
-  const { registry } = service.server.ctx;
-  const stored = () => registry.query.selectFrom('identityProviders').select('id').where('id', '=', id).execute();
-  await purge(service.server.ctx);
-  t.equal((await stored()).length, 1);
+  const stored = () => countStored(service, 'identityProviders', '"id" = ?', [id]);
+  await purgeNow(service);
+  t.equal(stored(), 1);
   // The sessions of this file go with it.
   time.ahead = 31 * 24 * 60 * minute;
-  await purge(service.server.ctx);
-  t.equal((await stored()).length, 0);
+  await purgeNow(service);
+  t.equal(stored(), 0);
 });
 
 t.test('who gets another address is linked no longer, for the former one is somebody else’s now', async (t) => {
@@ -732,19 +721,19 @@ t.test('who gets another address is linked no longer, for the former one is some
     provider.logsIn(person);
     const { status, body } = await new Browser(service).logIn(known.id);
     t.equal(status, 200);
-    t.equal((await linksOf(service, userId)).length, 1);
+    t.equal(linksOf(service, userId).length, 1);
     const newEmailAddress = `moved-${userId}@example.com`;
     const token = userId === byAdmin.userId ? service.admin : body.jwt;
     const change = { token, body: { userId, newEmailAddress } };
     await service.ok('POST', '/api/v1/profile/update-email-address', change);
     if (userId === byEmail.userId) {
-      t.equal((await linksOf(service, userId)).length, 1, 'not before the email is answered');
+      t.equal(linksOf(service, userId).length, 1, 'not before the email is answered');
       const outbox = readFileSync(join(service.directory, 'outbox.ndjson'), 'utf8').trim().split('\n');
       const email = outbox.map((line) => JSON.parse(line)).find(({ to }) => to === newEmailAddress);
       const [, mailed] = /^token: (\S+)$/m.exec(email.text) ?? [];
       await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body: { token: mailed } });
     }
-    t.strictSame(await linksOf(service, userId), []);
+    t.strictSame(linksOf(service, userId), []);
     provider.logsIn(person);
     isRefused(t, await new Browser(service).logIn(known.id), 'with the former address');
     provider.logsIn({ ...person, email: newEmailAddress });
@@ -767,22 +756,18 @@ t.test('with the last provider of an issuer its links go, and those of others st
   const end = ({ id, version }: Record<'id' | 'version', string>) =>
     service.ok('DELETE', `/api/v1/identity-providers/${id}`, { headers: { etag: version } });
   await end(one);
-  t.match(
-    await linksOf(service, userId),
-    [{ issuer: passing.issuer, subject: person.sub }],
-    'another one speaks for it',
-  );
+  t.match(linksOf(service, userId), [{ issuer: passing.issuer, subject: person.sub }], 'another one speaks for it');
   await service.ok('PUT', `/api/v1/identity-providers/${two.id}`, {
     headers: { etag: two.version },
     body: { issuer: 'https://elsewhere.example.com', clientSecret: null },
   });
-  t.strictSame(await linksOf(service, userId), [], 'another issuer is another one');
+  t.strictSame(linksOf(service, userId), [], 'another issuer is another one');
   const three = await register(service, passing);
   passing.logsIn(person);
   t.equal((await new Browser(service).logIn(three.id)).status, 200);
   await end(three);
-  t.strictSame(await linksOf(service, userId), []);
-  t.equal((await linksOf(service, other.userId)).length, 1);
+  t.strictSame(linksOf(service, userId), []);
+  t.equal(linksOf(service, other.userId).length, 1);
 });
 
 t.end();

@@ -1,7 +1,6 @@
 /** Who chose a password, and what becomes of it when its identity gets more rights (docs/identity.md). */
 import { TOTP } from 'otpauth';
 import type { Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
@@ -199,9 +198,7 @@ t.test('the operator’s choice holds: the first admin links a provider and keep
 });
 
 t.test('an identity of another account is granted nothing', async (t) => {
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { accountId, admin: jwt } = await service.account();
   const { userId, email } = await selfRegister();
   const body = { accountId, userId };
   const refused = await service.http('POST', '/api/v1/account-users', { token: jwt, body });

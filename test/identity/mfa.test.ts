@@ -3,12 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Secret } from 'otpauth';
 import { resolveComponents } from '../../src/http/openapi/components.ts';
-import { purge } from '../../src/purge/purge.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
+import { Passwords } from '../../src/identity/secrets/passwords.ts';
+import { audited } from '../support/audited.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { beforeNextTransaction, changeStored, copyStored } from '../support/faults.ts';
 import { countStatuses } from '../support/many.ts';
 import { answerOf, documentOf, type OpenApi } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
-import { beforeNextTransaction } from '../support/races.ts';
 import { atOnce, otherCode, type Person, secondFactors, statuses } from '../support/second-factors.ts';
 import {
   type Answer,
@@ -19,6 +20,7 @@ import {
   type Service,
   startService,
 } from '../support/service.ts';
+import { storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -118,9 +120,9 @@ t.test('what is no phone number is refused', async (t) => {
 t.test('the second method has no recovery codes of its own, and both are offered', async (t) => {
   const who = await person();
   const { secret, recoveryCodes } = await enrolTotp(who);
-  const before = await rows('recoveryCodes', who.userId);
+  const before = rows('recoveryCodes', who.userId);
   t.notOk(await enrolSms(who));
-  t.strictSame(await rows('recoveryCodes', who.userId), before, 'the first ones stay');
+  t.strictSame(rows('recoveryCodes', who.userId), before, 'the first ones stay');
   const token = await mfaToken(who);
   t.strictSame((await passwordStep(who)).body.mfaMethods, ['totp', 'sms']);
   t.equal((await codeStep(token, 'totp', codeAt(secret))).status, 200);
@@ -198,7 +200,7 @@ t.test('a recovery code works once, as it is shown or as people type it', async 
   const stranger = await person();
   await enrolTotp(stranger);
   t.match(await codeStep(await mfaToken(stranger), 'recovery', third), refused, 'it is of one person');
-  t.equal((await rows('recoveryCodes', who.userId)).length, 8);
+  t.equal(rows('recoveryCodes', who.userId).length, 8);
 });
 
 t.test('of twenty confirmations at once one succeeds', async (t) => {
@@ -206,30 +208,30 @@ t.test('of twenty confirmations at once one succeeds', async (t) => {
   const { secret } = (await mfa(who, 'POST', 'totp')).body;
   const confirms = await atOnce(20, () => mfa(who, 'POST', 'totp/confirm', { code: codeAt(secret) }));
   t.strictSame(statuses(confirms), { 200: 1, 400: 19 });
-  t.equal((await rows('recoveryCodes', who.userId)).length, 10);
+  t.equal(rows('recoveryCodes', who.userId).length, 10);
 });
 
 t.test('of twenty logins at once with one mfaToken one succeeds, whatever their codes', async (t) => {
   const who = await person();
   const { secret, recoveryCodes } = await enrolTotp(who);
   await enrolSms(who);
-  const before = await sessionsOf(who);
+  const before = sessionsOf(who);
   const [first, second, third] = [await mfaToken(who), await mfaToken(who), await mfaToken(who)];
   const byTotp = await atOnce(20, () => codeStep(first, 'totp', codeAt(secret)));
   t.strictSame(statuses(byTotp), { 200: 1, 401: 19 });
   const byMany = await atOnce(20, (n) => codeStep(second, 'recovery', recoveryCodes[n % 10] ?? ''));
   t.strictSame(statuses(byMany), { 200: 1, 401: 19 });
-  t.equal((await rows('recoveryCodes', who.userId)).length, 9, 'and the codes of the others are not taken');
+  t.equal(rows('recoveryCodes', who.userId).length, 9, 'and the codes of the others are not taken');
   await trigger(third);
   const byText = await atOnce(20, () => codeStep(third, 'sms', textedCode()));
   t.strictSame(statuses(byText), { 200: 1, 401: 19 });
-  t.equal(await sessionsOf(who), before + 3);
+  t.equal(sessionsOf(who), before + 3);
 });
 
 t.test('of twenty logins at once with one code and an mfaToken each one succeeds', async (t) => {
   const who = await person();
   const { secret, recoveryCodes } = await enrolTotp(who);
-  const before = await sessionsOf(who);
+  const before = sessionsOf(who);
   const codes = { totp: codeAt(secret), recovery: recoveryCodes[0] ?? '' };
   for (const [method, code] of Object.entries(codes)) {
     const tokens = await Promise.all(Array.from({ length: 20 }, () => mfaToken(who)));
@@ -237,24 +239,21 @@ t.test('of twenty logins at once with one code and an mfaToken each one succeeds
     const answers = await atOnce(20, (n) => codeStep(tokens[n] ?? '', method, code));
     t.strictSame(statuses(answers), { 200: 1, 401: 19 }, method);
   }
-  t.equal(await sessionsOf(who), before + 2);
+  t.equal(sessionsOf(who), before + 2);
 });
 
 t.test('a person has 1,000 logins that wait for a second factor: the oldest end', async (t) => {
   const who = await person();
   const { secret } = await enrolTotp(who);
   await mfaToken(who);
-  const [row] = await rows('mfaLogins', who.userId);
+  const [row] = rows('mfaLogins', who.userId);
   if (!row) throw new Error('nothing waits');
-  const others = Array.from({ length: 999 }, (_, n) => ({ ...row, tokenHash: `${who.userId} ${n}` }));
-  await service.server.ctx.registry.transaction(async (tx) => {
-    for (const other of others) await tx.insertInto('mfaLogins').values(other).execute();
-  });
+  await copyStored(service, 'mfaLogins', row, 999, { tokenHash: `"userId" || ' ' || "value"` });
   time.now += 1;
   const last = await mfaToken(who);
-  t.equal((await rows('mfaLogins', who.userId)).length, 1000);
+  t.equal(rows('mfaLogins', who.userId).length, 1000);
   t.equal((await codeStep(last, 'totp', codeAt(secret))).status, 200);
-  t.equal((await rows('mfaLogins', who.userId)).length, 999);
+  t.equal(rows('mfaLogins', who.userId).length, 999);
 });
 
 t.test('five wrong tries end an mfaToken, also when they come at once', async (t) => {
@@ -268,7 +267,7 @@ t.test('five wrong tries end an mfaToken, also when they come at once', async (t
   t.match(await trigger(token), refused);
   const another = await mfaToken(who);
   await atOnce(20, () => codeStep(another, 'totp', otherCode(codeAt(secret))));
-  t.equal((await rows('mfaLogins', who.userId)).at(-1)?.tries, 5, 'no more than five have been looked at');
+  t.equal(rows('mfaLogins', who.userId).at(-1)?.tries, 5, 'no more than five have been looked at');
   t.match(await codeStep(another, 'totp', codeAt(secret)), refused);
   const third = await mfaToken(who);
   for (let n = 0; n < 4; n += 1) await codeStep(third, 'totp', otherCode(codeAt(secret)));
@@ -344,28 +343,29 @@ t.test('texts are limited: three for an mfaToken, ten an hour for an identity, t
   t.strictSame(statuses(rings), { 200: 10, 429: 2 }, 'however it is spelled');
 });
 
+const setHash = ({ userId }: Person, hash: unknown) =>
+  changeStored(service, 'UPDATE "identities" SET "passwordHash" = ? WHERE "id" = ?', [hash, userId]);
+
 t.test('a new password and the end of an identity make its open logins void', async (t) => {
-  const { query } = service.server.ctx.registry;
   const who = await person();
   const { secret } = await enrolTotp(who);
   const token = await mfaToken(who);
-  const other = await person();
+  const { endUser, ...known } = await service.endUser(organizationId);
+  const other = { ...known, userId: endUser.userId, at: service };
   const { secret: others } = await enrolTotp(other);
   const untouched = await mfaToken(other);
-  const passwordHash = await service.server.ctx.passwords.hashNew('password', 'a new one altogether', 'x@y.z');
-  await query.updateTable('identities').set({ passwordHash }).where('id', '=', who.userId).execute();
+  const hash = await new Passwords({ memoryCost: 8, timeCost: 1 }).hashNew('password', 'a new one altogether', 'x@y.z');
+  await setHash(who, hash);
   t.match(await codeStep(token, 'totp', codeAt(secret)), refused);
   const renewed = { ...who, password: 'a new one altogether' };
   t.equal((await codeStep(await mfaToken(renewed), 'totp', codeAt(secret))).status, 200, 'the factor stays');
-  await query.deleteFrom('endUsers').where('userId', '=', other.userId).execute();
-  await query.deleteFrom('identities').where('id', '=', other.userId).execute();
-  service.server.ctx.access.identityChanged(other.userId);
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+  await service.ok('DELETE', `/api/v1/internal/users/${other.userId}`);
   t.match(await codeStep(untouched, 'totp', codeAt(others)), refused);
-  t.strictSame(await rows('mfaMethods', other.userId), []);
+  t.strictSame(rows('mfaMethods', other.userId), []);
 });
 
 t.test('what changes while a login is under way counts', async (t) => {
-  const { query } = service.server.ctx.registry;
   const who = await person();
   let secret = '';
   beforeNextTransaction(service, async () => {
@@ -373,18 +373,14 @@ t.test('what changes while a login is under way counts', async (t) => {
   });
   t.match(await passwordStep(who), refused, 'a second factor is confirmed');
   for (const change of [
-    () => query.updateTable('identities').set({ passwordHash: 'another' }).where('id', '=', who.userId).execute(),
+    () => setHash(who, 'another'),
     () => service.ok('DELETE', `/api/v1/users/${who.userId}/mfa/totp`),
   ]) {
     const token = await mfaToken(who);
-    const { passwordHash } = await query
-      .selectFrom('identities')
-      .select('passwordHash')
-      .where('id', '=', who.userId)
-      .executeTakeFirstOrThrow();
+    const [identity] = storedRows(service, 'SELECT "passwordHash" FROM "identities" WHERE "id" = ?', [who.userId]);
     beforeNextTransaction(service, change);
     t.match(await codeStep(token, 'totp', codeAt(secret)), refused);
-    await query.updateTable('identities').set({ passwordHash }).where('id', '=', who.userId).execute();
+    await setHash(who, identity?.passwordHash);
   }
 
   const { endUser, token, ...known } = await service.endUser(organizationId);
@@ -423,14 +419,14 @@ t.test('removing what is confirmed needs a code, of it or a recovery code', asyn
   t.match(await mfa(who, 'DELETE', 'totp', { code: codeAt(secret) }), { status: 200, body: { success: true } });
   t.match(await codeStep(open, 'recovery', recoveryCodes[0] ?? ''), refused, 'logins that waited have ended');
   t.strictSame((await passwordStep(who)).body.mfaMethods, ['sms']);
-  t.equal((await rows('recoveryCodes', who.userId)).length, 10);
+  t.equal(rows('recoveryCodes', who.userId).length, 10);
 
   t.match(await mfa(who, 'DELETE', 'sms', { code: textedCode() }), badCode, 'the code that confirmed');
   t.match(await mfa(who, 'POST', 'sms/code'), { status: 200, body: { success: true } });
   t.match(await mfa(who, 'DELETE', 'sms', { code: otherCode(textedCode()) }), badCode);
   t.equal((await mfa(who, 'DELETE', 'sms', { code: textedCode() })).status, 200);
   t.ok((await passwordStep(who)).body.jwt, 'no factor is left');
-  t.strictSame(await rows('recoveryCodes', who.userId), [], 'nor a recovery code');
+  t.strictSame(rows('recoveryCodes', who.userId), [], 'nor a recovery code');
   t.match(await mfa(who, 'POST', 'sms/code'), absent);
 
   const again = (await enrolTotp(who)).recoveryCodes[3] ?? '';
@@ -458,9 +454,7 @@ t.test('an admin removes what an end-user of the account has lost, and nothing o
   const colleague = { userId, email: user.idmUserEmail, password, token: '', at: service };
   colleague.token = (await passwordStep(colleague)).body.jwt;
   await enrolTotp(colleague);
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: password };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const beside = (await service.loginAs(account.adminEmail, password, accountId)).jwt;
+  const { admin: beside } = await service.account();
   const neighbour = await person();
   const as = (token: string, target: Person, path = 'totp') => mfa({ ...target, token }, 'DELETE', path);
   t.match(await as(service.admin, colleague), absent, 'of another admin');
@@ -476,7 +470,7 @@ t.test('an admin removes what an end-user of the account has lost, and nothing o
   t.equal((await passwordStep(who)).body.mfaRequired, true);
   t.match(await as(service.admin, who), { status: 200, body: { success: true } });
   t.ok((await passwordStep(who)).body.jwt);
-  t.strictSame(await rows('recoveryCodes', who.userId), []);
+  t.strictSame(rows('recoveryCodes', who.userId), []);
   t.match(await as(colleague.token, colleague), { status: 400 }, 'an admin needs a code for its own');
 
   const backEnd = await service.create('/applications', 'application', { name: 'Back', kind: 'backEnd' });
@@ -515,9 +509,7 @@ t.test('an admin may have a second factor, and so may an identity without an end
 });
 
 t.test('names that are as long as can be have a QR code, too', async (t) => {
-  const long = { name: '🚀'.repeat(300), adminEmail: `${'漢'.repeat(240)}@example.com`, adminPassword };
-  const { accountId } = await createAccount(service.server.ctx, long);
-  const { jwt } = await service.loginAs(long.adminEmail, adminPassword, accountId);
+  const { admin: jwt } = await service.account(`${'漢'.repeat(240)}@example.com`, adminPassword, '🚀'.repeat(300));
   const { userId } = claimsOf(jwt);
   t.match(await service.http('POST', `/api/v1/users/${userId}/mfa/totp`, { token: jwt }), { body: { qrSvg: /^<svg/ } });
 });
@@ -593,8 +585,8 @@ t.test('an mfaToken that is over is purged', async (t) => {
   time.now += 5 * minute;
   await mfaToken(who);
   time.now += 5 * minute;
-  await purge(service.server.ctx);
-  t.equal((await rows('mfaLogins', who.userId)).length, 1);
+  await purgeNow(service);
+  t.equal(rows('mfaLogins', who.userId).length, 1);
 });
 
 t.test('the OpenAPI document shows both answers of login-user', async (t) => {
@@ -632,9 +624,8 @@ t.test('nothing secret is in clear on disk or in the log', async (t) => {
     t.notOk(log.includes(one), 'in the log');
   }
   // Six digits may be in any file by chance; as the whole of a stored text or number they do not.
-  const { query } = service.server.ctx.registry;
-  for (const table of ['mfaMethods', 'mfaLogins', 'auditRecords'] as const) {
-    const stored = JSON.stringify(await query.selectFrom(table).selectAll().execute());
+  for (const table of ['mfaMethods', 'mfaLogins', 'auditRecords']) {
+    const stored = JSON.stringify(storedRows(service, `SELECT * FROM "${table}"`));
     for (const code of [confirming, texted, textedCode()]) t.notMatch(stored, new RegExp(`\\b${code}\\b`), table);
   }
   for (const code of [confirming, texted, textedCode()]) t.notMatch(log, new RegExp(`\\b${code}\\b`), 'in the log');
@@ -660,10 +651,8 @@ t.test('wrong codes at confirmation and removal are in the audit record', async 
   time.now += step;
   await mfa(who, 'DELETE', 'totp', { code: otherCode(codeAt(secret)) });
   await mfa(who, 'DELETE', 'totp', { code: codeAt(secret) });
-  await service.server.ctx.audit.close();
   await service.login();
-  const query = `accountId=${service.accountId}&event=mfaChanged&targetId=${who.userId}&sortOrder=asc`;
-  const { results } = (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  const results = await audited(service, `event=mfaChanged&targetId=${who.userId}&sortOrder=asc`, 4);
   const [confirmed, removed] = ['confirmed', 'removed'].map((change) => ({ mfaMethod: 'totp', change }));
   const by = { actorId: who.userId, address: '127.0.0.1' };
   t.match(results, [

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createAccount } from '../../src/registry/accounts.ts';
+import { Secret, TOTP } from 'otpauth';
+import { audited } from '../support/audited.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { countStatuses } from '../support/many.ts';
 import { part } from '../support/part.ts';
 import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -168,24 +170,21 @@ t.test('every session ends with the old password, over HTTP and MQTT, and every 
   const other = (await service.loginAs(email, password)).jwt;
   const client = await service.connect({ jwt: other });
   const closed = new Promise((resolve) => client.once('close', () => resolve(true)));
-  const { query } = service.server.ctx.registry;
-  const factor = { userId, method: 'totp', created: '', confirmed: '', sealedSecret: 'sealed', phoneNumber: null };
-  await query
-    .insertInto('mfaMethods')
-    .values({ ...factor, lastStep: null, codeHash: null, codeExpires: null, tries: 0 })
-    .execute();
-  const half = { tokenHash: 'half', userId, renewalType: null, expires: '9999-01-01T00:00:00.000Z', tries: 0 };
-  await query
-    .insertInto('mfaLogins')
-    .values({ ...half, codesSent: 0, codeHash: null, codeExpires: null })
-    .execute();
+  const path = `/api/v1/users/${userId}/mfa/totp`;
+  const { secret } = await service.ok('POST', path, { token });
+  const code = new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: now });
+  await service.ok('POST', `${path}/confirm`, { token, body: { code } });
+  await service.ok('POST', '/api/v1/auth/login-user', {
+    token: null,
+    body: { emailAddress: email, password, accountId: service.accountId },
+  });
+  t.equal(countStored(service, 'mfaLogins', '"userId" = ?', [userId]), 1);
   t.match(await list(token), { status: 200 });
   t.match(await change(userId, resetToken), { status: 200 });
   for (const jwt of [token, other]) t.match(await list(jwt), { status: 401, body: { error: { code: 31 } } });
   t.ok(await closed);
-  t.strictSame(await query.selectFrom('mfaLogins').selectAll().where('userId', '=', userId).execute(), []);
-  const methods = await query.selectFrom('mfaMethods').selectAll().where('userId', '=', userId).execute();
-  t.equal(methods.length, 1, 'second factors stay');
+  t.equal(countStored(service, 'mfaLogins', '"userId" = ?', [userId]), 0);
+  t.equal(countStored(service, 'mfaMethods', '"userId" = ?', [userId]), 1, 'second factors stay');
 });
 
 t.test('by-email finds end-users, and anyone who has registered, and no admin', async (t) => {
@@ -212,9 +211,7 @@ t.test('by-email finds end-users, and anyone who has registered, and no admin', 
 });
 
 t.test('an application finds and resets people of its own account only', async (t) => {
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const { accountId, admin: jwt } = await service.account();
   const body = { accountId, name: 'theirs', kind: 'backEnd', revealResetToken: true };
   const theirs = await service.create('/applications', 'application', body, jwt);
   const { endUser, email } = await service.endUser(organization.id);
@@ -312,10 +309,8 @@ t.test('tokens that are wrong or spent are in the audit record of whom they were
   for (const userId of [other.userId, other.userId, 'nobody', one.userId]) await change(userId, one.resetToken);
   await change(one.userId, one.resetToken);
   await change('nobody', 'made up');
-  await service.server.ctx.audit.close();
-  const query = `accountId=${service.accountId}&event=passwordChanged&outcome=failure&sortOrder=asc&pageSize=1000`;
-  const { results } = (await service.ok('GET', `/api/v1/audit?${query}&from=${new Date(now).toISOString()}`))
-    .auditRecords;
+  const query = `event=passwordChanged&outcome=failure&sortOrder=asc&from=${new Date(now).toISOString()}`;
+  const results = await audited(service, query, 3);
   const entry = { outcome: 'failure', actorId: null, address: '127.0.0.1', details: { with: 'token' } };
   t.match(results, [
     { ...entry, targetKind: 'identity', targetId: other.userId },

@@ -2,13 +2,12 @@ import { createHmac, createPrivateKey, generateKeyPairSync, sign } from 'node:cr
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import { rowsOf } from '../../db/registry/statement.ts';
-import { SessionUses } from '../../src/identity/sessions/uses.ts';
-import { openLog } from '../../src/log.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, claimsOf, closed, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
@@ -52,8 +51,7 @@ t.test(
     const fourth = await open();
     await ended;
     t.same([await read(first), await read(second), await read(third), await read(fourth)], [401, 200, 200, 200]);
-    const rows = service.server.ctx.registry.query.selectFrom('sessions').select('id');
-    t.equal((await rows.where('applicationId', '=', application.id).execute()).length, 3, 'nothing of it is kept');
+    t.equal(countStored(service, 'sessions', '"applicationId" = ?', [application.id]), 3, 'nothing of it is kept');
     t.equal(await read(service.admin), 200, 'others have their own');
   },
 );
@@ -183,20 +181,17 @@ t.test('after a restart a session counts as used when it was last used', async (
 });
 
 t.test('a use that could not be written is written when it can', async (t) => {
-  const service = await startService(t, { clock: { now: () => time.now } });
-  const { registry, clock, gate } = service.server.ctx;
+  const logLines: string[] = [];
+  const service = await startService(t, { clock: { now: () => time.now }, logLines });
   const { id } = claimsOf(service.admin);
   const refusing = `"refusing" BEFORE UPDATE OF "lastUsed" ON "sessions" BEGIN SELECT RAISE(ABORT, 'no'); END`;
-  await rowsOf(registry.query, `CREATE TRIGGER ${refusing}`, []);
-  const failures: string[] = [];
-  const log = openLog('error', { write: (line: string) => failures.push(line) });
-  const uses = new SessionUses({ registry, clock, log, gate });
+  await changeStored(service, `CREATE TRIGGER ${refusing}`);
   time.now += minute;
-  uses.note(id, service.accountId);
-  await until(() => failures.some((line) => line.includes('the last uses of sessions could not be written')));
-  await rowsOf(registry.query, 'DROP TRIGGER "refusing"', []);
-  await until(() => registry.session(id)?.lastUsed === new Date(time.now).toISOString());
-  await uses.close();
+  await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
+  await until(() => logLines.some((line) => line.includes('the last uses of sessions could not be written')));
+  await changeStored(service, 'DROP TRIGGER "refusing"');
+  const used = new Date(time.now).toISOString();
+  await until(() => countStored(service, 'sessions', '"id" = ? AND "lastUsed" = ?', [id, used]) === 1);
 });
 
 for (const [renewalType, minutes] of [

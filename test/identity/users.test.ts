@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createAccount } from '../../src/registry/accounts.ts';
+import { metric } from '../broker/metrics.ts';
+import { changeStored } from '../support/faults.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
-import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.ts';
+import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -44,12 +46,9 @@ const toTrash = ({ id, version }: Record<'id' | 'version', string>) =>
   service.ok('DELETE', `/api/v1/end-users/${id}`, { headers: { etag: version } });
 
 /** An admin of another account. */
-async function stranger(name: string): Promise<{ accountId: string; token: string; userId: string }> {
-  const account = { name, adminEmail: 'boss@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
-  const { accountUsers } = await service.ok('GET', `/api/v1/account-users?accountId=${accountId}`, { token: jwt });
-  return { accountId, token: jwt, userId: accountUsers.results[0].userId };
+async function stranger(): Promise<{ accountId: string; token: string; userId: string }> {
+  const { accountId, admin: token } = await service.account();
+  return { accountId, token, userId: claimsOf(token).userId };
 }
 
 t.test('anyone who registers may log in and make a first organization, and has told who they are', async (t) => {
@@ -73,7 +72,7 @@ t.test('anyone who registers may log in and make a first organization, and has t
 
 t.test('what cannot be registered, and why', async (t) => {
   const { email } = await service.endUser(organization.id);
-  const other = await stranger('Beside');
+  const other = await stranger();
   t.match(await register({ emailAddress: adminEmail.toUpperCase() }), failure(400, 'UserExistsError'));
   t.match(await register({ emailAddress: email.toUpperCase() }), failure(400, 'NotUniqueError', 'emailAddress'));
   t.match(await register({ emailAddress: 'nobody' }), failure(400, 'InvalidError', 'emailAddress'));
@@ -116,7 +115,7 @@ t.test('a batch shows whom the caller sees as end-users, and itself, in the orde
     await service.endUser(below.id),
   ];
   await toTrash(gone.endUser);
-  const other = await stranger('Batch');
+  const other = await stranger();
   const ids = [kid, outside, boss, gone, kid].map(({ endUser }) => endUser.userId);
   const all = [...ids, other.userId, 'nobody'];
   const seen = async (token: string) => (await batch(token, all)).body.users.map(({ userId }) => userId);
@@ -168,11 +167,9 @@ t.test('a deleted identity is gone, with its sessions, its trash and its tokens,
   t.match(await service.http('GET', trash), { status: 404, body: { error: { code: 100 } } });
   const etag = { headers: { etag: who.endUser.version } };
   t.match(await service.http('POST', `${trash}/recover`, etag), { status: 404 }, 'it would belong to nobody');
-  const { query } = service.server.ctx.registry;
-  for (const table of ['sessions', 'mailedTokens'] as const)
-    t.strictSame(await query.selectFrom(table).selectAll().where('userId', '=', userId).execute(), [], table);
-  const secrets = query.selectFrom('credentials').select('id').where('entityId', '=', who.endUser.id);
-  t.strictSame(await secrets.execute(), [], 'the secret for the broker too');
+  for (const table of ['sessions', 'mailedTokens'])
+    t.equal(countStored(service, table, '"userId" = ?', [userId]), 0, table);
+  t.equal(countStored(service, 'credentials', '"entityId" = ?', [who.endUser.id]), 0, 'the secret for the broker too');
   t.match(await register({ emailAddress: who.email }), { status: 200 });
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${userId}`);
   t.match(audit.auditRecords.results[0], { event: 'identityDeleted', outcome: 'success' });
@@ -182,7 +179,7 @@ t.test('a back-end deletes identities; end-users, other accounts and telephones 
   const who = await service.endUser(organization.id);
   const { userId } = who.endUser;
   await toTrash(who.endUser);
-  const other = await stranger('Delete');
+  const other = await stranger();
   const boss = await service.endUser(organization.id);
   const loggedIn = async ({ id, appToken }: Record<'id' | 'appToken', string>): Promise<string> => {
     const body = { appId: id, appToken, accountId: service.accountId };
@@ -199,15 +196,10 @@ t.test('a connection of the identity ends before the answer', async (t) => {
   const client = await service.connect({ jwt: who.token });
   const closed = new Promise((resolve) => client.once('close', () => resolve(true)));
   // Behind the back of the service, so that nothing has ended the connection before.
-  const { registry, access } = service.server.ctx;
-  await registry.query.deleteFrom('endUsers').where('id', '=', who.endUser.id).execute();
-  access.identityChanged(who.endUser.userId);
+  await changeStored(service, 'DELETE FROM "endUsers" WHERE "id" = ?', [who.endUser.id]);
+  const connections = await metric({ service }, 'slipway_mqtt_connections');
   t.match(await remove(who.endUser.userId), { status: 200 });
-  t.equal(
-    (await service.server.ctx.revocations.principalDeleted(service.accountId, who.endUser.userId)).connections,
-    0,
-    'there is none left to end',
-  );
+  t.equal(await metric({ service }, 'slipway_mqtt_connections'), Number(connections) - 1);
   t.ok(await closed);
 });
 

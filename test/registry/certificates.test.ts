@@ -1,6 +1,5 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
 import { purge } from '../../src/purge/purge.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
 import { metric } from '../broker/metrics.ts';
 import {
@@ -39,9 +38,8 @@ let service: Service;
 let other: { accountId: string; token: string };
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, logLines });
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  other = { accountId, token: (await service.loginAs(account.adminEmail, account.adminPassword, accountId)).jwt };
+  const { accountId, admin: token } = await service.account();
+  other = { accountId, token };
 });
 
 const newDevice = () => service.create('/devices', 'device', { serialNumber: 'X' });

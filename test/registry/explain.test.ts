@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
 import type { Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Made, nextMessage, present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -93,9 +92,8 @@ t.before(async () => {
     ...of('accountUser', '/account-users', { one: admin }),
     ...of('application', '/applications', { one: { id: backEnd.id } }),
   };
-  const beyond = { name: 'Beyond', adminEmail: 'beyond@example.com', adminPassword: 'yet another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, beyond);
-  foreign = { accountId, token: (await service.loginAs(beyond.adminEmail, beyond.adminPassword, accountId)).jwt };
+  const { accountId, admin: token } = await service.account();
+  foreign = { accountId, token };
 });
 
 const of = (type: string, path: string, ones: Record<string, { id: string }>): Record<string, Thing> =>

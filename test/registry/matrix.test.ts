@@ -7,7 +7,6 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Test } from 'tap';
 import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { rolloutUntil } from '../downlink/fleet.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
@@ -623,9 +622,8 @@ const idsOf = (things: Record<string, Thing[]>): string[] =>
 
 /** An account next to the first one, and its admin's token. */
 async function strangerAccount(): Promise<{ accountId: string; token: string }> {
-  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
-  const { accountId } = await createAccount(service.server.ctx, account);
-  return { accountId, token: (await service.loginAs(account.adminEmail, account.adminPassword, accountId)).jwt };
+  const { accountId, admin: token } = await service.account();
+  return { accountId, token };
 }
 
 /** Creates something of the account and moves it to the trash. */

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { beforeNextTransaction } from '../support/faults.ts';
 import { part } from '../support/part.ts';
-import { beforeNextTransaction } from '../support/races.ts';
 import { closed, type Made, type Person, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import Provider, { type JWK } from 'oidc-provider';
 import type { Test } from 'tap';
 import type { Answer, Service } from './service.ts';
+import { countStored, storedRows } from './stored.ts';
 
 /** What a provider says of somebody; `sub` is who it is. */
 export interface Person {
@@ -125,12 +126,12 @@ export async function invitedPerson(service: Service, at: Pick<OpenIdProvider, '
 }
 
 /** Which subjects of providers stand for an identity. */
-export const linksOf = ({ server }: Service, userId: string) =>
-  server.ctx.registry.query.selectFrom('federatedIdentities').selectAll().where('userId', '=', userId).execute();
+export const linksOf = (service: Service, userId: string) =>
+  storedRows(service, 'SELECT * FROM "federatedIdentities" WHERE "userId" = ?', [userId]);
 
-/** The login sessions of an identity. */
-export const sessionsOf = ({ server }: Service, userId: string) =>
-  server.ctx.registry.query.selectFrom('sessions').select('id').where('userId', '=', userId).execute();
+/** How many login sessions an identity has. */
+export const sessionsOf = (service: Service, userId: string) =>
+  countStored(service, 'sessions', '"userId" = ?', [userId]);
 
 /** Cookies by origin, and redirects followed one at a time. */
 export class Browser {

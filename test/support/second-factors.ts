@@ -1,6 +1,7 @@
 /** People with second factors: a clock and text messages in the hands of the test, and the steps of a login. */
 import { Secret, TOTP } from 'otpauth';
 import type { Service } from './service.ts';
+import { countStored, storedRows } from './stored.ts';
 
 const minute = 60_000;
 /** How long a code of an authenticator app is shown, in milliseconds. */
@@ -100,11 +101,8 @@ export function secondFactors(current: () => Service) {
     });
 
   const rows = (table: 'mfaMethods' | 'recoveryCodes' | 'mfaLogins', userId: string) =>
-    current().server.ctx.registry.query.selectFrom(table).selectAll().where('userId', '=', userId).execute();
-  async function sessionsOf({ userId }: Person): Promise<number> {
-    const { query } = current().server.ctx.registry;
-    return (await query.selectFrom('sessions').select('id').where('userId', '=', userId).execute()).length;
-  }
+    storedRows(current(), `SELECT * FROM "${table}" WHERE "userId" = ?`, [userId]);
+  const sessionsOf = ({ userId }: Person) => countStored(current(), 'sessions', '"userId" = ?', [userId]);
 
   return {
     ...{ time, texts, options, muchLater, person, codeAt, textedCode, mfa, enrolTotp, enrolSms },

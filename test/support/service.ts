@@ -151,6 +151,11 @@ export class Service {
     this.secrets = secrets;
   }
 
+  /** The port with TLS, of a service that has a certificate. */
+  get mqttsPort(): number {
+    return this.server.ctx.broker.addresses.mqtts ?? 0;
+  }
+
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -253,9 +258,10 @@ export class Service {
   async account(
     email = `${this.unique('admin').replace(' ', '')}@example.com`,
     password = 'a long admin secret',
+    name = 'Other',
   ): Promise<{ accountId: string; admin: string; email: string; password: string }> {
     const { accountId } = await createAccount(this.server.ctx, {
-      name: 'Other',
+      name,
       adminEmail: email,
       adminPassword: password,
     });

@@ -37,7 +37,7 @@ async function startSecure(): Promise<Secure> {
   return {
     service: secure,
     caFile: env.SLIPWAY_TLS_CERT ?? '',
-    mqttsPort: secure.server.ctx.broker.addresses.mqtts ?? 0,
+    mqttsPort: secure.mqttsPort,
   };
 }
 

@@ -1,0 +1,10 @@
+/** What a service does by its timers, done now: no test waits for an hour. */
+import { purge } from '../../src/purge/purge.ts';
+import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
+import type { Service } from './service.ts';
+
+/** Ends what is due, as once an hour. `isStopped` is asked between the steps. */
+export const purgeNow = ({ server }: Service, isStopped?: () => boolean): Promise<void> => purge(server.ctx, isStopped);
+
+/** Warns of what expires soon, as once a day. */
+export const warnNow = ({ server }: Service): void => warnOfExpiry(server.ctx);

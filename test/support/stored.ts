@@ -1,0 +1,26 @@
+/** What is on disk: the files of a data directory, as another program reads them. */
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+
+export type StoredRow = Record<string, string | number | null>;
+
+/** Rows of `registry.db`, or of another database of the data directory. */
+export function storedRows<Row extends object = StoredRow>(
+  { directory }: { directory: string },
+  statement: string,
+  values: unknown[] = [],
+  database = 'registry.db',
+): Row[] {
+  const file = new Sqlite(join(directory, database), { readonly: true });
+  try {
+    return file.prepare(statement).all(...values) as Row[];
+  } finally {
+    file.close();
+  }
+}
+
+/** How many rows of a table meet a condition. */
+export function countStored(at: { directory: string }, table: string, condition = '1', values: unknown[] = []): number {
+  const statement = `SELECT count(*) AS "count" FROM "${table}" WHERE ${condition}`;
+  return storedRows<{ count: number }>(at, statement, values)[0]?.count ?? 0;
+}
