@@ -2,12 +2,12 @@ import type { Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access, Caller, Channel } from '../src/access.ts';
-import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
-import { failure } from '../src/errors.ts';
+import type { BrokerGround } from '../src/broker-ports.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import { isOrdered, type LiveClient, type Outgoing, type ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
-import { type Counters, type PublishRefusal, variableOf } from './connections/counters.ts';
+import type { Counters } from './connections/counters.ts';
+import { type Reason, reason } from './reasons.ts';
 import type { Reach } from './sessions/retained.ts';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.ts';
 
@@ -27,8 +27,7 @@ export type Decision =
   | { verdict: 'accepted'; route: Route }
   /** On the control topic of the device itself. */
   | { verdict: 'control'; device: DeviceAddress }
-  | { verdict: 'refused'; reason: PublishRefusal; rejection: Rejection; device: DeviceAddress | undefined }
-  | { verdict: 'malformed' };
+  | { verdict: 'refused'; reason: Reason; device: DeviceAddress | undefined };
 
 const minute = 60_000;
 const peopleKept = 50_000;
@@ -58,8 +57,8 @@ export class Authority {
       const route = this.#route(named);
       if (route) return { verdict: 'accepted', route };
     }
-    if (hasForbiddenCharacter(topic)) return { verdict: 'malformed' };
     const device = deviceItself(caller);
+    if (hasForbiddenCharacter(topic)) return { verdict: 'refused', reason: reason('malformedTopic'), device };
     if (device && this.#isOwnControl(caller, 'svc', topic)) return { verdict: 'control', device };
     return this.#refusal(caller, named);
   }
@@ -70,8 +69,9 @@ export class Authority {
       if (!isWellFormed(topic)) return 'malformed';
       return this.#mayHold(caller, topic) ? 'granted' : 'refused';
     }
-    const { verdict } = this.decidePublish({ caller, ownChannels: this.ownChannelsOf(caller) }, topic);
-    return verdict === 'accepted' || verdict === 'control' ? 'granted' : verdict;
+    const decision = this.decidePublish({ caller, ownChannels: this.ownChannelsOf(caller) }, topic);
+    if (decision.verdict !== 'refused') return 'granted';
+    return decision.reason.code === 'malformedTopic' ? 'malformed' : 'refused';
   }
 
   /** `<root>/<account>/d/<device>/` of a device; undefined for everybody else. */
@@ -80,12 +80,12 @@ export class Authority {
   }
 
   /** Why a well-formed filter was refused. */
-  filterRefusal({ filters, identity }: LiveClient, filter: string): Rejection {
+  filterRefusal({ filters, identity }: LiveClient, filter: string): Reason {
     const { maxSubscriptions } = this.#services.config.mqtt;
     if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions)
-      return failure('tooMany', { message: `${variableOf('max_subscriptions')}: the client has too many filters.` });
+      return reason('tooManyFilters');
     const isOwn = identity?.ownChannels !== undefined && filter.startsWith(identity.ownChannels);
-    return isOwn && !/[+#]/.test(filter) ? noChannelOfItsOwn : noSuchChannel;
+    return reason(isOwn && !/[+#]/.test(filter) ? 'noChannelOfItsOwn' : 'noSuchChannel');
   }
 
   /** The SUBACK for a filter: granted, refused with 0x80, or an end of the connection for a malformed one. */
@@ -306,18 +306,17 @@ export class Authority {
     const own = deviceItself(caller);
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
-    const absent = own && named ? noChannelOfItsOwn : this.#noTopic(caller);
-    return reached
-      ? { verdict: 'refused', reason: 'not_permitted', rejection: notPermitted, device }
-      : { verdict: 'refused', reason: 'no_such_channel', rejection: absent, device };
+    if (reached) return { verdict: 'refused', reason: reason('notPermitted'), device };
+    const why = own && named ? reason('noChannelOfItsOwn') : this.#noTopic(caller);
+    return { verdict: 'refused', reason: why, device };
   }
 
   /** How the topics of the caller are written; the same for every topic, because nobody learns what others have. */
-  #noTopic(caller: Caller): Rejection {
+  #noTopic(caller: Caller): Reason {
     const own = this.ownChannelsOf(caller) ?? formatTopic(this.#root, caller.accountId, '<device id>', '');
-    return failure('notFound', {
-      details: [{ path: 'topic', message: `is not a channel topic in reach; use ${own}<channel>` }],
-    });
+    return reason('noSuchChannel', [
+      { path: 'topic', message: `is not a channel topic in reach; use ${own}<channel>` },
+    ]);
   }
 
   #parse(topic: string): ChannelTopic | undefined {
@@ -335,13 +334,6 @@ export function deviceItself({ kind, accountId, id }: Caller): DeviceAddress | u
 export function connectedDevice({ identity }: LiveClient): DeviceAddress | undefined {
   return identity && deviceItself(identity.caller);
 }
-
-const notPermitted = failure('forbidden');
-const noSuchChannel = failure('notFound');
-/** Said to a device of its own topics alone: of others nobody learns what is there. */
-const noChannelOfItsOwn = failure('notFound', {
-  details: [{ path: 'topic', message: 'no such channel on the template of the device' }],
-});
 
 /** The QoS that the client's filters grant for this topic, the packet's at most. */
 function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {

@@ -1,8 +1,7 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
-import type { Incoming, LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Reports } from './ingest/reports.ts';
-import { silence } from './service-channels.ts';
 
 type Needed = Pick<BrokerServices, 'control' | 'log'>;
 
@@ -20,10 +19,7 @@ export class ControlTopics {
    * Hands a message on `…/svc` to the service. `done` is called in the client's order, when the service has finished with
    * it; with the rejection when the service could not use it.
    */
-  take(live: LiveClient, device: DeviceAddress, packet: Incoming, done: (rejection?: Rejection) => void): void {
-    const { payload } = packet;
-    // The broker goes on with the same packet, and nobody may hear this one.
-    silence(packet);
+  take(live: LiveClient, device: DeviceAddress, payload: Buffer, done: (rejection?: Rejection) => void): void {
     let rejection: Rejection | undefined;
     const turn = live.turns.take(() => done(rejection));
     const { connectionId } = live;

@@ -1,16 +1,13 @@
 import type { Placement } from '../db/registry/index.ts';
 import type { BrokerGround, DeviceName, Downlink } from '../src/broker-ports.ts';
 import { controlTopic, type DownlinkChannel } from '../src/topics.ts';
-import type { BrokerCore } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
-import { faultOf } from './connections/safe-error.ts';
 import type { ServiceChannels } from './service-channels.ts';
 import { matches } from './topics.ts';
 
 interface Parts {
-  services: Pick<BrokerGround, 'config' | 'log'>;
-  aedes: Pick<BrokerCore, 'closed' | 'publish'>;
+  services: Pick<BrokerGround, 'config'>;
   authority: Pick<Authority, 'ownChannelsOf'>;
   sessions: Pick<Sessions, 'of'>;
   channels: ServiceChannels;
@@ -28,18 +25,7 @@ export class DeviceDownlink implements Downlink {
   }
 
   sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void> {
-    const { services, aedes } = this.#parts;
-    return new Promise((resolve) => {
-      if (aedes.closed) {
-        resolve();
-        return;
-      }
-      const topic = controlTopic(services.config.controlRoot, deviceId, 'cln');
-      aedes.publish({ cmd: 'publish', topic, payload, qos, retain: false, dup: false }, (error) => {
-        if (error) services.log.error({ fault: faultOf(error), topic }, 'a control message was not published');
-        resolve();
-      });
-    });
+    return this.#parts.channels.sendControl(deviceId, payload, qos);
   }
 
   listens({ accountId, deviceId }: DeviceName, channel: DownlinkChannel | 'control'): boolean {

@@ -65,7 +65,7 @@ export function layFoundation(services: BrokerGround): Foundation {
     maxTopicLevels: levels,
   }) as BrokerCore;
   const channels = new ServiceChannels(services, aedes);
-  const downlink = new DeviceDownlink({ services, aedes, authority, sessions, channels });
+  const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   return {
     ...{ counters, authority, sessions, persistence, pace, fanOut, aedes, channels, downlink },
     maxTopicLevels: levels,

@@ -18,15 +18,16 @@ import { SubscribeHooks } from './hooks/subscribe.ts';
 import { DeviceSigns } from './http/device-signs.ts';
 import { DirectPublisher } from './http/direct.ts';
 import { Marks } from './http/marks.ts';
-import { PostedLogs } from './http/posted-logs.ts';
 import { Streams } from './http/streams.ts';
 import { Ingest } from './ingest/ingest.ts';
+import { Rejections } from './ingest/rejections.ts';
 import { Reports } from './ingest/reports.ts';
 import { Deliveries } from './packets/deliveries.ts';
 import { PacketReceiver } from './packets/receiver.ts';
 import { tellSession } from './packets/write.ts';
 import { Presence } from './presence.ts';
 import { Publications } from './publications.ts';
+import { Publishing } from './publish.ts';
 import { Refusals } from './refusals.ts';
 import { ReverseDns } from './reverse-dns.ts';
 import { RightsRevocations } from './revocation.ts';
@@ -48,10 +49,7 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
   return {
     ...parts,
     revocations: new RightsRevocations(parts),
-    publisher: new DirectPublisher({
-      ...own,
-      postedLogs: new PostedLogs(services, own.aedes, own.persistence, own.marks),
-    }),
+    publisher: new DirectPublisher(own),
     handover: new AccountHandover(parts),
   };
 }
@@ -70,16 +68,18 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const control = new ControlTopics(services, reports);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest({ services, channels, persistence, refusals, marks, counters, reports });
+  const rejections = new Rejections(services, channels, refusals);
+  const ingest = new Ingest({ services, rejections, persistence, marks, counters, reports });
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
   const signs = new DeviceSigns(sessions, authenticator);
   const publications = new Publications(services, signs);
+  const publishing = new Publishing({ ...foundation, services, control, ingest, publications, rejections });
   const notes = new RefusalNotes(services, refusals);
   const news = new DownlinkNews(services, sessions);
   return {
     ...{ ...foundation, services, limits, guarded, peers, authenticator, reports, control, refusals, marks, ingest },
-    ...{ names, presence, signs, publications, notes, news },
+    ...{ names, presence, signs, publications, publishing, notes, news },
   };
 }
 
@@ -87,22 +87,18 @@ type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; publish
 
 /** What takes packets from sockets and writes them there. */
 function networkParts(parts: Networked) {
-  const { aedes, connects, guarded, limits, maxTopicLevels, pace, peers, persistence, publishes, reports } = parts;
-  const { services } = parts;
+  const { aedes, authority, connects, guarded, limits, maxTopicLevels, pace, peers, persistence } = parts;
+  const { publishes, publishing, reports, services } = parts;
   const deliveries = new Deliveries({
     forward: (client, packet) => guarded('authorizeForward', () => publishes.forward(client, packet)),
     persistence,
     pace,
   });
   const receiver = new PacketReceiver({
-    ...{ aedes, persistence, maxTopicLevels, reports },
+    ...{ authority, persistence, publishing, maxTopicLevels, reports },
     log: services.log,
     isAway: (accountId) => services.gate.isAway(accountId),
     sessionUsed: services.sessionUsed,
-    hooks: {
-      publish: (client, packet, done) =>
-        guarded('publish', () => publishes.publish(client, packet, done), done, client),
-    },
   });
   const listeners = new Listeners({
     ...{ services, limits, peers, receiver, pace },

@@ -1,7 +1,7 @@
 import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
-import { formatTopic, parseTopic } from '../src/topics.ts';
+import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
 import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
@@ -23,26 +23,40 @@ export class ServiceChannels {
     this.#aedes = aedes;
   }
 
-  /** Explains on the device's `_rejected` why a message was refused or not stored; `done` after it has been handed on. */
-  reject(device: DeviceAddress, message: Incoming, rejection: Rejection, done: () => void = () => {}): void {
-    this.#publish(device, '_rejected', explanation(message, rejection), done);
+  /** Says on the device's `_rejected` why a message was not stored or not retained; `done` after it has been handed on. */
+  explain(device: DeviceAddress, message: Incoming, rejection: Rejection, done?: () => void): void {
+    this.#publish({ ...this.explanationOf(device, message, rejection), qos: 1 }, done);
   }
 
-  /** Turns a refused message itself into its explanation; its QoS and packet id stay, for the acknowledgement. */
-  rewrite(device: DeviceAddress, message: Incoming, rejection: Rejection): void {
-    message.payload = explanation(message, rejection);
-    message.topic = formatTopic(this.#root, device.accountId, device.deviceId, '_rejected');
-    message.retain = false;
+  /** What is said on the device's `_rejected` instead of a refused message, at its QoS. */
+  explanationOf({ accountId, deviceId }: DeviceAddress, message: Incoming, rejection: Rejection): Incoming {
+    const topic = formatTopic(this.#root, accountId, deviceId, '_rejected');
+    return {
+      cmd: 'publish',
+      topic,
+      payload: explanation(message, rejection),
+      qos: message.qos,
+      retain: false,
+      dup: false,
+    };
   }
 
   /** Publishes on a channel for firmware or commands; resolves when the device's connections have taken it. */
   sendDown(device: DeviceAddress, channel: string, payload: Buffer): Promise<void> {
-    return new Promise((resolve) => this.#publish(device, channel, payload, resolve));
+    return new Promise((resolve) => this.#publish(this.#packet(device, channel, payload), resolve));
+  }
+
+  /** Publishes on a device's control topic; resolves when its connections have taken it. */
+  sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void> {
+    const topic = controlTopic(this.#services.config.controlRoot, deviceId, 'cln');
+    return new Promise((resolve) =>
+      this.#publish({ cmd: 'publish', topic, payload, qos, retain: false, dup: false }, resolve),
+    );
   }
 
   /** Publishes changed fields on the device's `_updates/fields`. */
   deviceUpdated(device: DeviceAddress, changes: Record<string, unknown>): void {
-    if (Object.keys(changes).length > 0) this.#publish(device, '_updates/fields', stateOf(changes));
+    if (Object.keys(changes).length > 0) this.#publish(this.#packet(device, '_updates/fields', stateOf(changes)));
   }
 
   /** Sends the whole state to a connection that has subscribed to exactly this device's `_updates/fields`. */
@@ -55,30 +69,26 @@ export class ServiceChannels {
     client.publish(Object.assign(packet, { brokerId: forOneClient }), () => {});
   }
 
-  #publish(
-    { accountId, deviceId }: DeviceAddress,
-    channel: string,
-    payload: Buffer,
-    done: () => void = () => {},
-  ): void {
+  #packet({ accountId, deviceId }: DeviceAddress, channel: string, payload: Buffer): Incoming {
+    const topic = formatTopic(this.#root, accountId, deviceId, channel);
+    return { cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false };
+  }
+
+  #publish(packet: Incoming, done: () => void = () => {}): void {
     // While the broker closes there is nobody left to hear it.
     if (this.#aedes.closed) {
       done();
       return;
     }
-    const topic = formatTopic(this.#root, accountId, deviceId, channel);
-    this.#aedes.publish({ cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false }, (error) => {
-      if (error) this.#services.log.error({ fault: faultOf(error), topic }, 'a service message was not published');
+    this.#aedes.publish(packet, (error) => {
+      if (error)
+        this.#services.log.error(
+          { fault: faultOf(error), topic: packet.topic },
+          'a message of the service was not published',
+        );
       done();
     });
   }
-}
-
-/** Empties a refused message that nobody may notice: no filter of a client reaches topics below `$SYS`. */
-export function silence(message: Incoming): void {
-  message.topic = '$SYS/refused';
-  message.payload = Buffer.alloc(0);
-  message.retain = false;
 }
 
 function explanation({ topic, payload }: Incoming, rejection: Rejection): Buffer {

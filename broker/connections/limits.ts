@@ -24,10 +24,13 @@ export class OverLimit extends Error {
   override name = 'OverLimit';
 
   readonly limit: LimitName;
+  /** Whether it is in the list of refusals already. */
+  readonly isNoted: boolean;
 
-  constructor(limit: LimitName, message = `over the limit ${limit}`) {
-    super(message);
+  constructor(limit: LimitName, { isNoted = false } = {}) {
+    super(`over the limit ${limit}`);
     this.limit = limit;
+    this.isNoted = isNoted;
   }
 }
 
@@ -95,8 +98,6 @@ export class Limits {
   /** Called for each connection that ends in an error; counts those that a limit ended. */
   ended(error: Error, conn: Duplex): void {
     if (error instanceof OverLimit) this.hit(error.limit, this.about(conn));
-    // Aedes counts levels itself, and says no more than this.
-    else if (error.message === 'topic has too many levels') this.hit('max_topic_levels', this.about(conn));
   }
 
   // Sockets

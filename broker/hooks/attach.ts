@@ -1,10 +1,8 @@
 /** Our rules in the places that Aedes has for them: its hooks, and what it tells of its clients. */
 import type { Logger } from 'pino';
-import type { BrokerClient, BrokerCore, Incoming, Outgoing, Will } from '../aedes-types.ts';
+import type { BrokerClient, BrokerCore, Outgoing, Will } from '../aedes-types.ts';
 import type { Limits } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { PacketReceiver } from '../packets/receiver.ts';
-import type { SessionStore } from '../sessions/persistence.ts';
 import type { ConnectHooks } from './connect.ts';
 import type { Guarded } from './guarded.ts';
 import type { PublishHooks } from './publish.ts';
@@ -15,8 +13,6 @@ export interface AttachedParts {
   log: Logger;
   guarded: Guarded;
   limits: Limits;
-  persistence: SessionStore;
-  receiver: PacketReceiver;
   connects: ConnectHooks;
   publishes: PublishHooks;
   subscribes: SubscribeHooks;
@@ -24,7 +20,7 @@ export interface AttachedParts {
 
 /** Call it before Aedes listens. */
 export function attachHooks(parts: AttachedParts): void {
-  const { aedes, guarded, persistence, receiver, connects, publishes, subscribes } = parts;
+  const { aedes, guarded, connects, publishes, subscribes } = parts;
   aedes.preConnect = (client, packet, done) =>
     guarded(
       'preConnect',
@@ -33,17 +29,9 @@ export function attachHooks(parts: AttachedParts): void {
     );
   aedes.authenticate = (client, username, password, done) =>
     void connects.authenticate(client as BrokerClient, username, password, done);
-  aedes.authorizePublish = (client, packet, done) =>
-    guarded(
-      'authorizePublish',
-      () => {
-        // A will: Aedes asks for nothing else. One whose account is on its way is kept, and sent where the account is then.
-        if (client && receiver.isHeld(client as BrokerClient))
-          persistence.keepWill(client as BrokerClient, packet as Will);
-        else publishes.publish(client as BrokerClient | null, packet as Incoming, done);
-      },
-      done,
-    );
+  // Aedes asks for wills alone: packets go past it.
+  aedes.authorizePublish = (client, will, done) =>
+    guarded('authorizePublish', () => publishes.publishWill(client as BrokerClient, will as Will, done), done);
   aedes.authorizeSubscribe = (client, subscription, done) =>
     guarded('authorizeSubscribe', () => subscribes.subscribe(client as BrokerClient, subscription, done), done);
   aedes.authorizeForward = (client, packet) =>

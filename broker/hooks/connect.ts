@@ -11,8 +11,8 @@ import { OverLimit } from '../connections/limits.ts';
 import { refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { Malformed, type UnsupportedConnect } from '../packets/read.ts';
+import { reason, reasonOfLimit } from '../reasons.ts';
 import type { HookParts } from './parts.ts';
-import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.ts';
 
 /** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
 const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });
@@ -171,15 +171,14 @@ export class ConnectHooks {
   failed({ live }: BrokerClient, error: Error): void {
     const { notes } = this.#parts;
     if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
-    if (!live || !(error instanceof OverLimit) || notes.isNoted(error)) return;
-    if (error.limit.endsWith('_rate_per_client')) notes.note(live, 'publish', null, farOver(error.limit));
-    if (error.limit === 'max_unreleased_per_account') notes.note(live, 'publish', null, tooManyUnreleased);
-    if (error.limit === 'max_payload_bytes') notes.note(live, 'publish', null, payloadTooLarge);
+    if (!live || !(error instanceof OverLimit) || error.isNoted) return;
+    const why = reasonOfLimit(error.limit);
+    if (why) notes.note(live, 'publish', null, why);
   }
 
   #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {
     const { counters, notes } = this.#parts;
-    notes.note(live, action, topic, malformedTopic);
+    notes.note(live, action, topic, reason('malformedTopic'));
     if (action === 'publish') refusePublish(counters, 'malformed');
     else counters.refusedSubscriptions.malformed += 1;
   }

@@ -3,9 +3,9 @@ import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { FilterRefusal } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { grant, refreshFilters } from '../connections/live-clients.ts';
+import { reason } from '../reasons.ts';
 import { unsubscribe } from '../revocation.ts';
 import type { HookParts } from './parts.ts';
-import { malformedTopic, tooManyRefusals } from './refusal-notes.ts';
 
 /** What a retained message costs next to a delivery, and bytes that cost as much as one. */
 const costOfRetained = 3;
@@ -34,7 +34,7 @@ export class SubscribeHooks {
       return;
     }
     if (verdict === 'malformed') {
-      if (live) notes.note(live, 'subscribe', subscription.topic, malformedTopic);
+      if (live) notes.note(live, 'subscribe', subscription.topic, reason('malformedTopic'));
       refusedSubscriptions.malformed += 1;
       done(new Error('malformed filter'), null);
       return;
@@ -42,16 +42,16 @@ export class SubscribeHooks {
     const isTooOften = live !== undefined && authority.refusedTooOften(live);
     let counted: FilterRefusal = isTooOften ? 'too_often' : 'out_of_reach';
     if (live) {
-      const reason = isTooOften ? tooManyRefusals : authority.filterRefusal(live, subscription.topic);
-      if (!isTooOften && reason.kind === 'tooMany') counted = 'too_many';
-      notes.note(live, 'subscribe', subscription.topic, reason);
+      const why = isTooOften ? reason('tooManyRefusals') : authority.filterRefusal(live, subscription.topic);
+      if (why.code === 'tooManyFilters') counted = 'too_many';
+      notes.note(live, 'subscribe', subscription.topic, why);
     }
     refusedSubscriptions[counted] += 1;
     if (live) {
       live.refusedFilters ??= new Set();
       live.refusedFilters.add(subscription.topic);
     }
-    done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
+    done(isTooOften ? new OverLimit('refusals_per_minute', { isNoted: true }) : null, null);
   }
 
   /** A SUBSCRIBE has been answered; what is retained for it, and the states of devices, are sent before the next packet. */

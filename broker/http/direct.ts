@@ -8,22 +8,22 @@ import type {
   ProvenCaller,
   Published,
   Publisher,
-  Rejection,
 } from '../../src/broker-ports.ts';
-import { failure, failureOf } from '../../src/errors.ts';
+import { failure } from '../../src/errors.ts';
+import { newId } from '../../src/ids.ts';
 import { Attempts } from '../../src/limits/attempts.ts';
+import { formatTopic } from '../../src/topics.ts';
 import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, connack } from '../authenticate.ts';
-import { type Authority, type DeviceAddress, deviceItself } from '../authorize.ts';
+import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
-import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.ts';
+import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
-import type { Ingest } from '../ingest/ingest.ts';
-import type { Outcome } from '../ingest/message.ts';
-import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
-import type { ServiceChannels } from '../service-channels.ts';
+import type { Origin, PostedLog, Verdict } from '../ingest/message.ts';
+import type { Publishing, Sender } from '../publish.ts';
+import { reason } from '../reasons.ts';
+import type { Refusal, Refusals } from '../refusals.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
-import type { PostedLog, PostedLogs } from './posted-logs.ts';
 
 const second = 1000;
 const minute = 60_000;
@@ -39,10 +39,8 @@ export interface DirectParts {
   authority: Authority;
   limits: Limits;
   persistence: Pick<SessionStore, 'durable'>;
-  channels: ServiceChannels;
-  ingest: Ingest;
+  publishing: Publishing;
   refusals: Refusals;
-  postedLogs: PostedLogs;
 }
 
 /** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection. */
@@ -113,7 +111,7 @@ export class DirectPublisher implements Publisher {
 
   /** As in Publisher. */
   async publish(given: Caller, message: Direct): Promise<Published> {
-    const { services, authority, ingest, aedes, persistence } = this.#parts;
+    const { aedes, authority, persistence, publishing } = this.#parts;
     if (aedes.closed) throw new Error('the broker is closed');
     // Bodies arrive slowly.
     const caller = authority.currentCaller(given);
@@ -123,62 +121,66 @@ export class DirectPublisher implements Publisher {
     // How many points it holds is known when they have been read.
     this.#takeRate('point_rate_per_client', caller, 0);
     const packet = toPacket(message);
-    const { topic } = packet;
-    const own = deviceItself(caller);
-    const { maxPayloadBytes } = services.config.mqtt;
-    if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes)
-      return this.#refuse(caller, packet, 'too_large', payloadTooLarge, own);
-    if (!this.#isTopic(topic)) return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
-    const decision = authority.decidePublish({ caller, ownChannels: authority.ownChannelsOf(caller) }, topic);
-    if (decision.verdict === 'malformed') return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
-    // Control topics belong to the device's own MQTT connection.
-    if (decision.verdict === 'control') return this.#refuse(caller, packet, 'no_such_channel', noControl, own);
-    if (decision.verdict === 'refused')
-      return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
-    const { rejection, points } = await new Promise<Outcome>((resolve, reject) => {
-      ingest.acceptDirect(caller, packet, decision.route, (failure, outcome) => {
-        this.#perSecond.point_rate_per_client.charge(caller.id, outcome.points);
-        if (failure) reject(failure);
-        else aedes.publish(packet, (error) => (error ? reject(error) : resolve(outcome)));
-      });
+    const verdict = await this.#published(caller, (origin) => {
+      if (isTopic(packet.topic)) publishing.publish(this.#senderOf(caller), packet, origin);
+      else publishing.refuse({ packet, caller, origin }, reason('malformedTopic'), deviceItself(caller));
     });
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT.
-    if (packet.retain && packet.qos === 0) await persistence.durable();
-    // A refusal on `_set/fields` is already published as its explanation.
-    return { delivered: packet.topic === topic, rejection, points };
+    if (packet.retain && packet.qos === 0 && verdict.isAccepted) await persistence.durable();
+    return { delivered: verdict.isAccepted, rejection: verdict.reason, points: verdict.points };
+  }
+
+  /** As in Publisher. It is published in the name of its device: its poster has been permitted to post. */
+  async logPosted(
+    { id: deviceId, accountId }: Placement,
+    entry: Omit<PostedLog, 'id'>,
+    payload: Buffer,
+  ): Promise<string> {
+    const { config } = this.#parts.services;
+    const topic = formatTopic(config.topicRoot, accountId, deviceId, '_log');
+    const posted = { ...entry, id: newId(accountId) };
+    const device: Caller = { kind: 'device', id: deviceId, accountId };
+    const { isAccepted } = await this.#published(device, (origin) =>
+      this.#parts.publishing.publish(this.#senderOf(device), toPacket({ topic, payload, qos: 1, retain: false }), {
+        ...{ ...origin, posted },
+      }),
+    );
+    if (!isAccepted) throw new Error('a log entry was refused');
+    return posted.id;
+  }
+
+  #senderOf(caller: Caller): Sender {
+    return { caller, ownChannels: this.#parts.authority.ownChannelsOf(caller) };
+  }
+
+  /** Resolves to what has become of a message; rejects with what the store says when it did not take it, and with a 429. */
+  #published(caller: Caller, publish: (origin: Origin) => void): Promise<Verdict> {
+    return new Promise((resolve, reject) => {
+      let tooMany: unknown;
+      publish({
+        live: undefined,
+        cause: this.#parts.services.causeNow(),
+        isRefusedTooOften: () => {
+          try {
+            this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
+          } catch (error) {
+            tooMany = error;
+          }
+          return tooMany !== undefined;
+        },
+        acknowledge: () => {},
+        end: (verdict, failure) => {
+          this.#perSecond.point_rate_per_client.charge(caller.id, verdict.points);
+          if (tooMany) reject(tooMany);
+          else if (failure) reject(failure.cause ?? failure);
+          else resolve(verdict);
+        },
+      });
+    });
   }
 
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
     return this.#parts.authority.decide(caller, action, topic);
-  }
-
-  logPosted({ id, accountId }: Placement, entry: PostedLog, payload: Buffer): Promise<string> {
-    return this.#parts.postedLogs.take({ deviceId: id, accountId }, entry, payload);
-  }
-
-  #isTopic(topic: string): boolean {
-    const { maxTopicLevels } = this.#parts.services.config.mqtt;
-    if (topic === '' || /[+#]/.test(topic)) return false;
-    return maxTopicLevels === 0 || topic.split('/').length <= maxTopicLevels;
-  }
-
-  /** Explains a refusal where MQTT does; `device` is undefined when nobody may notice. */
-  #refuse(
-    caller: Caller,
-    packet: Incoming,
-    reason: PublishRefusal,
-    rejection: Rejection,
-    device: DeviceAddress | undefined,
-  ): Published {
-    refusePublish(this.#parts.counters, reason);
-    this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
-    if (!device) return { delivered: false, rejection };
-    const { topic } = packet;
-    const why = { reason: reasonOf(rejection), code: failureOf(rejection.kind).code };
-    const by = { address: caller.address, principal: refusedPrincipal(caller) };
-    this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
-    this.#parts.channels.reject(device, packet, rejection);
-    return { delivered: false, rejection };
   }
 
   /** Into the list of a device, if it is one. */
@@ -205,8 +207,8 @@ function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
 }
 
 const loggedOut = failure('tokenInvalid');
-const payloadTooLarge = failure('tooLarge', {
-  message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
-});
-const noControl = failure('forbidden', { message: 'Control topics are used over MQTT only.' });
-const malformedTopic = failure('invalid', { details: [{ path: 'topic', message: 'is malformed' }] });
+
+/** Whether a message may have this topic, as the parser of packets looks at it. */
+function isTopic(topic: string): boolean {
+  return topic !== '' && !/[+#]/.test(topic);
+}

@@ -1,22 +1,20 @@
-import type { Caller } from '../../src/access.ts';
 import { type BrokerServices, FairQueue, type PointsRead } from '../../src/broker-ports.ts';
-import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, Incoming } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Marks } from '../http/marks.ts';
-import { type Turn, Turns } from '../packets/turns.ts';
-import type { Refusals } from '../refusals.ts';
-import type { ServiceChannels } from '../service-channels.ts';
+import { Turns } from '../packets/turns.ts';
+import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { Admission } from './admission.ts';
 import { afterBoth, type Done, once } from './callbacks.ts';
-import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.ts';
-import { notReadable, notRetained, Rejections, storedInPart } from './rejections.ts';
+import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message } from './message.ts';
+import type { Rejections } from './rejections.ts';
 import type { Reports } from './reports.ts';
 import { ServiceHandlers } from './service-handlers.ts';
 
-type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
+type Persistence = Pick<SessionStore, 'keep' | 'lacksRoomFor'>;
 
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
@@ -32,18 +30,14 @@ const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITI
 /** The services of the ingestion. */
 export interface IngestParts {
   services: BrokerServices;
-  channels: ServiceChannels;
+  rejections: Rejections;
   persistence: Persistence;
-  refusals: Refusals;
   marks: Marks;
-  counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
+  counters: Pick<Counters, 'messages' | 'limitHits'>;
   reports: Reports;
 }
 
-/**
- * What must be on disk before a message is acknowledged. Aedes acknowledges QoS 1 as soon as
- * `authorizePublish` calls back, before it stores or routes anything, so the durable write happens in there.
- */
+/** Stores accepted messages: in series, for stored sessions, for bridges. */
 export class Ingest {
   readonly #services: BrokerServices;
   readonly #persistence: Persistence;
@@ -62,12 +56,12 @@ export class Ingest {
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
-  constructor({ services, channels, persistence, refusals, marks, counters, reports }: IngestParts) {
+  constructor({ services, rejections, persistence, marks, counters, reports }: IngestParts) {
     this.#services = services;
     this.#persistence = persistence;
-    this.#rejections = new Rejections(services, channels, refusals);
+    this.#rejections = rejections;
     this.#handlers = new ServiceHandlers({
-      ...{ services, channels, marks, reports, rejections: this.#rejections },
+      ...{ services, marks, reports, rejections },
       keeping: {
         keep: (message, done) => this.#keep(message, done),
         keepForSessions: (message, done) => this.#keepForSessions(message, done),
@@ -83,87 +77,17 @@ export class Ingest {
     return this.#pending;
   }
 
-  /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
-  accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
-    const { turns, client } = live;
-    const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
-    const noRoom = packet.qos === 0 && this.#noRoomFor(packet, route);
-    const message: Message = { packet, route, caller: live.identity?.caller, client, explanations: [] };
-    if (packet.qos === 0 && !isStored && !noRoom) {
-      this.#limitRetained(message);
-      this.#count(message, undefined);
-      this.inTurn(live, (error) => {
-        explain(message);
-        done(error);
-      });
-      return;
-    }
-    const pass = (error?: Error) => {
-      explain(message);
-      done(error);
-    };
-    if (packet.qos === 0 && !isFieldsOrReport(handlerOf(route))) {
-      let turn: Turn | undefined;
-      const isTaken = this.#take(
-        message,
-        () => {},
-        () => turn && turns.finish(turn),
-      );
-      // Aedes would retain it; it is delivered all the same.
-      if (noRoom) packet.retain = false;
-      // While the store is busy it is what holds back a client that sends nothing to be acknowledged.
-      if (isTaken) this.inTurn(live, pass);
-      else turn = turns.take(() => this.#guarded(pass));
-      return;
-    }
-    const wasOpen = !client.closed;
-    const from = performance.now();
-    let failure: Error | undefined;
-    const turn = turns.take(() => {
-      this.#guarded(() => pass(failure));
-      if (packet.qos === 1 && wasOpen && !failure) this.#counters.acknowledgement.observe(performance.now() - from);
-    });
-    const stored = (error?: Error) => {
-      failure = error;
-      turns.finish(turn);
-    };
-    // A will has no packet id, and no duplicates.
-    if (packet.qos === 2 && packet.messageId !== undefined) {
-      const known = this.#persistence.received.storing(client, packet);
-      this.#take(message, (error) => {
-        known(error);
-        stored(error);
-      });
-    } else this.#take(message, stored);
-  }
-
-  /** Stores a will that a crashed process has left; `caller` is its owner. */
-  acceptLeft(caller: Caller, packet: Incoming, route: Route, done: Done): void {
-    this.#take({ packet, route, caller, client: undefined }, done);
-  }
-
   /**
-   * Stores a message that has come without a connection. `done` is called as soon as it is stored, in the order of the
-   * store, with what the store says when it did not take it. The rejection explains why it was not stored, or why a
-   * `_set/fields` message was refused, which has become its explanation.
+   * Takes a message of QoS 0 for which nothing is to be stored; false when there is. One that would have to be retained
+   * without room for it is not retained, and its device hears of it.
    */
-  acceptDirect(
-    caller: Caller,
-    packet: Incoming,
-    route: Route,
-    done: (failure: unknown, outcome: Outcome) => void,
-  ): void {
-    const outcome: Outcome = { rejection: undefined, points: 0 };
-    const cause = this.#services.causeNow();
-    this.#take({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
-      done(error?.cause ?? error, outcome),
-    );
-  }
-
-  /** Calls back once every earlier message of the client has passed. */
-  inTurn({ turns }: LiveClient, done: Done): void {
-    if (turns.idle) done();
-    else turns.finish(turns.take(() => this.#guarded(done)));
+  passBy(message: Message): boolean {
+    const { packet, route } = message;
+    if (packet.qos > 0) return false;
+    if (this.#noRoomFor(packet, route) || isStoredChannel(route) || this.#services.bridges.takes(route)) return false;
+    this.#limitRetained(message);
+    this.#count(message, undefined);
+    return true;
   }
 
   /** Resolves when nothing that was handed to the store is waiting for it. */
@@ -178,9 +102,13 @@ export class Ingest {
    * Reads a message and stores it when it is its turn. `settled` is called once, whatever throws: an acknowledgement and the
    * end of the process wait for it. False when it has to wait; `begun` is called then when it does no longer.
    */
-  #take(message: Message, settled: Done, begun = () => {}): boolean {
+  store(message: Message, settled: Done, begun = () => {}): boolean {
     this.#pending += 1;
-    const { client } = message;
+    const { packet, route, origin } = message;
+    const client = origin.live?.client;
+    if (packet.qos === 0) message.full = this.#noRoomFor(packet, route);
+    // It is delivered all the same.
+    if (message.full) packet.retain = false;
     try {
       const read = this.#read(message);
       const line = client && this.#reading.get(client);
@@ -231,11 +159,11 @@ export class Ingest {
 
   /** Into the store, at once when it keeps up. */
   #enter(message: Message, settled: Done, begun: () => void): boolean {
-    const { packet, read, client } = message;
+    const { packet, read, origin } = message;
     const points = read && 'points' in read ? read.points.length : 0;
-    if (client && points > 1) client.connection?.charge(points - 1);
+    if (points > 1) origin.live?.client.connection?.charge(points - 1);
     // What waits for the registry takes no room of the store meanwhile.
-    if (isFieldsOrReport(handlerOf(message.route))) {
+    if (changesRegistry(message.route)) {
       this.#store(message, 0, settled);
       return true;
     }
@@ -266,7 +194,7 @@ export class Ingest {
     message.held = cost;
     const done = once((error) => {
       this.#settle(message, error, settled);
-      this.#admission.leave(message.held ?? cost);
+      this.#admission.leave(message.held);
     });
     try {
       // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
@@ -281,10 +209,10 @@ export class Ingest {
     }
   }
 
-  #count({ route, isRejected }: Message, error: Error | undefined): void {
+  #count({ route, reason }: Message, error: Error | undefined): void {
     const counts = this.#counters.messages[kindOf(route)];
     if (error) counts.failed += 1;
-    else if (isRejected) counts.rejected += 1;
+    else if (reason) counts.rejected += 1;
     else if (isStoredChannel(route)) counts.stored += 1;
     else counts.delivered += 1;
   }
@@ -296,6 +224,7 @@ export class Ingest {
       this.#keepForSessions(message, done);
       return;
     }
+    message.isStored = true;
     const both = afterBoth(done);
     this.#services.bridges.take({ ...route, qos: packet.qos, payload: packet.payload }, both);
     this.#keepForSessions(message, both);
@@ -303,28 +232,27 @@ export class Ingest {
 
   /** A QoS 0 message promises nothing, but takes the room of a retained one. */
   #keepForSessions(message: Message, done: Done): void {
-    const { packet, client } = message;
+    const { packet, origin } = message;
     this.#limitRetained(message);
-    if (packet.qos === 0) done(this.#noRoomFor(packet, message.route));
-    else this.#persistence.keep(client, packet, done, (sessions) => this.#charge(message, sessions));
+    if (packet.qos === 0) done(message.full);
+    else this.#persistence.keep(origin.live?.client, packet, done, (sessions) => this.#charge(message, sessions));
   }
 
   /** A place in the queue of a stored session takes about as long to write as a point. */
   #charge(message: Message, sessions: number): void {
-    const { held = 0 } = message;
-    message.held = held + sessions;
+    message.isStored = true;
+    message.sessions += sessions;
+    message.held += sessions;
     this.#admission.charge(laneOf(message), sessions);
   }
 
-  /** Beyond the limits of its account a message is delivered and not retained, and the device hears why. */
   #limitRetained(message: Message): void {
     const { packet } = message;
     const lacks = packet.retain ? this.#persistence.lacksRoomFor(packet) : undefined;
     if (!lacks) return;
     packet.retain = false;
     this.#counters.limitHits[lacks === 'count' ? 'max_retained_per_account' : 'max_retained_bytes_per_account'] += 1;
-    const limit = lacks === 'count' ? 'mqttRetained' : 'mqttRetainedBytes';
-    this.#rejections.reject(message, notRetained(this.#services, limit));
+    this.#rejections.notRetained(message, lacks === 'count' ? 'mqttRetained' : 'mqttRetainedBytes');
   }
 
   /** Why a message cannot be retained; an empty one makes room. */
@@ -348,13 +276,13 @@ export class Ingest {
       return;
     }
     if ('reason' in read) {
-      this.#rejections.reject(message, notReadable(read.reason));
+      this.#rejections.explain(message, reason('notReadable', [{ message: read.reason }]));
       this.#keep(message, done);
       return;
     }
-    const { kept, reason } = this.#services.retention.split(accountId, channel.retentionDays, read.points);
-    if (reason !== undefined)
-      this.#rejections.reject(message, kept.length > 0 ? storedInPart(reason) : notReadable(reason));
+    const { kept, reason: why } = this.#services.retention.split(accountId, channel.retentionDays, read.points);
+    if (why !== undefined)
+      this.#rejections.explain(message, reason(kept.length > 0 ? 'storedInPart' : 'notReadable', [{ message: why }]));
     if (kept.length === 0) {
       this.#keep(message, done);
       return;
@@ -363,7 +291,10 @@ export class Ingest {
     this.#storeAndKeep(message, done, (stored) =>
       this.#services.messages.append(key, kept, (error, end) => {
         if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: kept.length, logs: 0 });
-        if (message.outcome && !error) message.outcome.points = kept.length;
+        if (!error) {
+          message.isStored = true;
+          message.points = kept.length;
+        }
         stored(error);
       }),
     );
@@ -376,16 +307,4 @@ export class Ingest {
       this.#services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
     }
   }
-}
-
-/** It is the turn of a message. */
-function explain(message: Message): void {
-  const { explanations = [] } = message;
-  message.explanations = undefined;
-  for (const say of explanations) say();
-}
-
-/** Both change more than a store: they are worked off in turn, whatever their QoS. */
-function isFieldsOrReport(handler: ReturnType<typeof handlerOf>): boolean {
-  return handler === 'fields' || handler === 'report';
 }

@@ -1,42 +1,99 @@
-/** A message on its way to the store, and what its channel says about it. */
+/** A message on its way: who sends it, what has become of it, and what its channel says about it. */
+import type { LogInput } from '../../db/messages/store.ts';
 import type { Caller } from '../../src/access.ts';
-import type { Cause, Lane, PointsRead, Rejection } from '../../src/broker-ports.ts';
+import type { Cause, Lane, PointsRead } from '../../src/broker-ports.ts';
 import { handledChannels, serviceChannel } from '../../src/topics.ts';
-import type { BrokerClient, Incoming } from '../aedes-types.ts';
+import type { Incoming, LiveClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { ChannelKind } from '../connections/counters.ts';
+import type { Reason } from '../reasons.ts';
 
-/** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
-export interface Message {
-  packet: Incoming;
-  route: Route;
-  caller: Caller | undefined;
-  client: BrokerClient | undefined;
-  /** Where it is told what became of the message, besides `_rejected`. */
-  outcome?: Outcome;
-  /** On whose behalf it is stored, when that is no connection. */
-  cause?: Cause | undefined;
-  /** Explanations that leave when it is its turn; undefined when there is none to wait for. */
-  explanations?: Array<() => void> | undefined;
-  /** Whether its payload, or a part of it, was not taken. */
-  isRejected?: boolean;
-  /** The points of its payload, where it is for a channel that stores them. */
-  read?: PointsRead;
-  /** The room that it takes in the store. */
-  held?: number;
-  /** Gives back its place among the large messages that are read before they are stored. */
-  leaveReading?: () => void;
+/** What has become of a message. */
+export interface Verdict {
+  /** Why it was refused, or why it, or a part of it, was not stored or not retained. */
+  readonly reason: Reason | undefined;
+  /** Whether it goes to its subscribers. */
+  readonly isAccepted: boolean;
+  /** Whether any of it is on disk: in a series, for a stored session, for a bridge. */
+  readonly isStored: boolean;
+  /** Points that were stored. */
+  readonly points: number;
+  /** Subscriptions and stored sessions that match it; each delivery is decided by itself. */
+  readonly receivers: number;
 }
 
-/** The outcome of an accepted message; `points` are those that were stored. */
-export interface Outcome {
-  rejection: Rejection | undefined;
-  points: number;
+/** A log entry that came over HTTP, with the id that it gets. */
+export type PostedLog = LogInput & { id: string; received: number };
+
+/** What differs from one way of publishing to another: a PUBLISH, a will, HTTP, a posted log entry. */
+export interface Origin {
+  /** The connection whose order the message keeps; undefined where there is none. */
+  readonly live: LiveClient | undefined;
+  /** On whose behalf it is stored, when that is no connection. */
+  readonly cause?: Cause | undefined;
+  /** The log entry that its payload was read as. */
+  readonly posted?: PostedLog;
+  /** Counts a refusal; whether there have been too many. */
+  isRefusedTooOften(): boolean;
+  /** In the order of the connection, before it goes to its subscribers: what PUBACK promises is true. */
+  acknowledge(verdict: Verdict): void;
+  /** It has been handed on, or refused; `failure` when it could not be stored or handed on. */
+  end(verdict: Verdict, failure?: Error | null): void;
+}
+
+/** A message as it came. */
+export interface Sent {
+  readonly packet: Incoming;
+  readonly caller: Caller;
+  readonly origin: Origin;
+}
+
+/** An accepted message on its way to the store and to its subscribers. */
+export class Message implements Sent, Verdict {
+  /** What its subscribers get: the message, or the explanation that has taken its place. */
+  packet: Incoming;
+  readonly caller: Caller;
+  readonly origin: Origin;
+  readonly route: Route;
+  readonly #subscribers: Subscribers;
+  reason: Reason | undefined;
+  isAccepted = true;
+  isStored = false;
+  points = 0;
+  /** Stored sessions for which it is written. */
+  sessions = 0;
+  /** Explanations that leave when it is its turn; undefined when there is none to wait for. */
+  explanations: Array<() => void> | undefined;
+  /** Why it cannot be retained, if it cannot: its account has no room. */
+  full: Error | undefined;
+  /** The points of its payload, where it is for a channel that stores them. */
+  read: PointsRead | undefined;
+  /** The room that it takes in the store. */
+  held = 0;
+  /** Gives back its place among the large messages that are read before they are stored. */
+  leaveReading: (() => void) | undefined;
+
+  constructor(packet: Incoming, caller: Caller, origin: Origin, route: Route, subscribers: Subscribers) {
+    this.packet = packet;
+    this.caller = caller;
+    this.origin = origin;
+    this.route = route;
+    this.#subscribers = subscribers;
+    if (origin.live) this.explanations = [];
+  }
+
+  get receivers(): number {
+    return this.sessions + this.#subscribers.receiversOf(this.packet.topic).length;
+  }
+}
+
+interface Subscribers {
+  receiversOf(topic: string): readonly unknown[];
 }
 
 /** Accounts take turns, then connections; what comes without one is by its caller. */
-export function laneOf({ route, client, caller }: Message): Lane {
-  return { accountId: route.accountId, callerId: client?.id ?? caller?.id ?? '' };
+export function laneOf({ route, origin, caller }: Message): Lane {
+  return { accountId: route.accountId, callerId: origin.live?.client.id ?? caller.id };
 }
 
 /** Whether the store takes messages of this channel: points, or what the handler of a service channel makes of them. */
@@ -58,4 +115,10 @@ export function kindOf({ channel }: Route): ChannelKind {
 /** The handler of a message on a service channel, from the table in src/topics.ts; undefined on other channels. */
 export function handlerOf({ channel }: Route): Handler | undefined {
   return channel.service ? serviceChannel(channel.name)?.handler : undefined;
+}
+
+/** Whether a message changes the registry: such messages are handled in turn, whatever their QoS. */
+export function changesRegistry(route: Route): boolean {
+  const handler = handlerOf(route);
+  return handler === 'fields' || handler === 'report';
 }

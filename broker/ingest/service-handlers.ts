@@ -3,10 +3,10 @@ import { maxLogEntryLength } from '../../db/messages/store.ts';
 import type { BrokerServices } from '../../src/broker-ports.ts';
 import { newId } from '../../src/ids.ts';
 import type { Marks } from '../http/marks.ts';
-import type { ServiceChannels } from '../service-channels.ts';
+import { reason, unusable } from '../reasons.ts';
 import type { Done } from './callbacks.ts';
 import type { Handler, Message } from './message.ts';
-import { notReadable, type Rejections } from './rejections.ts';
+import type { Rejections } from './rejections.ts';
 import type { Reports } from './reports.ts';
 
 /** How a handler passes on a message when it has done its own part. */
@@ -22,7 +22,6 @@ export interface Keeping {
 /** The services of the handlers. */
 export interface HandlerParts {
   services: BrokerServices;
-  channels: ServiceChannels;
   rejections: Rejections;
   reports: Reports;
   marks: Marks;
@@ -46,26 +45,35 @@ export class ServiceHandlers {
 
   #storeLog(message: Message, done: Done): void {
     const { services, rejections, marks, keeping } = this.#parts;
-    const { packet, route } = message;
+    const { packet, route, origin } = message;
     const { accountId, deviceId } = route;
     if (packet.payload.length > maxLogEntryLength) {
-      rejections.reject(message, notReadable(`a log entry has at most ${maxLogEntryLength} bytes`));
+      rejections.explain(
+        message,
+        reason('notReadable', [{ message: `a log entry has at most ${maxLogEntryLength} bytes` }]),
+      );
       keeping.keep(message, done);
       return;
     }
     const received = services.clock.now();
-    const entry = services.readLogEntry(packet.payload, received);
+    const entry = origin.posted ?? {
+      ...services.readLogEntry(packet.payload, received),
+      ...{ id: newId(accountId), received },
+    };
     keeping.storeAndKeep(message, done, (stored) =>
-      services.messages.appendLog({ ...entry, id: newId(accountId), accountId, deviceId, received }, (error, end) => {
-        if (end && !error) marks.stored(accountId, packet.payload, end, { points: 0, logs: 1 });
+      services.messages.appendLog({ ...entry, accountId, deviceId }, (error, end) => {
+        if (end && !error) {
+          message.isStored = true;
+          marks.stored(accountId, packet.payload, end, { points: 0, logs: 1 });
+        }
         stored(error);
       }),
     );
   }
 
-  #report<R>({ route, caller, client, cause }: Message, handle: () => Promise<R>): Promise<R> {
-    const lane = { accountId: route.accountId, callerId: caller?.id ?? route.deviceId };
-    return this.#parts.reports.take({ live: client?.live, lane, cause }, handle);
+  #report<R>({ route, caller, origin }: Message, handle: () => Promise<R>): Promise<R> {
+    const { live, cause } = origin;
+    return this.#parts.reports.take({ live, lane: { accountId: route.accountId, callerId: caller.id }, cause }, handle);
   }
 
   /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
@@ -74,19 +82,16 @@ export class ServiceHandlers {
     const { packet, route } = message;
     this.#report(message, () => services.downlink.take(route, route.channel.name, packet.payload))
       .then((rejection) => {
-        if (rejection) rejections.reject(message, rejection);
+        message.isStored = true;
+        if (rejection) rejections.explain(message, unusable(rejection));
         keeping.keep(message, done);
       })
       .catch(done);
   }
 
   #setFields(message: Message, done: Done): void {
-    const { services, channels, rejections, keeping } = this.#parts;
+    const { services, rejections, keeping } = this.#parts;
     const { packet, route, caller } = message;
-    if (!caller) {
-      done(new Error('no caller'));
-      return;
-    }
     const full = services.messages.fullFor(route.accountId);
     if (full) {
       done(full);
@@ -95,11 +100,12 @@ export class ServiceHandlers {
     this.#report(message, () => services.setFields(caller, route.deviceId, packet.payload))
       .then((rejection) => {
         if (!rejection) {
+          message.isStored = true;
           keeping.keep(message, done);
           return;
         }
-        rejections.note(message, rejection);
-        channels.rewrite(route, packet, rejection);
+        rejections.replace(message, unusable(rejection));
+        message.isAccepted = false;
         keeping.keepForSessions(message, done);
       })
       .catch(done);

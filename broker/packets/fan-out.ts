@@ -67,9 +67,20 @@ export class FanOut {
     return this;
   }
 
+  /** Those who have subscribed to a filter that matches `topic`. */
+  receiversOf(topic: string): readonly Receive[] {
+    const known = this.#known.get(topic);
+    if (known) return known;
+    const receivers = [...this.#filters.match(topic).keys()];
+    if (this.#knownSize > maxKnown) this.#forget();
+    this.#knownSize += 1 + receivers.length;
+    this.#known.set(topic, receivers);
+    return receivers;
+  }
+
   /** `done` is called when all receivers have said that they have it. */
   emit(packet: AedesPublishPacket, done: Done = () => {}): this {
-    const receivers = this.#receiversOf(packet.topic);
+    const receivers = this.receiversOf(packet.topic);
     if (this.#isClosed || receivers.length === 0) {
       if (this.#isClosed) done(new Error('the broker is closed'));
       else done();
@@ -113,16 +124,6 @@ export class FanOut {
 
   #handedOn(): void {
     this.#count -= 1;
-  }
-
-  #receiversOf(topic: string): readonly Receive[] {
-    const known = this.#known.get(topic);
-    if (known) return known;
-    const receivers = [...this.#filters.match(topic).keys()];
-    if (this.#knownSize > maxKnown) this.#forget();
-    this.#knownSize += 1 + receivers.length;
-    this.#known.set(topic, receivers);
-    return receivers;
   }
 
   #forget(): void {

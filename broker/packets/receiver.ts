@@ -1,9 +1,13 @@
-import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.ts';
+import type { Authority } from '../authorize.ts';
+import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { PublishHooks } from '../hooks/publish.ts';
+import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
+import { levelsOf, type Publishing } from '../publish.ts';
+import { rowOf } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { type Answer, Malformed, type Packet } from './read.ts';
 import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.ts';
@@ -11,8 +15,8 @@ import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './w
 type Done = (error?: Error | null) => void;
 
 export interface ReceiverParts {
-  aedes: BrokerCore;
-  hooks: Pick<PublishHooks, 'publish'>;
+  authority: Pick<Authority, 'refusedTooOften'>;
+  publishing: Pick<Publishing, 'publish'>;
   persistence: SessionStore;
   /** Levels that a topic may have. */
   maxTopicLevels: number;
@@ -86,6 +90,7 @@ export class PacketReceiver {
         this.#subscribe(live, packet, done, answered);
         break;
       case 'unsubscribe':
+        if (this.#areTooDeep(packet.unsubscriptions, done)) return;
         client.unsubscribe(packet as never, (error?: Error) => done(error));
         break;
       case 'pingreq':
@@ -99,24 +104,25 @@ export class PacketReceiver {
   // PUBLISH
 
   #publish(live: LiveClient, packet: Incoming, done: Done): void {
-    const { hooks, persistence, maxTopicLevels } = this.#parts;
-    const { client } = live;
-    if (levelsOf(packet.topic) > maxTopicLevels) {
-      done(new OverLimit('max_topic_levels'));
+    const { authority, persistence, publishing } = this.#parts;
+    const { client, identity } = live;
+    if (!identity) {
+      done(new Error('not proven'));
       return;
     }
     if (packet.qos < 2) {
-      hooks.publish(client, packet, (error) => this.#accepted(live, packet, error, done));
+      publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done));
       return;
     }
     const id = packet.messageId as number;
-    persistence.received.find(client, packet).then(
+    const { received } = persistence;
+    received.find(client, packet).then(
       () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
       () => {
         live.unreleased ??= new Set();
         const { unreleased } = live;
         if (!unreleased.has(id)) {
-          if (persistence.received.isFull(client)) {
+          if (received.isFull(client)) {
             done(new OverLimit('max_unreleased_per_account'));
             return;
           }
@@ -126,29 +132,14 @@ export class PacketReceiver {
           }
         }
         unreleased.add(id);
-        hooks.publish(client, packet, (error) => {
-          if (error) unreleased.delete(id);
-          else persistence.received.add(client, packet);
-          this.#accepted(live, packet, error, done);
-        });
+        const known = received.storing(client, packet);
+        const settled = (failure?: Error) => {
+          if (failure) unreleased.delete(id);
+          known(failure);
+        };
+        publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done, settled));
       },
     );
-  }
-
-  /** In the client's order: the acknowledgement, then the message to its subscribers. */
-  #accepted({ client }: LiveClient, packet: Incoming, error: Error | null | undefined, done: Done): void {
-    if (error) {
-      done(error);
-      return;
-    }
-    const id = packet.messageId as number;
-    if (packet.qos > 0) write(client.conn, answerBytes(packet.qos === 1 ? 'puback' : 'pubrec', id));
-    // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
-    packet.dup = false;
-    this.#parts.aedes.publish(packet, client, (fault?: Error) => {
-      if (fault) done(fault);
-      else whenWritable(client, done);
-    });
   }
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
@@ -215,6 +206,13 @@ export class PacketReceiver {
   #subscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'subscribe' }>, done: Done, answered: () => void): void {
     const { client, leaving } = live;
     const { messageId, subscriptions } = packet;
+    if (
+      this.#areTooDeep(
+        subscriptions.map(({ topic }) => topic),
+        done,
+      )
+    )
+      return;
     // Messages that match already leave after the SUBACK. A connection that closes before holds up no publisher.
     const turn = leaving.take(() => {});
     const release = () => leaving.finish(turn);
@@ -240,6 +238,12 @@ export class PacketReceiver {
     });
   }
 
+  #areTooDeep(filters: readonly string[], done: Done): boolean {
+    const areTooDeep = filters.some((filter) => levelsOf(filter) > this.#parts.maxTopicLevels);
+    if (areTooDeep) done(new OverLimit('max_topic_levels', { isNoted: true }));
+    return areTooDeep;
+  }
+
   #answerInTurn({ client, turns }: LiveClient, bytes: Buffer, done: Done): void {
     if (turns.idle) this.#answer(client, bytes, done);
     else turns.finish(turns.take(() => this.#answer(client, bytes, done)));
@@ -251,8 +255,52 @@ export class PacketReceiver {
   }
 }
 
-function levelsOf(topic: string): number {
-  let levels = 1;
-  for (let at = topic.indexOf('/'); at !== -1; at = topic.indexOf('/', at + 1)) levels += 1;
-  return levels;
+/** A PUBLISH: PUBACK or PUBREC, and then the next packet. */
+class PacketOrigin implements Origin {
+  readonly live: LiveClient;
+  readonly #authority: Pick<Authority, 'refusedTooOften'>;
+  readonly #qos: 0 | 1 | 2;
+  readonly #id: number | undefined;
+  readonly #done: Done;
+  readonly #settled: ((failure?: Error) => void) | undefined;
+
+  /** `settled` is of QoS 2: from now on the packet id names no new message, unless it has failed. */
+  constructor(
+    live: LiveClient,
+    { qos, messageId }: Incoming,
+    authority: Pick<Authority, 'refusedTooOften'>,
+    done: Done,
+    settled?: (failure?: Error) => void,
+  ) {
+    this.live = live;
+    this.#authority = authority;
+    this.#qos = qos;
+    this.#id = messageId;
+    this.#done = done;
+    this.#settled = settled;
+  }
+
+  isRefusedTooOften(): boolean {
+    return this.#authority.refusedTooOften(this.live);
+  }
+
+  acknowledge(): void {
+    this.#settled?.();
+    if (this.#qos > 0)
+      write(this.live.client.conn, answerBytes(this.#qos === 1 ? 'puback' : 'pubrec', this.#id as number));
+  }
+
+  end({ reason }: Verdict, failure?: Error | null): void {
+    const { limit, ends } = (reason && rowOf(reason)) ?? {};
+    const error = failure ?? (ends ? endOf(limit) : undefined);
+    if (error) {
+      this.#settled?.(error);
+      this.#done(error);
+    } else whenWritable(this.live.client, this.#done);
+  }
+}
+
+/** The error by which a connection ends, after its reason has been noted. */
+function endOf(limit: LimitName | undefined): Error {
+  return limit ? new OverLimit(limit, { isNoted: true }) : new Error('malformed topic');
 }

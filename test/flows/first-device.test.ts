@@ -149,7 +149,8 @@ t.test('_set/fields changes the device, all or nothing, and everybody in reach i
   const client = await service.connect({ deviceId: device.id, secret });
   const user = await service.connect({ jwt: token });
   const updates = service.topic(device.id, '_updates/fields');
-  const whole = nextMessage(user);
+  // That the device has connected may be told meanwhile.
+  const whole = nextMessage(user, (_, payload) => payload.includes('serialNumber'));
   await user.subscribeAsync(updates, { qos: 1 });
   t.match(JSON.parse((await whole).text).state, { firmwareVersion: null, serialNumber: device.serialNumber });
   const change = nextMessage(user, (_, payload) => payload.includes('firmwareVersion'));

@@ -1,0 +1,197 @@
+/** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
+import type { BrokerServices } from '../src/broker-ports.ts';
+import type { BrokerClient, BrokerCore, Incoming, LiveClient, ProvenIdentity } from './aedes-types.ts';
+import { type Authority, type DeviceAddress, deviceItself } from './authorize.ts';
+import { type Counters, refusePublish } from './connections/counters.ts';
+import { faultOf } from './connections/safe-error.ts';
+import type { ControlTopics } from './control.ts';
+import type { Ingest } from './ingest/ingest.ts';
+import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
+import type { Rejections } from './ingest/rejections.ts';
+import type { FanOut } from './packets/fan-out.ts';
+import type { Publications } from './publications.ts';
+import { type Reason, reason, rowOf, unusable } from './reasons.ts';
+import { reasonOf } from './refusals.ts';
+import type { ServiceChannels } from './service-channels.ts';
+
+/** A caller with its rights; `ownChannels` are those of a device. */
+export type Sender = Pick<ProvenIdentity, 'caller' | 'ownChannels'>;
+
+export interface PublishingParts {
+  services: Pick<BrokerServices, 'config' | 'log'>;
+  aedes: BrokerCore;
+  authority: Authority;
+  channels: ServiceChannels;
+  control: ControlTopics;
+  counters: Counters;
+  fanOut: FanOut;
+  ingest: Ingest;
+  publications: Publications;
+  rejections: Rejections;
+  maxTopicLevels: number;
+}
+
+export class Publishing {
+  readonly #parts: PublishingParts;
+  readonly #maxPayloadBytes: number;
+
+  constructor(parts: PublishingParts) {
+    this.#parts = parts;
+    this.#maxPayloadBytes = parts.services.config.mqtt.maxPayloadBytes || Number.POSITIVE_INFINITY;
+  }
+
+  /** Its size, its topic, and what its sender may do now decide what becomes of a message; its origin hears of it. */
+  publish(sender: Sender, packet: Incoming, origin: Origin): void {
+    const { authority, fanOut, maxTopicLevels } = this.#parts;
+    const { caller } = sender;
+    if (packet.payload.length > this.#maxPayloadBytes) {
+      this.refuse({ packet, caller, origin }, reason('payloadTooLarge'), deviceItself(caller));
+      return;
+    }
+    if (levelsOf(packet.topic) > maxTopicLevels) {
+      this.refuse({ packet, caller, origin }, reason('tooManyLevels'), deviceItself(caller));
+      return;
+    }
+    const decision = authority.decidePublish(sender, packet.topic);
+    if (decision.verdict === 'accepted') this.#accept(new Message(packet, caller, origin, decision.route, fanOut));
+    else if (decision.verdict === 'control') this.#takeControl({ packet, caller, origin }, decision.device);
+    else this.refuse({ packet, caller, origin }, decision.reason, decision.device);
+  }
+
+  /** `device` is that on whose `_rejected`, and in whose list of refusals, it says why; undefined when nobody may notice. */
+  refuse(sent: Sent, why: Reason, device: DeviceAddress | undefined): void {
+    const { packet, origin } = sent;
+    const { live } = origin;
+    const { channels, counters, rejections, services } = this.#parts;
+    const endsAtOnce = live !== undefined && rowOf(why).ends === true;
+    const isTooOften = !endsAtOnce && origin.isRefusedTooOften();
+    const said = isTooOften ? reason('tooManyRefusals') : why;
+    refusePublish(counters, rowOf(said).counted ?? 'not_readable');
+    const verdict = refused(said);
+    if (device && (live || !isTooOften)) rejections.note(sent, said, device.deviceId);
+    if (endsAtOnce || isTooOften) {
+      origin.end(verdict);
+      return;
+    }
+    if (live) {
+      const { connectionId, client, refusals } = live;
+      // Once a minute for each client: a program in a loop would fill the log.
+      const level = refusals.count === 1 ? 'info' : 'debug';
+      const about = { connectionId, clientId: client.id, topic: packet.topic, reason: reasonOf(said) };
+      services.log[level](about, 'PUBLISH refused');
+    }
+    const explanation = device && channels.explanationOf(device, packet, said);
+    this.#inTurn(live, () => {
+      origin.acknowledge(verdict);
+      if (explanation) this.#deliver(explanation, live?.client, (failure) => origin.end(verdict, failure));
+      else origin.end(verdict);
+    });
+  }
+
+  /** No subscriber ever gets what a device says on its control topic, which belongs to its own connection. */
+  #takeControl(sent: Sent, device: DeviceAddress): void {
+    const { packet, origin } = sent;
+    const { live } = origin;
+    const { control, counters, rejections } = this.#parts;
+    if (!live) {
+      this.refuse(sent, reason('controlOverHttp'), device);
+      return;
+    }
+    control.take(live, device, packet.payload, (rejection) => {
+      if (!rejection) {
+        const verdict = { reason: undefined, isAccepted: true, isStored: true, points: 0, receivers: 1 };
+        origin.acknowledge(verdict);
+        origin.end(verdict);
+        return;
+      }
+      const isTooOften = origin.isRefusedTooOften();
+      const why = isTooOften ? reason('tooManyRefusals') : unusable(rejection);
+      refusePublish(counters, 'not_readable');
+      rejections.note(sent, why, device.deviceId);
+      if (!isTooOften) origin.acknowledge(refused(why));
+      origin.end(refused(why));
+    });
+  }
+
+  /** In the order of its connection, once what PUBACK promises is on disk; QoS 0 waits only for its place before the store. */
+  #accept(message: Message): void {
+    const { ingest, publications } = this.#parts;
+    const { origin, packet, route } = message;
+    const { live } = origin;
+    if (!live) {
+      ingest.store(message, (failure) => this.#pass(message, failure));
+      return;
+    }
+    // A will is no message of a device that works.
+    if (!live.hasPublished && !live.client.closed) publications.first(live);
+    const { turns } = live;
+    if (ingest.passBy(message)) {
+      if (turns.idle) this.#pass(message);
+      else this.#inTurn(live, () => this.#pass(message));
+      return;
+    }
+    if (packet.qos === 0 && !changesRegistry(route)) {
+      const turn = turns.take(() => this.#guarded(() => this.#pass(message)));
+      const begin = () => turns.finish(turn);
+      if (ingest.store(message, () => {}, begin)) begin();
+      return;
+    }
+    const from = performance.now();
+    const wasOpen = !live.client.closed;
+    let failure: Error | undefined;
+    const turn = turns.take(() => {
+      this.#guarded(() => this.#pass(message, failure));
+      if (packet.qos === 1 && wasOpen && !failure)
+        this.#parts.counters.acknowledgement.observe(performance.now() - from);
+    });
+    ingest.store(message, (error) => {
+      failure = error;
+      turns.finish(turn);
+    });
+  }
+
+  /** It is the turn of a message. */
+  #pass(message: Message, failure?: Error): void {
+    const { origin, packet, explanations } = message;
+    message.explanations = undefined;
+    if (explanations) for (const explain of explanations) explain();
+    if (failure) {
+      origin.end(message, failure);
+      return;
+    }
+    origin.acknowledge(message);
+    this.#deliver(packet, origin.live?.client, (error) => origin.end(message, error));
+  }
+
+  /** To those who have subscribed, and into the queues of stored sessions. */
+  #deliver(packet: Incoming, client: BrokerClient | undefined, done: (failure?: Error) => void): void {
+    // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
+    packet.dup = false;
+    if (client) this.#parts.aedes.publish(packet, client, done);
+    else this.#parts.aedes.publish(packet, done);
+  }
+
+  #inTurn(live: LiveClient | undefined, pass: () => void): void {
+    if (!live || live.turns.idle) pass();
+    else live.turns.finish(live.turns.take(() => this.#guarded(pass)));
+  }
+
+  #guarded(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#parts.services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
+    }
+  }
+}
+
+function refused(why: Reason): Verdict {
+  return { reason: why, isAccepted: false, isStored: false, points: 0, receivers: 0 };
+}
+
+/** Levels of a topic or filter. */
+export function levelsOf(topic: string): number {
+  let levels = 1;
+  for (let at = topic.indexOf('/'); at !== -1; at = topic.indexOf('/', at + 1)) levels += 1;
+  return levels;
+}

@@ -1,0 +1,102 @@
+import type { Rejection } from '../src/broker-ports.ts';
+import { type ErrorDetail, type FailureKind, failure } from '../src/errors.ts';
+import { type LimitName, type PublishRefusal, variableOf } from './connections/counters.ts';
+
+interface Row {
+  kind: FailureKind;
+  /** Instead of the sentence of the kind; the variable of the limit stands before it. */
+  message?: string;
+  details?: ErrorDetail[];
+  /** The reason code of MQTT 5. */
+  mqtt5: number;
+  /** What a PUBLISH that is refused for it counts as. */
+  counted?: PublishRefusal;
+  /** The limit that has been reached. */
+  limit?: LimitName;
+  /** Whether a connection ends by it. */
+  ends?: true;
+}
+
+const isMalformed = [{ path: 'topic', message: 'is malformed' }];
+/** Said to a device of its own topics alone: of others nobody learns what is there. */
+const isNotOfTemplate = [{ path: 'topic', message: 'no such channel on the template of the device' }];
+const farOver = { kind: 'tooMany', message: 'far over it, disconnected.', mqtt5: 0x96, ends: true } as const;
+
+/**
+ * Why the broker refuses a message or a filter, or does not do all that was asked. Programs compare the code; people read
+ * the sentence on `_rejected`, in the list of refusals and over HTTP.
+ */
+const rows = {
+  notPermitted: { kind: 'forbidden', mqtt5: 0x87, counted: 'not_permitted' },
+  noSuchChannel: { kind: 'notFound', mqtt5: 0x87, counted: 'no_such_channel' },
+  noChannelOfItsOwn: { kind: 'notFound', details: isNotOfTemplate, mqtt5: 0x87, counted: 'no_such_channel' },
+  controlOverHttp: {
+    ...{ kind: 'forbidden', message: 'Control topics are used over MQTT only.' },
+    ...{ mqtt5: 0x87, counted: 'no_such_channel' },
+  },
+  malformedTopic: { kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed', ends: true },
+  tooManyLevels: {
+    ...{ kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed' },
+    ...{ limit: 'max_topic_levels', ends: true },
+  },
+  tooManyFilters: {
+    ...{ kind: 'tooMany', message: 'the client has too many filters.', mqtt5: 0x97 },
+    ...{ limit: 'max_subscriptions' },
+  },
+  payloadTooLarge: {
+    ...{ kind: 'tooLarge', message: 'the payload is too large.', mqtt5: 0x95, counted: 'too_large' },
+    ...{ limit: 'max_payload_bytes', ends: true },
+  },
+  tooManyRefusals: {
+    ...{ kind: 'tooMany', message: 'refused too often, disconnected.', mqtt5: 0x97, counted: 'too_often' },
+    ...{ limit: 'refusals_per_minute', ends: true },
+  },
+  tooManyUnreleased: {
+    ...{ kind: 'tooMany', message: 'too many QoS 2 messages of the account wait for PUBREL, disconnected.' },
+    ...{ mqtt5: 0x97, limit: 'max_unreleased_per_account', ends: true },
+  },
+  tooManyMessages: { ...farOver, limit: 'publish_rate_per_client' },
+  tooManyBytes: { ...farOver, limit: 'byte_rate_per_client' },
+  tooManyPoints: { ...farOver, limit: 'point_rate_per_client' },
+  /** A service cannot use the payload, and says why. */
+  notUsable: { kind: 'invalid', mqtt5: 0x99, counted: 'not_readable' },
+  notReadable: { kind: 'invalid', message: 'The payload was delivered but not stored.', mqtt5: 0x99 },
+  storedInPart: { kind: 'invalid', message: 'The payload was delivered, and stored in part.', mqtt5: 0x99 },
+  notRetained: { kind: 'invalid', message: 'The message was delivered but not retained.', mqtt5: 0x97 },
+  notStored: { kind: 'server', message: 'The message could not be stored.', mqtt5: 0x80 },
+  storeFull: { kind: 'storeFull', message: 'The message could not be stored.', mqtt5: 0x97 },
+} as const satisfies Record<string, Row>;
+
+export type ReasonCode = keyof typeof rows;
+const byCode: Record<ReasonCode, Row> = rows;
+const codes = Object.keys(rows) as ReasonCode[];
+
+/** A reason with its sentence, and with what can be said of this one case. */
+export interface Reason extends Rejection {
+  code: ReasonCode;
+}
+
+export function reason(code: ReasonCode, more?: ErrorDetail[]): Reason {
+  const { kind, message, limit, details = more } = byCode[code];
+  const sentence = message !== undefined && limit ? `${variableOf(limit)}: ${message}` : message;
+  return {
+    ...failure(kind, { ...(sentence !== undefined && { message: sentence }), ...(details && { details }) }),
+    code,
+  };
+}
+
+/** What a service says of a message. */
+export function unusable(rejection: Rejection): Reason {
+  return { ...rejection, code: 'notUsable' };
+}
+
+/** What the table says of a reason. */
+export function rowOf({ code }: Pick<Reason, 'code'>): Row {
+  return byCode[code];
+}
+
+/** The reason of a limit by which a connection ends; undefined for a limit that no device is told of. */
+export function reasonOfLimit(limit: LimitName): Reason | undefined {
+  const code = codes.find((one) => byCode[one].limit === limit);
+  return code && reason(code);
+}
