@@ -12,10 +12,12 @@ import type {
   Registry,
   Roles,
 } from '../db/registry/index.ts';
+import type { Common } from '../db/registry/records/columns.ts';
 import { applicationKinds } from '../db/registry/records/identity.ts';
-import type { Row } from '../db/registry/records.ts';
+import type { EntityTable, Row } from '../db/registry/records.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import { PlatformError, unknownAccount } from './errors.ts';
+import { type Action, type ApplicationKind, type EntityKind, rights } from './rights.ts';
 import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.ts';
 
 /**
@@ -29,9 +31,6 @@ interface Known {
   address?: string;
 }
 
-/** Programs that have an appToken. */
-type ApplicationKind = (typeof applicationKinds)[number];
-
 /** The caller of a request or the client of a connection. */
 export type Caller =
   | (Known & { kind: 'admin' | 'newcomer' | 'device' | Exclude<ApplicationKind, 'station'> })
@@ -44,114 +43,6 @@ export interface Station extends Known {
   deviceTemplateId: string;
   organizationId: string | null;
 }
-
-export type EntityKind =
-  | 'account'
-  | 'accountUser'
-  | 'application'
-  | 'auditRecord'
-  | 'identity'
-  | 'identityProvider'
-  | 'bridge'
-  | 'mfaMethod'
-  | 'permission'
-  | 'profile'
-  | 'device'
-  | 'logEntry'
-  | 'endUser'
-  | 'organization'
-  | 'deviceTemplate'
-  | 'endUserTemplate'
-  | 'organizationTemplate'
-  | 'channelTemplate'
-  | 'customField'
-  | 'mqttCredential'
-  | 'mqttCertificate'
-  | 'certificateAuthority'
-  | 'associationCode'
-  | 'association'
-  | 'replacement'
-  | 'verification'
-  | 'job'
-  | 'bulkChange'
-  | 'firmwarePackage'
-  | 'firmwareRollout'
-  | 'firmwareState'
-  | 'firmwareOffer'
-  | 'command';
-
-export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
-
-type Rights = Partial<Record<EntityKind, readonly Action[]>>;
-
-const everything: readonly Action[] = ['create', 'read', 'update', 'delete'];
-
-/** An admin of the account, and a back-end, which acts as one. */
-const administration: Rights = {
-  account: ['read', 'update'],
-  accountUser: everything,
-  application: everything,
-  auditRecord: ['read'],
-  identity: ['delete'],
-  identityProvider: everything,
-  bridge: everything,
-  permission: ['read'],
-  profile: ['read', 'update'],
-  device: [...everything, 'publish', 'subscribe'],
-  logEntry: ['create'],
-  endUser: everything,
-  organization: everything,
-  deviceTemplate: everything,
-  endUserTemplate: everything,
-  organizationTemplate: everything,
-  channelTemplate: everything,
-  customField: everything,
-  mqttCredential: ['create'],
-  mqttCertificate: ['create', 'read', 'delete'],
-  certificateAuthority: everything,
-  associationCode: ['create'],
-  association: ['create'],
-  replacement: ['create'],
-  verification: ['create', 'read'],
-  job: ['create', 'read', 'update'],
-  bulkChange: ['create'],
-  firmwarePackage: everything,
-  firmwareRollout: everything,
-  firmwareState: ['read', 'update'],
-  command: ['create', 'read', 'delete'],
-};
-
-/** The rights of each kind of caller. Whether the entity is in its reach is checked separately. */
-const rights: Record<Caller['kind'], Rights> = {
-  admin: { ...administration, mfaMethod: everything },
-  backEnd: { ...administration, identity: everything },
-  // By its appToken alone: it creates users, looks them up and resets passwords.
-  endUserApp: { identity: ['create', 'read', 'update'] },
-  endUser: {
-    device: ['read', 'update', 'publish', 'subscribe'],
-    endUser: everything,
-    organization: everything,
-    // Its own one only: registry/credentials.ts.
-    mqttCredential: ['create'],
-    association: ['create'],
-    profile: ['read', 'update'],
-    mfaMethod: everything,
-    // Of devices in its reach.
-    firmwareState: ['read', 'update'],
-    command: ['create', 'read', 'delete'],
-  },
-  // An identity without an end-user may make its first organization, and look after itself.
-  newcomer: { organization: ['create'], profile: ['read', 'update'], mfaMethod: everything },
-  device: { device: ['update', 'publish', 'subscribe'], firmwareOffer: ['read', 'update'] },
-  // All of it of the devices that it has made, while they stand where it puts them: `reachesDevice`.
-  station: {
-    device: ['create', 'read'],
-    mqttCredential: ['create'],
-    associationCode: ['create'],
-    verification: ['create'],
-    job: ['create', 'read', 'update'],
-  },
-};
 
 /** Whether the caller is a program with an appToken. */
 export function isApplication({ kind }: Pick<Caller, 'kind'>): boolean {
@@ -199,12 +90,22 @@ export interface Channel extends ChannelRow {
   service: boolean;
 }
 
+/** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */
+export function placeOf(
+  table: EntityTable,
+  row: Common & { organizationId?: string | null; parentId?: string | null },
+): string | null {
+  if (table !== 'organizations') return row.organizationId ?? null;
+  // In the trash it is no longer in the tree: anyone who reaches its parent may see and recover it.
+  return row.deleted === null ? row.id : (row.parentId ?? null);
+}
+
 /** The fields of a device that decide who reaches it. */
 type ReachedDevice = Pick<Row<'devices'>, 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById'>;
 
-/** How many device positions are kept in memory; more are read again when asked for. */
 /** Organizations on a path. Depth is at most 5; the bound keeps a damaged file from looping. */
 export const maxPath = 16;
+/** How many device positions are kept in memory; more are read again when asked for. */
 const placementsKept = 100_000;
 const identitiesKept = 50_000;
 
@@ -256,6 +157,12 @@ export class Access {
     if (caller.kind !== 'station') return this.reaches(caller, accountId, organizationId);
     const isPlaced = organizationId === caller.organizationId && device.deviceTemplateId === caller.deviceTemplateId;
     return accountId === caller.accountId && device.createdById === caller.id && isPlaced;
+  }
+
+  /** Whether an entity is in the caller's reach. */
+  reachesRow<T extends EntityTable>(caller: Caller, table: T, row: Row<T>): boolean {
+    if (table === 'devices') return this.reachesDevice(caller, row as Row<'devices'>);
+    return this.reaches(caller, row.accountId, placeOf(table, row));
   }
 
   /** Whether `organizationId` is one of `roots` or below one of them. */

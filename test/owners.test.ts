@@ -8,7 +8,7 @@ import type { Test } from 'tap';
 import type { DatabaseName } from '../db/files/copies.ts';
 import { bringUpToDate } from '../db/files/schema.ts';
 import { MessageStore } from '../db/messages/store.ts';
-import type { Tables } from '../db/registry/records.ts';
+import type { RegistryTable, Tables } from '../db/registry/records.ts';
 import { SqliteDialect, transact } from '../db/sqlite/dialect.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
 import { maxUnderWay as maxFederatedLogins } from '../src/identity/federation/routes.ts';
@@ -22,8 +22,6 @@ import { part } from './support/part.ts';
 
 const t = await part(import.meta);
 
-/** The tables of the registry; a view holds nothing of its own. */
-type RegistryTable = Exclude<keyof Tables, 'wholeDevices'>;
 type Amount = Kept | 'heldBytes' | 'mqttRetainedUse';
 
 type Owner =

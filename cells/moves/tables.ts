@@ -2,6 +2,7 @@
  * The tables of both databases, and what becomes of the rows of an account that moves. A test holds them against the
  * schema. In a condition, `@` is the database of the rows, and "moving" has the ids of the accounts.
  */
+import type { RegistryTable } from '../../db/registry/records.ts';
 
 export interface TableRule {
   table: string;
@@ -28,62 +29,66 @@ const of = (column: string, parent: string, key = 'id') =>
   `"${column}" IN (SELECT "${key}" FROM @"${parent}" WHERE "accountId" IN "moving")`;
 const byTriggers = 'kept by triggers';
 
-/** Children before their parents: rows are removed in this order. */
-export const registryRules: readonly TableRule[] = [
-  { table: 'federatedLogins', where: of('providerId', 'identityProviders'), left: 'a login that is in progress' },
-  { table: 'mailedTokens', where: of('userId', 'identities') },
-  { table: 'mfaLogins', where: of('userId', 'identities') },
-  { table: 'mfaMethods', where: of('userId', 'identities') },
-  { table: 'recoveryCodes', where: of('userId', 'identities') },
-  { table: 'federatedIdentities', where: own },
-  { table: 'identityProviders', where: own },
-  { table: 'sessions', where: own },
-  { table: 'idempotentAnswers', where: own },
-  { table: 'auditRecords', where: own, omit: 'sequence' },
-  { table: 'verifications', where: own },
-  { table: 'jobRows', where: of('jobId', 'jobs') },
-  { table: 'jobs', where: own },
-  { table: 'commands', where: own, omit: 'sequence' },
-  { table: 'commandCounts', where: own, left: byTriggers },
-  { table: 'firmwareTargets', where: of('rolloutId', 'firmwareRollouts') },
-  { table: 'firmwareDeliveries', where: own },
-  { table: 'firmwareCounts', where: of('rolloutId', 'firmwareRollouts'), left: byTriggers },
-  { table: 'firmwareRollouts', where: own },
-  { table: 'firmwareUploads', where: own },
-  { table: 'firmwareFiles', where: own },
-  { table: 'firmwarePackages', where: own },
-  { table: 'bridges', where: own },
-  { table: 'refusals', where: own, omit: 'sequence' },
-  { table: 'publications', where: of('deviceId', 'devices') },
-  { table: 'associationCodes', where: own },
-  { table: 'credentials', where: own },
-  { table: 'certificates', where: own },
-  { table: 'certificateAuthorities', where: own },
-  {
-    table: 'devicePresence',
+/** Children before their parents: rows are removed in this order. A table that is not here is a type error. */
+const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
+  federatedLogins: { where: of('providerId', 'identityProviders'), left: 'a login that is in progress' },
+  mailedTokens: { where: of('userId', 'identities') },
+  mfaLogins: { where: of('userId', 'identities') },
+  mfaMethods: { where: of('userId', 'identities') },
+  recoveryCodes: { where: of('userId', 'identities') },
+  federatedIdentities: { where: own },
+  identityProviders: { where: own },
+  sessions: { where: own },
+  idempotentAnswers: { where: own },
+  auditRecords: { where: own, omit: 'sequence' },
+  verifications: { where: own },
+  jobRows: { where: of('jobId', 'jobs') },
+  jobs: { where: own },
+  commands: { where: own, omit: 'sequence' },
+  commandCounts: { where: own, left: byTriggers },
+  firmwareTargets: { where: of('rolloutId', 'firmwareRollouts') },
+  firmwareDeliveries: { where: own },
+  firmwareCounts: { where: of('rolloutId', 'firmwareRollouts'), left: byTriggers },
+  firmwareRollouts: { where: own },
+  firmwareUploads: { where: own },
+  firmwareFiles: { where: own },
+  firmwarePackages: { where: own },
+  bridges: { where: own },
+  refusals: { where: own, omit: 'sequence' },
+  publications: { where: of('deviceId', 'devices') },
+  associationCodes: { where: own },
+  credentials: { where: own },
+  certificates: { where: own },
+  certificateAuthorities: { where: own },
+  devicePresence: {
     where: of('row', 'devices', 'row'),
     to: {
       row: `(SELECT "copied"."row" FROM "source"."devices" AS "given" JOIN "main"."devices" AS "copied" USING ("id")
         WHERE "given"."row" = t."row")`,
     },
   },
-  { table: 'devices', where: own, omit: 'row' },
-  { table: 'deviceCounts', where: own, left: byTriggers },
-  { table: 'placedDeviceCounts', where: own, left: byTriggers },
-  { table: 'firmwareVersionCounts', where: own, left: byTriggers },
-  { table: 'endUsers', where: own },
-  { table: 'applications', where: own },
-  { table: 'organizations', where: own },
-  { table: 'customFields', where: own },
-  { table: 'channelTemplates', where: own },
-  { table: 'deviceTemplates', where: own },
-  { table: 'endUserTemplates', where: own },
-  { table: 'organizationTemplates', where: own },
-  { table: 'accountUsers', where: own },
-  { table: 'identities', where: own },
-  { table: 'kept', where: own, left: byTriggers },
-  { table: 'accounts', where: '"id" IN "moving"' },
-];
+  devices: { where: own, omit: 'row' },
+  deviceCounts: { where: own, left: byTriggers },
+  placedDeviceCounts: { where: own, left: byTriggers },
+  firmwareVersionCounts: { where: own, left: byTriggers },
+  endUsers: { where: own },
+  applications: { where: own },
+  organizations: { where: own },
+  customFields: { where: own },
+  channelTemplates: { where: own },
+  deviceTemplates: { where: own },
+  endUserTemplates: { where: own },
+  organizationTemplates: { where: own },
+  accountUsers: { where: own },
+  identities: { where: own },
+  kept: { where: own, left: byTriggers },
+  accounts: { where: '"id" IN "moving"' },
+};
+
+export const registryRules: readonly TableRule[] = Object.entries(ofRegistry).map(([table, rule]) => ({
+  table,
+  ...rule,
+}));
 
 const ofSeries = of('series', 'series');
 // Client ids of sessions begin with the id of the account, which has 36 characters.

@@ -5,8 +5,7 @@
 import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
 import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.ts';
-import type { bridgeColumns } from './records/bridges.ts';
-import type { certificateAuthorityColumns, certificateColumns } from './records/certificates.ts';
+import type { EntityTable, entityColumns } from './records/by-table.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
@@ -27,61 +26,44 @@ import type {
   FirmwareFileRecord,
   FirmwareTargetRecord,
   FirmwareUploadRecord,
-  firmwarePackageColumns,
-  firmwareRolloutColumns,
 } from './records/downlink.ts';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.ts';
 import type {
-  accountUserColumns,
-  applicationColumns,
   FederatedIdentityRecord,
   FederatedLoginRecord,
   IdentityRecord,
-  identityProviderColumns,
   MailedTokenRecord,
   MfaLoginRecord,
   MfaMethodRecord,
   RecoveryCodeRecord,
   SessionRecord,
 } from './records/identity.ts';
-import type { endUserColumns, organizationColumns } from './records/organizations.ts';
-import type { channelTemplateColumns, customFieldColumns, templateColumns } from './records/templates.ts';
 
+export type { EntityTable } from './records/by-table.ts';
 export { DateText, Id, Nullable, oneOf } from './records/columns.ts';
 
 /** A device with what the service notes about its connections, which is in a table of its own. */
 export type Device = EntityRow<typeof deviceColumns>;
 export type DevicePresence = Pick<Device, (typeof presenceNames)[number]>;
 
+type EntityTables = { [T in EntityTable]: EntityRow<(typeof entityColumns)[T]> };
+
 /** The tables of registry.db. */
-export interface Tables {
+export interface Tables extends Omit<EntityTables, 'devices'> {
   accounts: Static<typeof AccountRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
-  applications: EntityRow<typeof applicationColumns>;
   mailedTokens: Static<typeof MailedTokenRecord>;
   mfaMethods: Static<typeof MfaMethodRecord>;
   recoveryCodes: Static<typeof RecoveryCodeRecord>;
   mfaLogins: Static<typeof MfaLoginRecord>;
-  identityProviders: EntityRow<typeof identityProviderColumns>;
-  bridges: EntityRow<typeof bridgeColumns>;
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
-  accountUsers: EntityRow<typeof accountUserColumns>;
-  deviceTemplates: EntityRow<typeof templateColumns>;
-  endUserTemplates: EntityRow<typeof templateColumns>;
-  organizationTemplates: EntityRow<typeof templateColumns>;
-  channelTemplates: EntityRow<typeof channelTemplateColumns>;
-  customFields: EntityRow<typeof customFieldColumns>;
-  organizations: EntityRow<typeof organizationColumns>;
-  endUsers: EntityRow<typeof endUserColumns>;
   devices: Omit<Device, keyof DevicePresence>;
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
-  certificates: EntityRow<typeof certificateColumns>;
-  certificateAuthorities: EntityRow<typeof certificateAuthorityColumns>;
   publications: Static<typeof PublicationRecord>;
   verifications: Static<typeof VerificationRecord>;
   jobs: Static<typeof JobRecord>;
@@ -92,10 +74,8 @@ export interface Tables {
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
   firmwareVersionCounts: Static<typeof FirmwareVersionCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
-  firmwarePackages: EntityRow<typeof firmwarePackageColumns>;
   firmwareFiles: Static<typeof FirmwareFileRecord>;
   firmwareUploads: Static<typeof FirmwareUploadRecord>;
-  firmwareRollouts: EntityRow<typeof firmwareRolloutColumns>;
   firmwareTargets: Static<typeof FirmwareTargetRecord>;
   firmwareDeliveries: Static<typeof FirmwareDeliveryRecord>;
   firmwareCounts: Static<typeof FirmwareCountRecord>;
@@ -104,32 +84,11 @@ export interface Tables {
   kept: Static<typeof KeptRecord>;
 }
 
-/** Tables of entities: they have the common fields, a version and a place in the trash. */
-export type EntityTable =
-  | 'accountUsers'
-  | 'applications'
-  | 'identityProviders'
-  | 'bridges'
-  | 'certificates'
-  | 'certificateAuthorities'
-  | 'deviceTemplates'
-  | 'endUserTemplates'
-  | 'organizationTemplates'
-  | 'channelTemplates'
-  | 'customFields'
-  | 'firmwarePackages'
-  | 'firmwareRollouts'
-  | 'organizations'
-  | 'endUsers'
-  | 'devices';
+/** The tables; a view holds nothing of its own. */
+export type RegistryTable = Exclude<keyof Tables, 'wholeDevices'>;
 
 /** Rows as the rest of the code knows them: a device is one. */
 export interface Rows extends Omit<Tables, 'devices'> {
   devices: Device;
 }
 export type Row<T extends keyof Tables> = Rows[T];
-
-/** Where whole rows of a table are read. */
-export function wholeOf(table: EntityTable): EntityTable {
-  return table === 'devices' ? ('wholeDevices' as EntityTable) : table;
-}

@@ -8,7 +8,12 @@ const wholeDevice = `SELECT d.*, substr(d."accountId", 27) AS "account",
   coalesce(${presence('connected')}, 0) AS "connected", ${noted.map((name) => `${presence(name)} AS "${name}"`).join(', ')}
   FROM "devices" AS d WHERE d."id" = ?`;
 
-/** Reads one entity by its id, a device with its presence; as text with `?` for the id. */
+/** Reads one entity by its id; as text with `?` for the id. */
 export function wholeById(table: EntityTable): string {
   return table === 'devices' ? wholeDevice : `SELECT * FROM "${table}" WHERE "id" = ?`;
+}
+
+/** Where whole rows of a table are read. */
+export function wholeOf(table: EntityTable): EntityTable {
+  return table === 'devices' ? ('wholeDevices' as EntityTable) : table;
 }

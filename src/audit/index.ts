@@ -6,7 +6,7 @@ import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import type { Caller, EntityKind } from '../access.ts';
+import type { Caller } from '../access.ts';
 import type { AccountGate } from '../account-gate.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import type { Config } from '../config.ts';
@@ -19,6 +19,7 @@ import { metaWith, nameIgnored } from '../http/ignored-names.ts';
 import { newId } from '../ids.ts';
 import { Gathered } from '../limits/gathered.ts';
 import { keepNewest } from '../limits/kept.ts';
+import type { EntityKind } from '../rights.ts';
 import type { Readers } from '../threads/readers.ts';
 import { type AuditEvent, auditEvents } from './events.ts';
 

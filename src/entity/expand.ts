@@ -1,10 +1,10 @@
 /** Adds to an entity what a query asks for: parents by `expand`, counts of children by `count`. */
 
 import { sql } from 'kysely';
+import { named, shared } from '../../db/registry/entities.ts';
 import type { Db } from '../../db/registry/index.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
 import { invalid } from '../errors.ts';
-import { named, shared } from './verbs.ts';
 
 /** The names in a comma-separated `expand` or `count`. @throws PlatformError 400 with 106 for an unknown one. */
 export function readNames<N extends string>(path: string, value: string | undefined, known: readonly N[]): Set<N> {
@@ -31,34 +31,20 @@ export async function parentsOf<T extends EntityTable, C extends string>(
   return new Map(rows.map((row) => [row.id, row as unknown as Row<T>]));
 }
 
-/**
- * How many live rows of `table` name each of `ids`, of one account, in `column`: direct children only. Of
- * devices there may be a million, so that their counts are kept.
- */
+/** How many live rows of `table` name each of `ids` in `column`: direct children only. */
 export async function childCounts<T extends EntityTable>(
   db: Db,
   table: T,
   column: keyof Row<T> & string,
-  accountId: string,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
   if (ids.length === 0) return new Map();
   const parent = sql.ref<string>(column);
-  const kept = db
-    .selectFrom(column === 'organizationId' ? 'placedDeviceCounts' : 'deviceCounts')
-    .select((eb) => [parent.as('parent'), eb.fn.sum<number>('count').as('count')]);
-  const counted = children(db, table).select((eb) => [parent.as('parent'), eb.fn.countAll<number>().as('count')]);
-  const rows =
-    table === 'devices'
-      ? await kept
-          .where('accountId', '=', accountId)
-          .where(parent, 'in', [...ids])
-          .groupBy(parent)
-          .execute()
-      : await counted
-          .where(parent, 'in', [...ids])
-          .groupBy(parent)
-          .execute();
+  const rows = await children(db, table)
+    .select((eb) => [parent.as('parent'), eb.fn.countAll<number>().as('count')])
+    .where(parent, 'in', [...ids])
+    .groupBy(parent)
+    .execute();
   return new Map(rows.map((row) => [row.parent, Number(row.count)]));
 }
 

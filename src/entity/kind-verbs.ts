@@ -1,6 +1,7 @@
 /** What the URLs of every kind have in common: rights, errors, and what the OpenAPI document says of them. */
-import type { Action } from '../access.ts';
+
 import type { FailureKind } from '../errors.ts';
+import type { Action } from '../rights.ts';
 
 const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
 

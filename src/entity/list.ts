@@ -1,7 +1,9 @@
 /** Lists: filtered, sorted, counted and cut into pages by SQL, which the reader threads execute. */
 import { type Expression, type RawBuilder, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import { named, shared } from '../../db/registry/entities.ts';
 import { longColumns } from '../../db/registry/records/by-table.ts';
-import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.ts';
+import type { EntityTable, Row } from '../../db/registry/records.ts';
+import { wholeOf } from '../../db/registry/whole-device.ts';
 import type { Caller } from '../access.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { findUnstorable, unstorable } from '../formats/unstorable.ts';
@@ -9,7 +11,6 @@ import { laneOf } from '../limits/fair-queue.ts';
 import { conditionsOf } from './list-filters.ts';
 import type { AskedList, Listing, ListQuery, Matches, SearchServices, Wanted } from './list-query.ts';
 import { type ListServices, type PageOfRows, type RowPlace, type RowSlices, readSlices } from './row-slices.ts';
-import { isReached, named, shared } from './verbs.ts';
 
 export interface Meta {
   count: number;
@@ -92,7 +93,7 @@ async function readRows<T extends EntityTable>(
     .where('id', 'in', ids)
     .where('deleted', state === 'live' ? 'is' : 'is not', null)
     .execute();
-  return (found as unknown as Row<T>[]).filter((row) => isReached(access, caller, table, row));
+  return (found as unknown as Row<T>[]).filter((row) => access.reachesRow(caller, table, row));
 }
 
 /** A page of a table that has no listing: which rows match, and how they are read when their turn comes. */

@@ -1,14 +1,12 @@
 /** Operations on any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 
-import type { Kysely } from 'kysely';
+import { findEntity, insertEntity, updateEntity } from '../../db/registry/entities.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
-import { insertMany } from '../../db/registry/many.ts';
-import { insertDevices, notePresence, splitDevice } from '../../db/registry/presence.ts';
-import type { EntityTable, Row, Tables } from '../../db/registry/records.ts';
+import type { Common } from '../../db/registry/records/columns.ts';
+import type { EntityTable, Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import { wholeById } from '../../db/registry/whole-device.ts';
-import { type Access, type Caller, isApplication } from '../access.ts';
+import { type Access, type Caller, isApplication, placeOf } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import { PlatformError, unknownReference } from '../errors.ts';
 import { newId } from '../ids.ts';
@@ -16,22 +14,6 @@ import { noteMade } from './kept-answers.ts';
 
 /** How long a deleted entity can be recovered, in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
-
-/** Fields common to every entity. */
-type Common = Pick<
-  Row<'devices'>,
-  'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
->;
-type SystemField = keyof Common;
-
-/** Any entity table, seen through the fields they share, so that one statement serves them all. */
-export function shared(db: Db): Kysely<{ entity: Common }> {
-  return db as unknown as Kysely<{ entity: Common }>;
-}
-
-export function named(table: EntityTable): 'entity' {
-  return table as unknown as 'entity';
-}
 
 /** The system fields of a new entity of the caller's account. */
 export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): Common {
@@ -50,16 +32,8 @@ export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): C
 
 /** @throws PlatformError 400 with 106 when a unique index refuses the row; `path` is the property to blame. */
 export async function insert<T extends EntityTable>(tx: Tx, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
-  await refuseDuplicates(path, () =>
-    table === 'devices' ? insertDevices(tx, [row as Row<'devices'>]) : insertMany(tx, table, [row as Tables[T]]),
-  );
+  await refuseDuplicates(path, () => insertEntity(tx, table, row));
   await noteMade(tx, row.id);
-  return row;
-}
-
-/** The entity, live or in the trash. */
-export async function find<T extends EntityTable>(db: Db, table: T, id: string): Promise<Row<T> | undefined> {
-  const [row] = await rowsOf<Row<T>>(db, wholeById(table), [id]);
   return row;
 }
 
@@ -70,7 +44,7 @@ export async function findLive<T extends EntityTable>(
   accountId: string,
   id: string,
 ): Promise<Row<T> | undefined> {
-  const row = await find(db, table, id);
+  const row = await findEntity(db, table, id);
   return row && row.accountId === accountId && row.deleted === null ? row : undefined;
 }
 
@@ -98,24 +72,8 @@ export function findReached<T extends EntityTable>(
   id: string,
 ): Row<T> {
   const row = registry.entity(table, id);
-  if (!row || !isReached(access, caller, table, row)) throw new PlatformError('notFound');
+  if (!row || !access.reachesRow(caller, table, row)) throw new PlatformError('notFound');
   return row;
-}
-
-/** Whether a row is in the caller's reach, by what is in memory. */
-export function isReached<T extends EntityTable>(access: Access, caller: Caller, table: T, row: Row<T>): boolean {
-  if (table === 'devices') return access.reachesDevice(caller, row as Row<'devices'>);
-  return access.reaches(caller, row.accountId, placeOf(table, row));
-}
-
-/** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */
-export function placeOf(
-  table: EntityTable,
-  row: Common & { organizationId?: string | null; parentId?: string | null },
-): string | null {
-  if (table !== 'organizations') return row.organizationId ?? null;
-  // In the trash it is no longer in the tree: anyone who reaches its parent may see and recover it.
-  return row.deleted === null ? row.id : (row.parentId ?? null);
 }
 
 /** @throws PlatformError 410 with 107 when the entity is in the trash. */
@@ -131,7 +89,7 @@ export function demandTrashed<R extends { deleted: string | null }>(row: R): R {
 }
 
 /** Columns that a caller may set; the verb sets the system fields. */
-export type Changes<T extends EntityTable> = Partial<Omit<Row<T>, SystemField>>;
+export type Changes<T extends EntityTable> = Partial<Omit<Row<T>, keyof Common>>;
 
 /** The expected version, or 'latest' where the last write wins (`_set/fields`). */
 export type Expected = number | 'latest';
@@ -177,7 +135,7 @@ export async function recover<T extends EntityTable>(
   expected: number,
   by: { caller: Pick<Caller, 'id'>; clock: Clock },
 ): Promise<Row<T>> {
-  const row = await find(tx, table, id);
+  const row = await findEntity(tx, table, id);
   if (!row || row.deleted === null) throw new PlatformError('notFound');
   if (Date.parse(row.deleted) + recoveryWindow < by.clock.now())
     throw new PlatformError('deleted', { message: 'The entity was deleted more than 30 days ago.' });
@@ -196,19 +154,10 @@ async function write<T extends EntityTable>(
   state: 'live' | 'trashed',
   values: Partial<Common>,
 ): Promise<Row<T>> {
-  const { own, presence } = table === 'devices' ? splitDevice(values) : { own: values, presence: {} };
-  let update = shared(tx)
-    .updateTable(named(table))
-    .set((eb) => ({ ...own, version: values.version ?? eb('version', '+', 1) }))
-    .where('id', '=', id)
-    .where('deleted', state === 'live' ? 'is' : 'is not', null);
-  if (expected !== 'latest') update = update.where('version', '=', expected);
-  const row = await refuseDuplicates('name', () => update.returningAll().executeTakeFirst());
-  if (row && table !== 'devices') return row as unknown as Row<T>;
-  if (row) await notePresence(tx, id, presence);
-
-  const latest = await find(tx, table, id);
-  if (row && latest) return latest;
+  const version = expected === 'latest' ? undefined : expected;
+  const row = await refuseDuplicates('name', () => updateEntity(tx, table, { id, state, version }, values));
+  if (row) return row;
+  const latest = await findEntity(tx, table, id);
   if (!latest) throw new PlatformError('notFound');
   if (state === 'live' && latest.deleted !== null) throw new PlatformError('deleted');
   throw staleVersion(latest);
@@ -254,7 +203,7 @@ export function writeAs<R>(
   return registry.transaction(async (tx) => {
     await demandStanding(tx, caller);
     if (entity && caller.kind === 'endUser') {
-      const row = await find(tx, ...entity);
+      const row = await findEntity(tx, ...entity);
       if (!row || !(await reaches(tx, caller, placeOf(entity[0], row)))) throw new PlatformError('notFound');
     }
     return work(tx);

@@ -3,6 +3,7 @@
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { accountKey } from '../../db/registry/account-key.ts';
+import { findEntity } from '../../db/registry/entities.ts';
 import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.ts';
@@ -10,7 +11,7 @@ import { timestamp } from '../clock.ts';
 import { pageOfTable } from '../entity/list.ts';
 import { listResponse } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
-import { demandLive, find, findReached, writeAs } from '../entity/verbs.ts';
+import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
@@ -196,7 +197,7 @@ async function hasPublished({ registry }: FactoryContext, deviceId: string): Pro
 /** @throws PlatformError 401/31, 403/21 for a caller who has lost the right, 404/100, 410/107 for the device. */
 async function keep(ctx: FactoryContext, caller: Caller, deviceId: string, { connected, published }: Seen) {
   return writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await find(tx, 'devices', deviceId);
+    const device = await findEntity(tx, 'devices', deviceId);
     if (!device || !ctx.access.reachesDevice(caller, device)) throw new PlatformError('notFound');
     const { accountId, serialNumber } = demandLive(device);
     const row: Row<'verifications'> = {

@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Tx } from '../../db/registry/index.ts';
 import { applicationColumns, stationColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
@@ -22,7 +23,7 @@ import { noteAnswer } from '../entity/kept-answers.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { etagOf } from '../entity/routes.ts';
 import { parseDate } from '../entity/values.ts';
-import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { demandReference, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import type { IdentityContext } from './context.ts';
@@ -156,7 +157,7 @@ export async function revokeApplication(
   actor: Caller | undefined,
   details: Record<string, string>,
 ): Promise<Row<'applications'>> {
-  const stored = await find(tx, 'applications', id);
+  const stored = await findEntity(tx, 'applications', id);
   if (!stored) throw new PlatformError('notFound');
   const trashed = await trash(tx, 'applications', id, stored.version, clock);
   await tx.deleteFrom('sessions').where('applicationId', '=', id).execute();

@@ -1,48 +1,25 @@
 /** Entities that have been in the trash for 30 days, with all that belongs to them. */
 import { type Kysely, sql } from 'kysely';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
-import type { EntityTable, Row } from '../../db/registry/records.ts';
-import { find, recoveryWindow } from '../entity/verbs.ts';
+import { type EntityTable, entityTables, keepersOf } from '../../db/registry/records/by-table.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { FieldKind } from '../entity/values.ts';
+import { recoveryWindow } from '../entity/verbs.ts';
 import { type PurgeContext, type Step, stepSize } from './step.ts';
 
-/** References to a row of a table; while one exists, the row stays. Children in the trash count too. */
-const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
-  { table: 'endUsers', by: [] },
-  { table: 'accountUsers', by: [] },
-  { table: 'applications', by: [] },
-  { table: 'identityProviders', by: [] },
-  { table: 'bridges', by: [] },
-  { table: 'certificates', by: [] },
-  { table: 'certificateAuthorities', by: [] },
-  { table: 'firmwareRollouts', by: [] },
-  { table: 'firmwarePackages', by: [['firmwareRollouts', 'firmwarePackageId']] },
-  {
-    table: 'organizations',
-    by: [
-      ['devices', 'organizationId'],
-      ['endUsers', 'organizationId'],
-      ['organizations', 'parentId'],
-    ],
-  },
-  {
-    table: 'deviceTemplates',
-    by: [
-      ['devices', 'deviceTemplateId'],
-      ['firmwarePackages', 'deviceTemplateId'],
-    ],
-  },
-  { table: 'endUserTemplates', by: [['endUsers', 'endUserTemplateId']] },
-  { table: 'organizationTemplates', by: [['organizations', 'organizationTemplateId']] },
-];
+/** They have a step of their own. */
+const apart: ReadonlySet<EntityTable> = new Set(['devices', 'channelTemplates', 'customFields']);
+/** All others; a row stays while another one names it, also one in the trash. */
+const others = entityTables.filter((table) => !apart.has(table)).map((table) => ({ table, keepers: keepersOf(table) }));
 
 /** The entities whose values a purged custom field leaves behind, by kind of field. */
-const holders: Record<string, { table: 'devices' | 'endUsers' | 'organizations' | 'deviceTemplates'; column: string }> =
-  {
-    devices: { table: 'devices', column: 'deviceTemplateId' },
-    endUsers: { table: 'endUsers', column: 'endUserTemplateId' },
-    organizations: { table: 'organizations', column: 'organizationTemplateId' },
-    deviceTemplates: { table: 'deviceTemplates', column: 'accountId' },
-  };
+const holders: Record<FieldKind, { table: FieldKind; column: string }> = {
+  devices: { table: 'devices', column: 'deviceTemplateId' },
+  endUsers: { table: 'endUsers', column: 'endUserTemplateId' },
+  organizations: { table: 'organizations', column: 'organizationTemplateId' },
+  deviceTemplates: { table: 'deviceTemplates', column: 'accountId' },
+};
 
 /** When a deletion is too old to be undone. */
 function due({ clock }: PurgeContext): string {
@@ -111,7 +88,7 @@ export function fieldPurge(): Step {
 
 async function dueField(ctx: PurgeContext): Promise<Row<'customFields'> | undefined> {
   const [due] = await dueIds(ctx, 'customFields', 1);
-  return due && find(ctx.registry.query, 'customFields', due.id);
+  return due && findEntity(ctx.registry.query, 'customFields', due.id);
 }
 
 /**
@@ -119,8 +96,7 @@ async function dueField(ctx: PurgeContext): Promise<Row<'customFields'> | undefi
  * Asking for the next that have a value would go through all before them each time: hours for a million.
  */
 async function stripValues(tx: Tx, { id: key, kind, templateId }: Row<'customFields'>, after: string) {
-  const holder = holders[kind];
-  if (!holder) return undefined;
+  const holder = holders[kind as FieldKind];
   const rows = await (tx as unknown as Kysely<Record<string, { id: string; template: string; fields: string }>>)
     .selectFrom(holder.table)
     .select(['id', sql.ref<string>(holder.column).as('template'), 'fields'])
@@ -143,12 +119,12 @@ async function stripValues(tx: Tx, { id: key, kind, templateId }: Row<'customFie
 /** Entities to which nothing points any more; what belongs to a template goes with it. */
 export async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
   let purged = 0n;
-  for (const { table, by } of references) {
+  for (const { table, keepers } of others) {
     const free = sql.join(
       [
         sql`1 = 1`,
-        ...by.map(
-          ([child, column]) =>
+        ...keepers.map(
+          ({ table: child, column }) =>
             sql`not exists (select 1 from ${sql.table(child)} as "child" where "child".${sql.ref(column)} = "dead"."id")`,
         ),
       ],

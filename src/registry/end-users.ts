@@ -1,6 +1,7 @@
 /** End-users: a person in an organization, tied to an identity that logs in. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
@@ -16,7 +17,6 @@ import {
   demandInto,
   demandLive,
   demandReference,
-  find,
   insert,
   recover,
   stamp,
@@ -204,7 +204,7 @@ async function update(
     const { accountId } = caller;
     const { organizationId } = body;
     const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-    const stored = (await find(tx, 'endUsers', id)) ?? before;
+    const stored = (await findEntity(tx, 'endUsers', id)) ?? before;
     const { userId, invitation, ended } = await givePerson(
       ctx,
       tx,

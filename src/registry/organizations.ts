@@ -2,6 +2,7 @@
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Tx } from '../../db/registry/index.ts';
 import { organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
@@ -29,7 +30,6 @@ import {
   demandInto,
   demandLive,
   demandReference,
-  find,
   insert,
   recover,
   stamp,
@@ -40,6 +40,7 @@ import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
+import { deviceCounts } from './devices/counts.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { demandMembershipRoom } from './memberships.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
@@ -223,7 +224,7 @@ async function update(
   const { id } = before;
   const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
   const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-    const stored = (await find(tx, 'organizations', id)) ?? before;
+    const stored = (await findEntity(tx, 'organizations', id)) ?? before;
     const changes: Changes<'organizations'> = readChanges(settable, body);
     changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
     if (body.parentId !== undefined && body.parentId !== stored.parentId) {
@@ -265,7 +266,6 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
   const { registry, access } = ctx;
   const { expand, count } = readExpand(query);
   const db = registry.query;
-  const { accountId } = caller;
   const ids = rows.map((row) => row.id);
   const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
     expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
@@ -273,9 +273,9 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
       ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
       : undefined,
     expand.has('account') ? accountOf(db, caller) : undefined,
-    count.has('devices') ? childCounts(db, 'devices', 'organizationId', accountId, ids) : undefined,
-    count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', accountId, ids) : undefined,
-    count.has('children') ? childCounts(db, 'organizations', 'parentId', accountId, ids) : undefined,
+    count.has('devices') ? deviceCounts(db, 'organizationId', caller.accountId, ids) : undefined,
+    count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', ids) : undefined,
+    count.has('children') ? childCounts(db, 'organizations', 'parentId', ids) : undefined,
   ]);
   return (row: Row<'organizations'>) => {
     const parent = parents?.get(row.parentId ?? '');

@@ -1,11 +1,12 @@
 /** May they, and why: asks the functions that decide, for a caller who is somebody else. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
-import { type Action, applicationCaller, type Caller, isAccountWide, maxPath, type Station } from '../access.ts';
-import { find, placeOf } from '../entity/verbs.ts';
+import { applicationCaller, type Caller, isAccountWide, maxPath, placeOf, type Station } from '../access.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import type { Action, EntityWithRights } from '../rights.ts';
 import { controlTopic, parseTopic } from '../topics.ts';
 import type { RegistryContext } from './context.ts';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
@@ -24,7 +25,11 @@ const tables = {
   application: 'applications',
   identityProvider: 'identityProviders',
   bridge: 'bridges',
-} as const satisfies Record<string, EntityTable>;
+  mqttCertificate: 'certificates',
+  certificateAuthority: 'certificateAuthorities',
+  firmwarePackage: 'firmwarePackages',
+  firmwareRollout: 'firmwareRollouts',
+} as const satisfies Record<EntityWithRights, EntityTable>;
 type Kind = keyof typeof tables;
 const kinds = Object.keys(tables) as Kind[];
 /** Kinds that nobody changes: they are made and deleted. */
@@ -147,15 +152,15 @@ async function findPrincipal(
     return { principal: { kind: 'device', id, accountId }, trashed: deleted !== null };
   }
   if (type === 'endUser') {
-    const { userId, organizationId, deleted } = ofAccount(await find(db, 'endUsers', id));
+    const { userId, organizationId, deleted } = ofAccount(await findEntity(db, 'endUsers', id));
     const principal: Caller = { kind: 'endUser', id: userId ?? id, accountId, organizationIds: [organizationId] };
     return { principal, trashed: deleted !== null };
   }
   if (type === 'accountUser') {
-    const { userId, deleted } = ofAccount(await find(db, 'accountUsers', id));
+    const { userId, deleted } = ofAccount(await findEntity(db, 'accountUsers', id));
     return { principal: { kind: 'admin', id: userId, accountId }, trashed: deleted !== null };
   }
-  const application = ofAccount(await find(db, 'applications', id));
+  const application = ofAccount(await findEntity(db, 'applications', id));
   const principal = applicationCaller(application);
   if (!principal) throw new PlatformError('notFound');
   return { principal, trashed: application.deleted !== null };
@@ -206,7 +211,7 @@ async function explainEntity(
   const { access } = ctx;
   if (action === 'create') return explainCreate(ctx, principal, type, id);
   const table: EntityTable = tables[type];
-  const row = id === null ? undefined : await find(ctx.registry.query, table, id);
+  const row = id === null ? undefined : await findEntity(ctx.registry.query, table, id);
   if (!row || row.accountId !== principal.accountId) throw new PlatformError('notFound');
   if (!access.may(principal, action, type) || (action === 'update' && unchanging.includes(type)))
     return refused('role may not do this');
@@ -237,7 +242,7 @@ async function explainCreate(ctx: RegistryContext, principal: Caller, type: Kind
   const { accountId } = principal;
   if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} cannot be in an organization`);
   if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser must be in an organization');
-  const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
+  const organization = id === null ? undefined : await findEntity(registry.query, 'organizations', id);
   if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
   if (!access.may(principal, 'create', type)) return refused('role may not do this');
   if (principal.kind === 'station')

@@ -1,11 +1,12 @@
 /** Device, end-user and organization templates: one shape, three times. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import type { Caller, EntityKind } from '../access.ts';
+import type { Caller } from '../access.ts';
 import type { Clock } from '../clock.ts';
 import {
   changeProperties,
@@ -23,11 +24,13 @@ import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import type { ListServices } from '../entity/row-slices.ts';
 import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
-import { change, demandReference, find, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import type { EntityKind } from '../rights.ts';
 import { serviceChannelRows } from './accounts.ts';
 import { channelProperties, channelTemplateShape, maxChannels, showChannelProperties } from './channel.ts';
+import { deviceCounts } from './devices/counts.ts';
 
 const templateProperties = { ...commonShape, ...shownProperties(templateColumns) };
 
@@ -203,7 +206,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     const { id } = before;
     const values = readFields(fieldsOf(before.accountId), body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const stored = (await find(tx, table, id)) ?? before;
+      const stored = (await findEntity(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values, ctx.fields.limits);
       const changes = { ...readChanges(templateColumns, body), fields };
       return change(tx, table, id, version, { caller, clock }, changes);
@@ -250,6 +253,11 @@ function readCounts({ counts }: TemplateKind, count: string | undefined): Set<st
   return readNames('count', count, [counts.children[0], counts.fields[0]]);
 }
 
+function countOf(db: Db, { children, childColumn }: TemplateKind, accountId: string, ids: readonly string[]) {
+  if (children === 'devices') return deviceCounts(db, 'deviceTemplateId', accountId, ids);
+  return childCounts(db, children, childColumn as never, ids);
+}
+
 /** The counts that are asked for, which are read for all rows at once. */
 async function countChildren(
   { registry }: Needed,
@@ -262,8 +270,8 @@ async function countChildren(
   const wanted = readCounts(kind, count);
   const ids = rows.map((row) => row.id);
   const [ofChildren, ofFields] = await Promise.all([
-    wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, accountId, ids),
-    wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', accountId, ids),
+    wanted.has(children[0]) && countOf(registry.query, kind, accountId, ids),
+    wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', ids),
   ]);
   return ({ id }: Row<TemplateTable>) => ({
     ...(ofChildren && { [children[1]]: ofChildren.get(id) ?? 0 }),

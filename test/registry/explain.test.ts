@@ -75,6 +75,11 @@ t.before(async () => {
     name: 'colour',
     fieldType: 'string',
   });
+  const firmware = await service.create('/firmware/packages', 'firmwarePackage', {
+    deviceTemplateId: template.id,
+    name: 'Thermometer',
+    firmwareVersion: '2.0.0',
+  });
   things = {
     ...of('device', '/devices', { ...devices }),
     ...of('organization', '/organizations', {
@@ -91,6 +96,7 @@ t.before(async () => {
     ...of('customField', fields, { one: field }),
     ...of('accountUser', '/account-users', { one: admin }),
     ...of('application', '/applications', { one: { id: backEnd.id } }),
+    ...of('firmwarePackage', '/firmware/packages', { one: firmware }),
   };
   const { accountId, admin: token } = await service.account();
   foreign = { accountId, token };

@@ -105,7 +105,7 @@ t.test('every table belongs to the account or to the file', async (t) => {
     const unknown = tables.filter(
       (name) => !known.has(name) && !/^(devices_\w+_(text|terms)|logsText)(_|$)/.test(name),
     );
-    t.strictSame(unknown, [], `${database}: db/moving/tables.ts says what becomes of their rows`);
+    t.strictSame(unknown, [], `${database}: cells/moves/tables.ts says what becomes of their rows`);
     t.strictSame(
       rules.filter(({ table }) => !tables.includes(table)),
       [],

@@ -1,6 +1,7 @@
 /** Rows of accounts in registry.db as pages of JSON, in the order of their keys: two cells compare and copy them page by page. */
 import { createHash } from 'node:crypto';
 import type Sqlite from 'better-sqlite3';
+import { entityTables, keepersOf } from '../../../db/registry/records/by-table.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
 import { fillTable, ownOf } from '../own.ts';
 import { registryRules, type TableRule } from '../tables.ts';
@@ -283,13 +284,10 @@ export function removalOf(accounts: readonly string[]): { table: string; sql: st
   });
 }
 
+/** An account may have many of these. Rows that name others of their table go at once: no share may leave one without the other. */
 const inShares: ReadonlySet<string> = new Set([
-  'sessions',
-  'commands',
-  'credentials',
-  'certificates',
-  'devices',
-  'endUsers',
+  ...entityTables.filter((table) => !keepersOf(table).some((keeper) => keeper.table === table)),
+  ...['sessions', 'commands', 'credentials'],
 ]);
 
 /** The condition of a rule, for a connection that has no table "moving". */

@@ -1,15 +1,15 @@
-/** The columns of each entity table, as values. */
-import type { EntityTable } from '../records.ts';
+/** The kinds of entities: the columns of each table. All that knows every kind follows from this. */
 import { bridgeColumns } from './bridges.ts';
 import { certificateAuthorityColumns, certificateColumns } from './certificates.ts';
-import type { Columns } from './columns.ts';
+import type { Column, Columns } from './columns.ts';
 import { deviceColumns } from './devices.ts';
 import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
 import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.ts';
 import { endUserColumns, organizationColumns } from './organizations.ts';
 import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.ts';
 
-const columnsOf: Readonly<Record<EntityTable, Columns>> = {
+/** Entities have the common columns, a version and a place in the trash. */
+export const entityColumns = {
   accountUsers: accountUserColumns,
   applications: applicationColumns,
   identityProviders: identityProviderColumns,
@@ -26,14 +26,33 @@ const columnsOf: Readonly<Record<EntityTable, Columns>> = {
   organizations: organizationColumns,
   endUsers: endUserColumns,
   devices: deviceColumns,
-};
+} as const satisfies Record<string, Columns>;
+
+/** Tables of entities. */
+export type EntityTable = keyof typeof entityColumns;
+
+/** An entity in the singular: `device` of `devices`. */
+export type EntityName = {
+  [T in EntityTable]: T extends `${infer Name}ies` ? `${Name}y` : T extends `${infer Name}s` ? Name : never;
+}[EntityTable];
+
+export const entityTables = Object.keys(entityColumns) as EntityTable[];
+
+/** Each column that names a row of another table which must not be purged before: `keeps` of its marks. */
+export function keepersOf(kept: EntityTable): { table: EntityTable; column: string }[] {
+  return entityTables.flatMap((table) =>
+    Object.entries<Column>(entityColumns[table]).flatMap(([column, { marks }]) =>
+      marks.keeps === kept ? [{ table, column }] : [],
+    ),
+  );
+}
 
 /** A text of this length is short: fifty rows of such columns are still a small slice. */
 const shortText = 255;
 
 /** The columns of a table whose texts may be long: the values of fields where it has them, else texts without a small bound. */
 export function longColumns(table: EntityTable): string[] {
-  const columns = columnsOf[table];
+  const columns: Columns = entityColumns[table];
   if ('fields' in columns) return ['fields'];
   return Object.entries(columns).flatMap(([name, { stored, marks }]) => {
     const { type, format } = stored as { type?: string | string[]; format?: string };

@@ -22,6 +22,14 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
  */
 export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
 
+/** Tables whose rows others need. */
+export type Kept =
+  | 'organizations'
+  | 'deviceTemplates'
+  | 'endUserTemplates'
+  | 'organizationTemplates'
+  | 'firmwarePackages';
+
 /** The uses of a column that callers have. Without marks it is shown, and nothing else. */
 export interface Marks {
   /** The body that creates an entity must have it, or can have it. */
@@ -46,6 +54,8 @@ export interface Marks {
   form?: 'flag' | 'flagText' | 'latitude' | 'longitude' | 'json';
   /** Lists can filter by it, in this way. */
   filter?: Match;
+  /** While a row names one of this table, that one is not purged, though it is in the trash. */
+  keeps?: Kept;
   /** Lists can sort by it; one column of a record is what they sort by by default. */
   sort?: true | 'default';
 }

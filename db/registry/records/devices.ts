@@ -18,13 +18,20 @@ export const provisioningStates = ['defined', 'activated', 'associated', 'reserv
 
 /** `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more. */
 export const deviceColumns = {
-  deviceTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
+  deviceTemplateId: column(Id, {
+    create: 'optional',
+    body: Type.String(),
+    filter: 'exact',
+    sort: true,
+    keeps: 'deviceTemplates',
+  }),
   organizationId: column(OptionalId, {
     create: 'optional',
     change: true,
     body: OptionalText,
     filter: 'reference',
     sort: true,
+    keeps: 'organizations',
   }),
   serialNumber: column(Type.String(), {
     create: 'required',

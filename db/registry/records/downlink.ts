@@ -17,7 +17,7 @@ export const packageStates = ['draft', 'published', 'retired'] as const;
 
 /** Firmware of one device template. */
 export const firmwarePackageColumns = {
-  deviceTemplateId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  deviceTemplateId: column(Id, { create: 'required', body: Type.String(), filter: 'exact', keeps: 'deviceTemplates' }),
   name: nameColumn,
   firmwareVersion: column(Type.String(), {
     create: 'required',
@@ -78,7 +78,12 @@ const stageBody = Type.Object({
  * (milliseconds) is when the engine has to look at it; null for never. `failuresAccepted` are those of the stage at the last resume.
  */
 export const firmwareRolloutColumns = {
-  firmwarePackageId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  firmwarePackageId: column(Id, {
+    create: 'required',
+    body: Type.String(),
+    filter: 'exact',
+    keeps: 'firmwarePackages',
+  }),
   target: hidden(Type.String()),
   stages: json(
     Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() }), { maxItems: maxStages }),

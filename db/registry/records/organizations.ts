@@ -3,13 +3,20 @@ import { Type } from 'typebox';
 import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.ts';
 
 export const organizationColumns = {
-  organizationTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
+  organizationTemplateId: column(Id, {
+    create: 'optional',
+    body: Type.String(),
+    filter: 'exact',
+    sort: true,
+    keeps: 'organizationTemplates',
+  }),
   parentId: column(OptionalId, {
     create: 'optional',
     change: true,
     body: OptionalText,
     filter: 'reference',
     sort: true,
+    keeps: 'organizations',
   }),
   name: column(Type.String(), {
     create: 'required',
@@ -23,8 +30,20 @@ export const organizationColumns = {
 
 /** `userId` is null for one without a person: nobody can log in as it. */
 export const endUserColumns = {
-  endUserTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
-  organizationId: column(Id, { create: 'required', body: Type.String(), filter: 'exact', sort: true }),
+  endUserTemplateId: column(Id, {
+    create: 'optional',
+    body: Type.String(),
+    filter: 'exact',
+    sort: true,
+    keeps: 'endUserTemplates',
+  }),
+  organizationId: column(Id, {
+    create: 'required',
+    body: Type.String(),
+    filter: 'exact',
+    sort: true,
+    keeps: 'organizations',
+  }),
   userId: column(OptionalId, {
     create: 'optional',
     change: true,

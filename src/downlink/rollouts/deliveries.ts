@@ -1,8 +1,10 @@
 /** Changes of the state of one device in a rollout. Each function runs in a transaction of the caller's. */
+
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { type Clock, timestamp } from '../../clock.ts';
-import { change, find } from '../../entity/verbs.ts';
+import { change } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.ts';
 
@@ -83,7 +85,7 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
 
 /** The device runs another version now. It says so itself, so it is who has changed. */
 async function installed(tx: Tx, clock: Clock, { deviceId }: Delivery, firmwareVersion: string) {
-  const before = await find(tx, 'devices', deviceId);
+  const before = await findEntity(tx, 'devices', deviceId);
   if (!before || before.deleted !== null || before.firmwareVersion === firmwareVersion) return undefined;
   const by = { caller: { id: deviceId }, clock };
   return { before, after: await change(tx, 'devices', deviceId, 'latest', by, { firmwareVersion }) };

@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { Static } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.ts';
@@ -12,7 +13,7 @@ import type { Audit } from '../../audit/index.ts';
 import { timestamp } from '../../clock.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parseDate } from '../../entity/values.ts';
-import { demandReference, find, findLive, insert, stamp, writeAs } from '../../entity/verbs.ts';
+import { demandReference, findLive, insert, stamp, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
 import type { DownlinkContext } from '../context.ts';
@@ -79,7 +80,7 @@ export async function createRollout(ctx: Needed, caller: Caller, body: Body): Pr
     return made;
   });
   ctx.firmwareEngine.changed(row);
-  return (await find(registry.query, 'firmwareRollouts', row.id)) ?? row;
+  return (await findEntity(registry.query, 'firmwareRollouts', row.id)) ?? row;
 }
 
 /** @throws PlatformError 400/106 for none or several of the three. */
@@ -178,7 +179,7 @@ export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Pr
 /** Gives failed and timed-out devices another try, with a new deadline. */
 export async function retryRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
   const { clock, registry, firmwareEngine } = ctx;
-  const before = await find(registry.query, 'firmwareRollouts', id);
+  const before = await findEntity(registry.query, 'firmwareRollouts', id);
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
   const retried: string[] = [];
   for (;;) {

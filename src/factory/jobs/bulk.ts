@@ -2,12 +2,13 @@
 
 import { sql } from 'kysely';
 import { accountKey } from '../../../db/registry/account-key.ts';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
-import { find, findLive } from '../../entity/verbs.ts';
+import { findLive } from '../../entity/verbs.ts';
 import { PlatformError, unknownReference } from '../../errors.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { laneOf } from '../../limits/fair-queue.ts';
@@ -81,7 +82,7 @@ export const undoDelete: OpenWork = (run) => {
   const newest = new WeakMap<Tx, Map<string, string>>();
   const work = each(run, async (tx, caller, { id, before }) => {
     const deleted = before?.deleted ?? '';
-    const own = await find(tx, 'devices', id);
+    const own = await findEntity(tx, 'devices', id);
     if (own && own.accountId === caller.accountId && own.deleted !== null) {
       const known = newest.get(tx) ?? new Map<string, string>();
       newest.set(tx, known);

@@ -4,10 +4,11 @@ import { Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
-import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
 import type { CommandBody } from '../../downlink/commands/command.ts';
 import { PlatformError } from '../../errors.ts';
+import type { Action, EntityKind } from '../../rights.ts';
 
 export type Job = Row<'jobs'>;
 export type JobRow = Row<'jobRows'>;

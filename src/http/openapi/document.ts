@@ -6,7 +6,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import type { Access, Action, Caller, EntityKind } from '../../access.ts';
+import type { Access, Caller } from '../../access.ts';
 import {
   errorShape,
   type FailureKind,
@@ -15,6 +15,7 @@ import {
   identityErrorCode,
   identityErrorShape,
 } from '../../errors.ts';
+import type { Action, EntityKind } from '../../rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';

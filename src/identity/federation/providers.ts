@@ -1,6 +1,7 @@
 /** OpenID providers of an account: where its people may log in as well. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { identityProviderColumns } from '../../../db/registry/records/identity.ts';
 import { Nullable, type Row } from '../../../db/registry/records.ts';
@@ -17,7 +18,7 @@ import {
   shownProperties,
 } from '../../entity/columns.ts';
 import { entityRoutes } from '../../entity/kind.ts';
-import { change, find, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
+import { change, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
@@ -108,7 +109,7 @@ async function updateProvider(
 ) {
   checkBody(ctx, body);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    const before = await find(tx, 'identityProviders', id);
+    const before = await findEntity(tx, 'identityProviders', id);
     const by = { caller, clock: ctx.clock };
     const changed = await change(tx, 'identityProviders', id, version, by, {
       ...readChanges(identityProviderColumns, body),

@@ -6,11 +6,11 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
-import { find } from '../../entity/verbs.ts';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts, sendAllowance } from '../../limits/attempts.ts';
@@ -96,7 +96,7 @@ export function federationRoutes(app: App, ctx: IdentityContext): void {
       keepToOurselves(reply);
       sendAllowance(reply, begun.take({ address: request.address }));
       const { providerId, redirectUri, renewalType } = request.query;
-      const provider = await find(ctx.registry.query, 'identityProviders', providerId);
+      const provider = await findEntity(ctx.registry.query, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
       if (redirectUri !== undefined && !redirectUrisOf(provider).includes(redirectUri))
         throw invalid('redirectUri', 'must be one of the provider’s redirectUris');
@@ -153,7 +153,7 @@ function callbackRoute(app: App, ctx: IdentityContext, openId: () => Promise<Ope
       const name = cookieName(ctx, state);
       const { providerId, ...login } = await takeOut(ctx, state, request.cookies[name]);
       reply.clearCookie(name, { path: callback.pathname });
-      const provider = await find(ctx.registry.query, 'identityProviders', providerId);
+      const provider = await findEntity(ctx.registry.query, 'identityProviders', providerId);
       // Where a changed provider once sent browsers, it may not send them now.
       const unchanged = demandUnchanged(provider, login.version);
       return finish(ctx, unchanged, login.redirectUri, request, reply, async () => {
@@ -289,7 +289,7 @@ async function admit(
     endVoided(ctx, who, ended);
   }
   const check = async (tx: Tx) => {
-    demandUnchanged(await find(tx, 'identityProviders', provider.id), version);
+    demandUnchanged(await findEntity(tx, 'identityProviders', provider.id), version);
     // All of it may be otherwise by now: the provider has taken its time.
     if (linked === undefined) await link(ctx, tx, provider, proof, await findByEmail(tx, provider, email));
     if ((await findLinked(tx, provider, proof)) !== userId) throw new PlatformError('badCredentials');

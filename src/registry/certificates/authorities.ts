@@ -4,6 +4,7 @@
  */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { certificateAuthorityColumns } from '../../../db/registry/records/certificates.ts';
 import type { Row } from '../../../db/registry/records.ts';
@@ -22,17 +23,7 @@ import {
 } from '../../entity/columns.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { etagOf, idParams } from '../../entity/routes.ts';
-import {
-  change,
-  demandLive,
-  demandReference,
-  find,
-  findReached,
-  insert,
-  stamp,
-  trash,
-  writeAs,
-} from '../../entity/verbs.ts';
+import { change, demandLive, demandReference, findReached, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
@@ -152,7 +143,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
   if (typeof ca === 'string' || !isSignedBy(certificate, ca))
     throw invalid('certificate', 'must be signed by the key of this CA, with its subject as issuer');
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    const found = await find(tx, 'certificateAuthorities', id);
+    const found = await findEntity(tx, 'certificateAuthorities', id);
     if (!found) throw new PlatformError('notFound');
     const now = demandLive(found);
     if (now.state === 'active') return now;
@@ -175,7 +166,7 @@ async function updateAuthority(
   body: Static<typeof updateBody>,
 ) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    const before = await find(tx, 'certificateAuthorities', id);
+    const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);
     demandTemplate({ ...before, ...changes });

@@ -2,6 +2,7 @@
 
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Access } from '../../access.ts';
@@ -9,7 +10,7 @@ import type { Audit } from '../../audit/index.ts';
 import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
 import type { Fields } from '../../entity/fields.ts';
-import { find, findLive, insert } from '../../entity/verbs.ts';
+import { findLive, insert } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { newDevice } from '../devices/changes.ts';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.ts';
@@ -286,7 +287,7 @@ export class ClientCertificates {
     const { registry, access, clock, audit, fields, log, keeping } = this.#ctx;
     try {
       await registry.transaction(async (tx) => {
-        if (await find(tx, 'devices', deviceId)) return;
+        if (await findEntity(tx, 'devices', deviceId)) return;
         keeping.demandRoom(accountId);
         const authority = await findLive(tx, 'certificateAuthorities', accountId, id);
         if (authority?.createDevices !== 1) throw new PlatformError('notFound');

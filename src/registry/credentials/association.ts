@@ -1,11 +1,12 @@
 /** Association: anyone who holds a device's code may move it into an organization in its reach. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import { Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
-import { find, findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
+import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { alphabet, inGroups, readTyped } from '../../formats/crockford.ts';
 import type { App } from '../../http/app.ts';
@@ -108,7 +109,7 @@ async function createCode(ctx: RegistryContext, caller: Caller, deviceId: string
   const code = makeCode();
   const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
   const version = await writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await find(tx, 'devices', deviceId);
+    const device = await findEntity(tx, 'devices', deviceId);
     if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
     if (device.deleted !== null) throw new PlatformError('deleted');
     const { accountId } = caller;

@@ -1,11 +1,12 @@
 /** Replaces the hardware of a device, which keeps its id and its history. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
-import { change, demandLive, find, findReached, writeAs } from '../../entity/verbs.ts';
+import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
@@ -69,7 +70,7 @@ async function replaceDevice(
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {
-    const before = await find(tx, 'devices', id);
+    const before = await findEntity(tx, 'devices', id);
     if (!before) throw new PlatformError('notFound');
     // In the one change that makes the version of the answer, so that storeSecret finds nothing left to move.
     const activated = before.provisioningState === 'defined' ? { provisioningState: 'activated' } : {};

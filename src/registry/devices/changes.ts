@@ -1,6 +1,7 @@
 /** Changes of devices, for every caller: create, change, move, delete, recover. */
 
 import type { Static } from 'typebox';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Access, Caller } from '../../access.ts';
@@ -18,7 +19,6 @@ import {
   demandReference,
   demandTrashed,
   type Expected,
-  find,
   recover,
   stamp,
   trash,
@@ -111,7 +111,7 @@ function changeFields(
 ): Promise<Changed> {
   const { clock } = ctx;
   return writeAs(ctx, caller, ['devices', id], async (tx) => {
-    const stored = await find(tx, 'devices', id);
+    const stored = await findEntity(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
     const changes: Changes<'devices'> = readChanges(settable, body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
@@ -161,7 +161,7 @@ export async function moveDevice(
 
 /** A device of the caller's account, in a transaction. @throws PlatformError 404/100. */
 async function demandFound(tx: Tx, caller: Caller, id: string): Promise<Row<'devices'>> {
-  const row = await find(tx, 'devices', id);
+  const row = await findEntity(tx, 'devices', id);
   if (row?.accountId !== caller.accountId) throw new PlatformError('notFound');
   return row;
 }
@@ -221,7 +221,7 @@ export async function associateDevice(
     await demandInto(tx, caller, 'organizationId', to);
     const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
     if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
-    const before = await find(tx, 'devices', id);
+    const before = await findEntity(tx, 'devices', id);
     if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
     await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
     const changes = { organizationId: to, provisioningState: 'associated' };

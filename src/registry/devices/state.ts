@@ -1,12 +1,12 @@
 /** The state of a device on the broker: `_set/fields` changes it, `_updates/fields` shows it. */
 
 import { Ajv } from 'ajv';
+import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { Rejection } from '../../broker-ports.ts';
 import type { Fields } from '../../entity/fields.ts';
-import { find } from '../../entity/verbs.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
@@ -25,7 +25,7 @@ export async function readState(
   ctx: { registry: Registry; fields: Fields },
   deviceId: string,
 ): Promise<Record<string, unknown> | undefined> {
-  const row = await find(ctx.registry.query, 'devices', deviceId);
+  const row = await findEntity(ctx.registry.query, 'devices', deviceId);
   return row && row.deleted === null ? showDeviceState(ctx, row) : undefined;
 }
 
