@@ -1,7 +1,10 @@
 /** What can stand before the services behind the broker do: rights, clients, what is stored of them, and what is said to devices. */
+
 import { Aedes } from 'aedes';
 import mqttPacket from 'mqtt-packet';
 import type { BrokerGround } from '../src/broker-ports.ts';
+import { Scheduler } from '../src/scheduler/scheduler.ts';
+import { slices } from '../src/scheduler/time-slice.ts';
 import type { BrokerCore } from './aedes-types.ts';
 import { Authority } from './authorize.ts';
 import { accountIn } from './connections/client-ids.ts';
@@ -10,7 +13,6 @@ import { Sessions } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
 import { FanOut } from './packets/fan-out.ts';
-import { Pace } from './packets/pace.ts';
 import { ServiceChannels } from './service-channels.ts';
 import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
@@ -27,12 +29,15 @@ const maxTopicLevels = 100;
 // Before it first writes a packet it would make a buffer for each number of two bytes: 8 MB, and a pause.
 Object.assign(mqttPacket.writeToStream, { cacheNumbers: false });
 
+/** Cost of packets that an account takes before another has its turn, while others wait. */
+const costOfTurn = 512;
+
 export interface Foundation {
   counters: Counters;
   authority: Authority;
   sessions: Sessions;
   persistence: SessionStore;
-  pace: Pace;
+  scheduler: Scheduler;
   fanOut: FanOut;
   /** Without hooks: `attachHooks` sets them before it listens. */
   aedes: BrokerCore;
@@ -47,9 +52,13 @@ export function layFoundation(services: BrokerGround): Foundation {
   const authority = new Authority(services, counters);
   const sessions = new Sessions();
   const persistence = openSessionStore(services, counters, authority);
-  const pace = new Pace({ failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a turn failed') });
+  const scheduler = new Scheduler({
+    quantum: costOfTurn,
+    slice: slices.packets,
+    failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a turn failed'),
+  });
   const fanOut = new FanOut({
-    pace,
+    scheduler,
     accountOf: (topic) => authority.receivingAccountOf(topic),
     failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a message was not handed on'),
   });
@@ -67,7 +76,7 @@ export function layFoundation(services: BrokerGround): Foundation {
   const channels = new ServiceChannels(services, aedes);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   return {
-    ...{ counters, authority, sessions, persistence, pace, fanOut, aedes, channels, downlink },
+    ...{ counters, authority, sessions, persistence, scheduler, fanOut, aedes, channels, downlink },
     maxTopicLevels: levels,
   };
 }

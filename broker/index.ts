@@ -108,10 +108,10 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
 }
 
 async function close(parts: BrokerParts): Promise<void> {
-  const { aedes, ingest, listeners, pace, persistence, sessions } = parts;
+  const { aedes, ingest, listeners, scheduler, persistence, sessions } = parts;
   listeners.stop();
   parts.streams.close();
-  pace.end();
+  scheduler.endTurns();
   // Aedes closes the clients it knows, whose wills fire, and then its own routing.
   await new Promise<void>((resolve) => aedes.close(resolve));
   listeners.end();

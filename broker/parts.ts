@@ -87,12 +87,12 @@ type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; publish
 
 /** What takes packets from sockets and writes them there. */
 function networkParts(parts: Networked) {
-  const { aedes, authority, connects, guarded, limits, maxTopicLevels, pace, peers, persistence } = parts;
+  const { aedes, authority, connects, guarded, limits, maxTopicLevels, scheduler, peers, persistence } = parts;
   const { publishes, publishing, reports, services } = parts;
   const deliveries = new Deliveries({
     forward: (client, packet) => guarded('authorizeForward', () => publishes.forward(client, packet)),
     persistence,
-    pace,
+    scheduler,
   });
   const receiver = new PacketReceiver({
     ...{ authority, persistence, publishing, maxTopicLevels, reports },
@@ -101,7 +101,7 @@ function networkParts(parts: Networked) {
     sessionUsed: services.sessionUsed,
   });
   const listeners = new Listeners({
-    ...{ services, limits, peers, receiver, pace },
+    ...{ services, limits, peers, receiver, scheduler },
     levelRefused: (conn, connect) => guarded('levelRefused', () => connects.levelRefused(conn, connect)),
     handle: (conn, request) => {
       const client = aedes.handle(conn, request) as BrokerClient;

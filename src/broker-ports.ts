@@ -11,15 +11,16 @@ import type { Clock } from './clock.ts';
 import type { Config } from './config.ts';
 import type { Allowance, Failure } from './errors.ts';
 import type { HiddenNumbers } from './formats/hidden-numbers.ts';
-import { FairLanes, FairQueue, type Lane, laneOfAddress } from './limits/fair-queue.ts';
 import { type Entry, Gathered } from './limits/gathered.ts';
 import { keepNewest } from './limits/kept.ts';
+import { laneOfAddress } from './limits/lanes.ts';
 import { exceeded } from './limits/table.ts';
 import type { Cause, causeNow, onBehalfOf } from './log.ts';
 import { listenWide } from './network/accepting.ts';
 import { endEvents } from './network/event-bodies.ts';
 import { Handshakes } from './network/handshakes.ts';
 import type { Position } from './network/positions.ts';
+import type { Lane } from './scheduler/lanes.ts';
 import type { DownlinkChannel } from './topics.ts';
 
 export {
@@ -27,8 +28,6 @@ export {
   type Entry,
   endEvents,
   exceeded,
-  FairLanes,
-  FairQueue,
   Gathered,
   Handshakes,
   type HiddenNumbers,

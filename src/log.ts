@@ -1,7 +1,7 @@
 /** On whose behalf something is done: each log line says it, and writes of the registry take turns by it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import type { Lane } from '../db/sqlite/fair-lanes.ts';
+import type { Lane } from './scheduler/lanes.ts';
 
 /** The cause of a log line: a request, an MQTT connection, or a job. */
 export type Cause = { requestId: string } | { connectionId: string } | { jobId: string };

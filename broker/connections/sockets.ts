@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BrokerServices } from '../../src/broker-ports.ts';
 import { peerAddress, type Trust } from '../../src/network/addresses.ts';
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.ts';
-import type { Pace } from '../packets/pace.ts';
 import type { UnsupportedConnect } from '../packets/read.ts';
 import type { Limits } from './limits.ts';
 import { takeProxyHeader } from './proxy-protocol.ts';
@@ -30,9 +30,9 @@ export interface SocketParts {
   trusts: Trust;
   /** Is given each connection that speaks MQTT. */
   handle: Handle;
-  /** Is given its packets after CONNECT, at the pace of all. */
+  /** Is given its packets after CONNECT, when its account may. */
   receiver: Receiver;
-  pace: Pace;
+  scheduler: Scheduler;
   /** Is told of a CONNECT that was answered with CONNACK 1. */
   levelRefused(conn: Duplex, connect: UnsupportedConnect): void;
 }
@@ -104,8 +104,8 @@ export class Sockets {
       points: unlessOff(pointRatePerClient),
     };
     const rate = new PublishRate(rates, clock);
-    const { limits, receiver, pace } = this.#parts;
-    const inbound = new Inbound(conn, this.#packetLimits, rate, receiver, pace, {
+    const { limits, receiver, scheduler } = this.#parts;
+    const inbound = new Inbound(conn, this.#packetLimits, rate, receiver, scheduler, {
       slowed: (limit) => limits.hit(limit, limits.about(conn)),
       levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
     });

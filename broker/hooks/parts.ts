@@ -1,4 +1,5 @@
 import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerCore } from '../aedes-types.ts';
 import type { Authenticator } from '../authenticate.ts';
 import type { Authority } from '../authorize.ts';
@@ -7,7 +8,6 @@ import type { Limits } from '../connections/limits.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 import type { ControlTopics } from '../control.ts';
 import type { DeviceSigns } from '../http/device-signs.ts';
-import type { Pace } from '../packets/pace.ts';
 import type { Presence } from '../presence.ts';
 import type { Publishing } from '../publish.ts';
 import type { ServiceChannels } from '../service-channels.ts';
@@ -27,7 +27,7 @@ export interface HookParts {
   persistence: SessionStore;
   channels: ServiceChannels;
   control: ControlTopics;
-  pace: Pace;
+  scheduler: Scheduler;
   presence: Presence;
   publishing: Publishing;
   signs: DeviceSigns;

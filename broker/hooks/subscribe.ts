@@ -82,14 +82,17 @@ export class SubscribeHooks {
   }
 
   async #sendFirst(live: LiveClient, granted: Subscription[]): Promise<void> {
-    const { channels, pace, persistence } = this.#parts;
+    const { channels, scheduler, persistence } = this.#parts;
     const { client } = live;
     const filters = granted.map(({ topic }) => topic);
+    const caller = live.identity?.caller;
+    const lane = { accountId: caller?.accountId ?? '', callerId: caller?.id ?? '' };
     let sent = 0;
     for await (const packet of persistence.retainedFor(live, filters)) {
-      pace.spend(costOfRetained + packet.payload.length / bytesOfCost);
+      scheduler.spend(costOfRetained + packet.payload.length / bytesOfCost);
       sent += 1;
-      if (sent % retainedPerTurn === 0 && pace.isOver) await pace.turn(live.identity?.caller.accountId ?? '');
+      if (sent % retainedPerTurn === 0 && scheduler.isOver)
+        await new Promise<void>((resolve) => scheduler.wait(lane, resolve));
       if (client.closed) return;
       await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
       // A client that reads its answers is alive, though its own packets have to wait.

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { Caller } from '../../src/access.ts';
 import type { HiddenNumbers } from '../../src/broker-ports.ts';
-import type { Pace } from '../packets/pace.ts';
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { isBefore, type Marks } from './marks.ts';
 import { type Event, formatId } from './stream-events.ts';
 
@@ -27,7 +27,7 @@ export interface Reader {
 
 export interface EventWriterParts<R extends Reader> {
   marks: Pick<Marks, 'isWithin'>;
-  pace: Pace;
+  scheduler: Scheduler;
   clock: { now(): number };
   numbers: HiddenNumbers;
   mayHear(reader: R, topic: string): boolean;
@@ -88,24 +88,27 @@ export class EventWriter<R extends Reader> {
     for (const [accountId, readers] of dirty) {
       if (this.#writeTo(accountId, readers)) continue;
       this.#late.set(accountId, readers);
-      const goOn = () => {
-        // Rights may have changed since the messages came.
-        const isDone = this.#writeTo(accountId, readers, (one, topic) => this.#parts.mayHear(one, topic));
-        if (isDone) this.#late.delete(accountId);
-        return isDone;
-      };
-      this.#parts.pace.wait(accountId, { goOn });
+      this.#waitForTurn(accountId, readers);
     }
     this.#last = undefined;
   }
 
+  #waitForTurn(accountId: string, readers: Set<R>): void {
+    this.#parts.scheduler.wait({ accountId, callerId: '' }, () => {
+      // Rights may have changed since the messages came.
+      if (this.#writeTo(accountId, readers, (one, topic) => this.#parts.mayHear(one, topic)))
+        this.#late.delete(accountId);
+      else this.#waitForTurn(accountId, readers);
+    });
+  }
+
   /** Whether something has been written to all; those that are left stay in `readers`. */
   #writeTo(accountId: string, readers: Set<R>, mayHear?: (reader: R, topic: string) => boolean): boolean {
-    const { pace } = this.#parts;
+    const { scheduler } = this.#parts;
     for (const reader of readers) {
-      if (pace.isOver) return false;
+      if (scheduler.isOver) return false;
       readers.delete(reader);
-      pace.spend(costOfWrite);
+      scheduler.spend(costOfWrite);
       if (mayHear) reader.waiting = reader.waiting.filter(({ topic }) => mayHear(reader, topic));
       this.write(reader);
     }

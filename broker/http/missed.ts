@@ -1,8 +1,8 @@
 import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.ts';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.ts';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import { Slices } from '../../db/sqlite/slices.ts';
 import type { BrokerServices } from '../../src/broker-ports.ts';
+import { LongWork } from '../../src/scheduler/long-work.ts';
 import { formatTopic } from '../../src/topics.ts';
 import { matches } from '../topics.ts';
 
@@ -45,7 +45,7 @@ export class TooMuchMissed extends Error {}
 interface Budget {
   looks: number;
   characters: number;
-  slices: Slices;
+  longWork: LongWork;
 }
 
 type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
@@ -56,8 +56,8 @@ type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
  */
 export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
-  const budget = { looks: maxRowsRead, characters: maxCharacters, slices: new Slices() };
-  budget.slices.begin();
+  const budget = { looks: maxRowsRead, characters: maxCharacters, longWork: new LongWork() };
+  budget.longWork.begin();
   if (absence.from.points < absence.to.points)
     for await (const { row, topic } of seriesOf(services, absence, budget))
       await addPoints(services, absence, row, topic, found, budget);
@@ -99,7 +99,7 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
     const last = page.at(-1);
     if (!last) return;
     after = last.id;
-    await budget.slices.step();
+    await budget.longWork.giveWay();
   }
 }
 
@@ -129,7 +129,7 @@ async function addPoints(
     const last = newest.points.at(-1);
     if (!last) return;
     take(newest.points);
-    await budget.slices.step();
+    await budget.longWork.giveWay();
     newest = missed.newest(id, from.points, last, rowsAtOnce);
   }
   take(newest.points);
@@ -137,7 +137,7 @@ async function addPoints(
   if (from.points < lateAfter) throw new TooMuchMissed();
   for (let late = missed.late(id, from.points, rowsAtOnce); late.length > 0; ) {
     take(late.filter(({ time }) => time < known));
-    await budget.slices.step();
+    await budget.longWork.giveWay();
     late = missed.late(id, late.at(-1)?.sequence ?? 0, rowsAtOnce);
   }
 }
@@ -158,7 +158,7 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
     const last = page.at(-1);
     if (!last) return;
     after = last.sequence;
-    await budget.slices.step();
+    await budget.longWork.giveWay();
   }
 }
 

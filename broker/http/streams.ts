@@ -5,17 +5,16 @@ import type { Caller } from '../../src/access.ts';
 import {
   type BrokerServices,
   endEvents,
-  FairQueue,
   type Revoked,
   type StreamRefusal,
   type StreamRequest,
 } from '../../src/broker-ports.ts';
+import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
 import type { BrokerCore } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { Pace } from '../packets/pace.ts';
 import { FilterTree } from '../sessions/filter-tree.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
@@ -32,9 +31,6 @@ const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
 const maxWaiting = 1024 * 1024;
 
-/** Streams have a limit of their own. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-
 /** The services of the broker that streams use. */
 export interface StreamParts {
   services: BrokerServices;
@@ -43,7 +39,7 @@ export interface StreamParts {
   counters: Counters;
   limits: Limits;
   marks: Marks;
-  pace: Pace;
+  scheduler: Scheduler;
 }
 
 /** One reader of server-sent events. */
@@ -71,14 +67,15 @@ export class Streams {
   readonly #writer: EventWriter<Stream>;
   #count = 0;
   /** Reading what was missed is expensive: one after the other, and accounts take turns. */
-  readonly #reading = new FairQueue(1, { most: unbounded });
+  // Streams have a limit of their own.
+  readonly #reading = new Scheduler({ atOnce: 1, maxWaiting: unbounded });
 
   constructor(parts: StreamParts) {
     this.#parts = parts;
-    const { marks, pace, counters } = parts;
+    const { marks, scheduler, counters } = parts;
     this.#writer = new EventWriter({
       marks,
-      pace,
+      scheduler,
       clock: parts.services.clock,
       numbers: parts.services.numbers,
       mayHear: (stream, topic) => this.#mayHear(stream, topic),
@@ -245,7 +242,7 @@ export class Streams {
 
   /** One message, handed on: to every stream that has asked for it and may hear it now. */
   #deliver(packet: AedesPublishPacket): void {
-    const { marks, services, authority, pace } = this.#parts;
+    const { marks, services, authority, scheduler } = this.#parts;
     const payload = Buffer.isBuffer(packet.payload) ? packet.payload : Buffer.from(packet.payload);
     try {
       const accountId = authority.accountOf(packet.topic);
@@ -254,7 +251,7 @@ export class Streams {
       let event: Event | undefined;
       for (const id of this.#filters.match(packet.topic).keys()) {
         const stream = this.#byId.get(id);
-        pace.spend(1);
+        scheduler.spend(1);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
         event ??= eventOf(services.numbers, packet.topic, payload, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);

@@ -1,4 +1,4 @@
-import { FairLanes, type Lane } from '../../src/broker-ports.ts';
+import { type Lane, Lanes } from '../../src/scheduler/lanes.ts';
 
 /**
  * Cost that is in the store at once: what a message can find before it. In points, and what takes about as long; the store
@@ -18,7 +18,7 @@ interface Waiting {
  * writer has only so much before it, and what waits can still be put into a fair order. Messages of one connection keep theirs.
  */
 export class Admission {
-  readonly #lanes = new FairLanes<Waiting>(quantum);
+  readonly #lanes = new Lanes<Waiting>(quantum);
   #held = 0;
   #admitting = false;
 
@@ -36,7 +36,7 @@ export class Admission {
 
   /** After an `enter` that was false: `begin` is called when room has been taken. */
   wait(lane: Lane, cost: number, begin: () => void): void {
-    this.#lanes.push(lane, cost, { cost, begin });
+    this.#lanes.add(lane, cost, { cost, begin });
   }
 
   /** A message took more room than expected: the lane's next turns come later. Give it to `leave` too. */
@@ -53,7 +53,7 @@ export class Admission {
     this.#admitting = true;
     try {
       while (this.#held < maxHeld) {
-        const next = this.#lanes.shift();
+        const next = this.#lanes.takeNext();
         if (!next) return;
         this.#held += next.cost;
         next.begin();

@@ -1,4 +1,5 @@
-import { type BrokerServices, FairQueue, type PointsRead } from '../../src/broker-ports.ts';
+import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
+import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, Incoming } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
@@ -24,8 +25,6 @@ const pointsOfOutboxRow = 4;
 const largePayload = 8192;
 /** Large payloads that have been read, or are, and are not stored: of all, and of one account. */
 const largeAtOnce = { ofAll: 8, ofAccount: 4 };
-/** Connections have limits of their own. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
 /** The services of the ingestion. */
 export interface IngestParts {
@@ -46,10 +45,12 @@ export class Ingest {
   readonly #marks: Marks;
   readonly #counters: IngestParts['counters'];
   readonly #admission = new Admission();
-  readonly #large = new FairQueue(largeAtOnce.ofAll, {
+  readonly #large = new Scheduler({
+    atOnce: largeAtOnce.ofAll,
     perAccount: largeAtOnce.ofAccount,
     quantum: largePayload,
-    most: unbounded,
+    // Connections have limits of their own.
+    maxWaiting: unbounded,
   });
   /** Messages of a client that wait for an earlier one, which a thread is reading. */
   readonly #reading = new WeakMap<BrokerClient, Turns>();

@@ -1,7 +1,7 @@
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.ts';
 import { expect } from '../connections/live-clients.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
-import type { Pace } from './pace.ts';
 import type { Turn } from './turns.ts';
 import { copied, publishBytes, whenWritable, write, writePayload } from './write.ts';
 
@@ -11,7 +11,7 @@ export interface DeliveryParts {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'outgoingUpdate'>;
-  pace: Pace;
+  scheduler: Scheduler;
 }
 
 /** A payload of which the buffer around it is more times as long is copied. */
@@ -51,7 +51,7 @@ export class Deliveries {
       return;
     }
     const allowed = this.#parts.forward(client, packet);
-    if (allowed && client.conn.writableCorked === 0) this.#parts.pace.spend(costOfWrite);
+    if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
     else this.#send(live, allowed, done);

@@ -1,6 +1,7 @@
 import type { AedesPublishPacket } from 'aedes';
+import type { Lane } from '../../src/scheduler/lanes.ts';
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { FilterTree } from '../sessions/filter-tree.ts';
-import type { Pace, Work } from './pace.ts';
 
 /** Receivers that are known by topic, and topics; beyond it all are looked up again. */
 const maxKnown = 20_000;
@@ -9,7 +10,7 @@ type Receive = (packet: AedesPublishPacket, received: () => void) => void;
 type Done = (error?: Error) => void;
 
 export interface FanOutParts {
-  pace: Pace;
+  scheduler: Scheduler;
   /** The account whose receivers a message on `topic` has. */
   accountOf(topic: string): string;
   /** Told of what a receiver has thrown. */
@@ -36,7 +37,7 @@ export class FanOut {
   /** Receivers by topic, as long as no subscription changes. */
   readonly #known = new Map<string, readonly Receive[]>();
   #knownSize = 0;
-  readonly #waiting = new Map<string, AccountQueue>();
+  /** Messages that wait. */
   #count = 0;
   /** Not in use. */
   readonly #countdowns: Countdown[] = [];
@@ -87,18 +88,16 @@ export class FanOut {
       return this;
     }
     const { received } = (this.#countdowns.pop() ?? new Countdown(this.#release)).begin(receivers.length, done);
-    const { pace, accountOf } = this.#parts;
-    if (pace.isOver || (this.#waiting.size > 0 && this.#waiting.has(accountOf(packet.topic)))) {
-      this.#wait({ packet, receivers, at: 0, received });
-      return this;
-    }
-    for (let at = 0; at < receivers.length; at += 1) {
-      if (pace.isOver) {
-        this.#wait({ packet, receivers, at, received });
-        return this;
+    const { scheduler } = this.#parts;
+    let at = 0;
+    if (this.#count === 0 || !scheduler.hasWaiting(this.#laneOf(packet.topic)))
+      for (; at < receivers.length && !scheduler.isOver; at += 1) {
+        scheduler.spend(1);
+        (receivers[at] as Receive)(packet, received);
       }
-      pace.spend(1);
-      (receivers[at] as Receive)(packet, received);
+    if (at < receivers.length) {
+      this.#count += 1;
+      this.#wait({ packet, receivers, at, received }, this.#laneOf(packet.topic));
     }
     return this;
   }
@@ -109,21 +108,33 @@ export class FanOut {
     return this;
   }
 
-  #wait(waiting: Waiting): void {
-    const accountId = this.#parts.accountOf(waiting.packet.topic);
-    let queue = this.#waiting.get(accountId);
-    if (!queue) {
-      const ended = () => this.#waiting.delete(accountId);
-      queue = new AccountQueue(this.#parts, { handedOn: () => this.#handedOn(), ended });
-      this.#waiting.set(accountId, queue);
-      this.#parts.pace.wait(accountId, queue);
-    }
-    this.#count += 1;
-    queue.add(waiting);
+  #wait(message: Waiting, lane: Lane, place: 'last' | 'first' = 'last'): void {
+    this.#parts.scheduler.wait(lane, () => this.#goOn(message, lane), 1, place);
   }
 
-  #handedOn(): void {
+  /** Hands on a message that has waited, as far as its account may go on now. */
+  #goOn(message: Waiting, lane: Lane): void {
+    const { scheduler, failed } = this.#parts;
+    const { packet, receivers, received } = message;
+    while (message.at < receivers.length) {
+      if (scheduler.isOver) {
+        this.#wait(message, lane, 'first');
+        return;
+      }
+      const receive = receivers[message.at] as Receive;
+      message.at += 1;
+      scheduler.spend(1);
+      try {
+        receive(packet, received);
+      } catch (error) {
+        failed(error);
+      }
+    }
     this.#count -= 1;
+  }
+
+  #laneOf(topic: string): Lane {
+    return { accountId: this.#parts.accountOf(topic), callerId: '' };
   }
 
   #forget(): void {
@@ -142,50 +153,6 @@ export class FanOut {
         for (const tell of changed) tell();
       });
     this.#changed.push(done);
-  }
-}
-
-/** The messages of an account that wait, oldest first. */
-class AccountQueue implements Work {
-  readonly #parts: FanOutParts;
-  readonly #told: { handedOn(): void; ended(): void };
-  readonly #messages = new Set<Waiting>();
-
-  constructor(parts: FanOutParts, told: { handedOn(): void; ended(): void }) {
-    this.#parts = parts;
-    this.#told = told;
-  }
-
-  add(waiting: Waiting): void {
-    this.#messages.add(waiting);
-  }
-
-  goOn(): boolean {
-    for (const message of this.#messages) {
-      if (!this.#handOn(message)) return false;
-      this.#messages.delete(message);
-      this.#told.handedOn();
-    }
-    this.#told.ended();
-    return true;
-  }
-
-  /** Whether all have it. */
-  #handOn(message: Waiting): boolean {
-    const { pace, failed } = this.#parts;
-    const { packet, receivers, received } = message;
-    while (message.at < receivers.length) {
-      if (pace.isOver) return false;
-      const receive = receivers[message.at] as Receive;
-      message.at += 1;
-      pace.spend(1);
-      try {
-        receive(packet, received);
-      } catch (error) {
-        failed(error);
-      }
-    }
-    return true;
   }
 }
 

@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import type { PublishRate, Rates } from '../connections/publish-rate.ts';
 import { type Frame, Frames } from './frames.ts';
-import type { Pace, Work } from './pace.ts';
 import {
   checkConnect,
   type Dialect,
@@ -70,7 +70,7 @@ const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe
  * way many at once; every other packet waits for all before it, and all after it wait for it. A malformed packet ends the
  * connection when what came before it has been answered.
  */
-export class Inbound implements Work {
+export class Inbound {
   #state: 'connect' | 'held' | 'open' | 'ended' = 'connect';
   #isLeaving = false;
   #isHanding = false;
@@ -98,7 +98,7 @@ export class Inbound implements Work {
   readonly #limits: PacketLimits;
   readonly #rate: PublishRate;
   readonly #receiver: Receiver;
-  readonly #pace: Pace;
+  readonly #scheduler: Scheduler;
   readonly #events: InboundEvents;
 
   /** Puts itself in front of `conn.read`, before Aedes gets the connection. */
@@ -107,14 +107,14 @@ export class Inbound implements Work {
     limits: PacketLimits,
     rate: PublishRate,
     receiver: Receiver,
-    pace: Pace,
+    scheduler: Scheduler,
     events: InboundEvents,
   ) {
     this.#conn = conn;
     this.#limits = limits;
     this.#rate = rate;
     this.#receiver = receiver;
-    this.#pace = pace;
+    this.#scheduler = scheduler;
     this.#events = events;
     this.#read = conn.read.bind(conn);
     conn.read = (size?: number) => this.#forAedes(size);
@@ -202,16 +202,16 @@ export class Inbound implements Work {
     if (this.#isHanding || !client) return;
     this.#isHanding = true;
     let handed = 0;
-    const pace = this.#pace;
+    const scheduler = this.#scheduler;
     while (this.#mayHandOn(client) && !this.#receiver.isHeld(client) && !this.#receiver.isFull(client)) {
-      if (pace.isOver) {
+      if (scheduler.isOver) {
         this.#waitForTurn(client);
         break;
       }
       const packet = this.#take();
       if (!packet) break;
       handed += 1;
-      pace.spend(costOf(packet));
+      scheduler.spend(costOf(packet));
       this.#hand(client, packet);
     }
     this.#isHanding = false;
@@ -227,16 +227,16 @@ export class Inbound implements Work {
 
   #waitForTurn(client: BrokerClient): void {
     this.#isPaced = true;
-    this.#pace.wait(client.live?.identity?.caller.accountId ?? '', this);
+    const caller = client.live?.identity?.caller;
+    this.#scheduler.wait({ accountId: caller?.accountId ?? '', callerId: caller?.id ?? '' }, () => this.#goOn());
     // It has sent something, which has to wait.
     if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
   }
 
   /** The turn of its account: always as far as there is time, and then it waits again. */
-  goOn(): boolean {
+  #goOn(): void {
     this.#isPaced = false;
     this.#handOn();
-    return true;
   }
 
   /** The next packet, when it may be handed on now. */

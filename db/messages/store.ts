@@ -1,10 +1,10 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
+import { LongWork } from '../../src/scheduler/long-work.ts';
 import { bringUpToDate } from '../files/schema.ts';
 import { isRefusal, storeFull } from '../sqlite/dialect.ts';
 import { openSqlite } from '../sqlite/open.ts';
-import { Slices } from '../sqlite/slices.ts';
 import { LogReads } from './logs/reads.ts';
 import { type OutboxChange, OutboxRows } from './outbox/rows.ts';
 import { CategoryPages } from './series/category-pages.ts';
@@ -291,7 +291,7 @@ export class MessageStore {
     if (category === undefined) return this.read(key, range);
     const series = this.#statements.series.get(key);
     const id = this.#statements.category.get(category);
-    return series === undefined || id === undefined ? [] : this.#categoryPages.page(series, id, range, new Slices());
+    return series === undefined || id === undefined ? [] : this.#categoryPages.page(series, id, range, new LongWork());
   }
 
   /** The last points of a series by time, newest first, at most `limit`. */
@@ -304,7 +304,7 @@ export class MessageStore {
     const series = this.#statements.series.get(key);
     const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
     if (series === undefined || (query.category !== undefined && category === undefined)) return [];
-    return this.#sums.sums(series, category, query, new Slices());
+    return this.#sums.sums(series, category, query, new LongWork());
   }
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */

@@ -14,8 +14,8 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
+import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { Commits } from './commits.ts';
-import type { Lane } from './fair-lanes.ts';
 import { Writer } from './group-commit.ts';
 import { StatementCache } from './statements.ts';
 import type { ThreadTransaction, WriterThread } from './writer-thread.ts';

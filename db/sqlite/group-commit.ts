@@ -1,7 +1,8 @@
+import type { Lane } from '../../src/scheduler/lanes.ts';
+import { type Leave, Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
+import { slices } from '../../src/scheduler/time-slice.ts';
 import { commitAsHolder } from '../files/lock.ts';
 import { Commits } from './commits.ts';
-import { FairLanes, type Lane } from './fair-lanes.ts';
-import { Slices } from './slices.ts';
 import type { StatementCache } from './statements.ts';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
@@ -40,11 +41,9 @@ class Group {
 export class Writer {
   /** Those of long transactions as well. */
   readonly commits = new Commits();
-  readonly #lanes = new FairLanes<() => void>(quantum);
-  readonly #slices = new Slices();
-  #busy = false;
-  /** Whose turn it is, and since when. */
-  #holder = ofService;
+  readonly #turns = new Scheduler({ atOnce: 1, quantum, maxWaiting: unbounded, slice: slices.writes });
+  /** Ends the turn of the one who has it, and since when. */
+  #leave: Leave = () => {};
   #since = 0;
   #group: Group | undefined;
 
@@ -68,11 +67,11 @@ export class Writer {
 
   /** Transactions that wait for their turn. */
   get waiting(): number {
-    return this.#lanes.size;
+    return this.#turns.waiting;
   }
 
   async begin(): Promise<void> {
-    await this.#turn();
+    await this.#takeTurn();
     try {
       if (!this.#group) {
         this.#run('BEGIN IMMEDIATE');
@@ -80,7 +79,7 @@ export class Writer {
       }
       this.#run('SAVEPOINT member');
     } catch (error) {
-      this.#next();
+      this.#endTurn();
       throw error;
     }
   }
@@ -92,11 +91,11 @@ export class Writer {
       this.#run('RELEASE member');
     } catch (error) {
       this.#abandon(error);
-      this.#next();
+      this.#endTurn();
       return Promise.reject(error);
     }
     group.size += 1;
-    this.#next();
+    this.#endTurn();
     return group.durable;
   }
 
@@ -108,16 +107,16 @@ export class Writer {
       // SQLite itself ended the transaction (disk full, I/O error): nobody in the group has been kept.
       this.#abandon(error);
     }
-    this.#next();
+    this.#endTurn();
   }
 
   /** Waits for a turn and gives it away to another connection: nothing of ours is open until the answer is called. */
   async lend(): Promise<() => void> {
-    await this.#turn();
+    await this.#takeTurn();
     this.#commitGroup();
     // The commit of others takes nothing of this turn.
     this.#since = performance.now();
-    return () => this.#next();
+    return () => this.#endTurn();
   }
 
   /** Commits what changes nothing, in a turn of its own; no other program is waited for, because the event loop would stand. */
@@ -143,42 +142,26 @@ export class Writer {
 
   /** Commits what is open; used at close. */
   flush(): void {
-    if (!this.#busy) this.#commitGroup();
+    if (this.#isAtRest) this.#commitGroup();
   }
 
   /** Resolves when it is the turn of its lane. */
-  async #turn(): Promise<void> {
-    const lane = this.laneNow() ?? ofService;
-    if (this.#busy || this.#slices.isUsedUp)
-      await new Promise<void>((resolve) => {
-        this.#lanes.push(lane, ordinary, resolve);
-        if (!this.#busy) this.#passOn();
-      });
-    this.#busy = true;
-    this.#slices.begin();
-    this.#holder = lane;
+  async #takeTurn(): Promise<void> {
+    this.#leave = await this.#turns.enter(this.laneNow() ?? ofService, ordinary);
     this.#since = performance.now();
   }
 
-  #next(): void {
-    // Before the commit, which is for all of the group.
-    this.#lanes.charge(this.#holder, Math.max(0, performance.now() - this.#since - ordinary));
+  #endTurn(): void {
+    // Without the commit, which is for all of the group.
+    const more = performance.now() - this.#since - ordinary;
     const group = this.#group;
     if (group && (group.size >= groupSize || Date.now() - group.begun >= groupAge)) this.#commitGroup();
-    if (this.#lanes.size > 0) {
-      this.#passOn();
-      return;
-    }
-    this.#busy = false;
-    if (group && !group.isWatched) this.#watch(group);
+    this.#leave(more);
+    if (this.#isAtRest && group && !group.isWatched) this.#watch(group);
   }
 
-  /** Gives the turn to the next that waits: at once, or when the event loop has gone round. */
-  #passOn(): void {
-    this.#busy = true;
-    const next = () => this.#lanes.shift()?.();
-    if (this.#slices.isUsedUp) setImmediate(next);
-    else next();
+  get #isAtRest(): boolean {
+    return this.#turns.running === 0 && this.#turns.waiting === 0;
   }
 
   /**
@@ -190,7 +173,7 @@ export class Writer {
     const { size } = group;
     setImmediate(() => {
       group.isWatched = false;
-      if (this.#busy || this.#group !== group) return;
+      if (!this.#isAtRest || this.#group !== group) return;
       if (group.size > size && Date.now() - group.begun < groupAge) this.#watch(group);
       else this.#commitGroup();
     });

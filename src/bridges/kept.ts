@@ -3,11 +3,11 @@ import type { Logger } from 'pino';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import { Slices } from '../../db/sqlite/slices.ts';
 import type { AccountGate } from '../account-gate.ts';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { RowPlace } from '../entity/row-slices.ts';
+import { LongWork } from '../scheduler/long-work.ts';
 import { nameMessage } from './target.ts';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
@@ -144,9 +144,9 @@ export class KeptMessages {
 
   /** Rows of a bridge in one state, some in a slice, until the end of the process or of the rows. */
   async *#slices(id: string, state: OutboxState): AsyncGenerator<OutboxPlace[]> {
-    const slices = new Slices();
-    for (let after = 0; !this.#stopped; await slices.step()) {
-      slices.begin();
+    const longWork = new LongWork();
+    for (let after = 0; !this.#stopped; await longWork.giveWay()) {
+      longWork.begin();
       const places = this.#ctx.messages.outbox.places(id, state, after, stepSize);
       const last = places.at(-1);
       if (!last) return;

@@ -1,11 +1,10 @@
 /** Opens the targets of bridges, and lets them send in turns. */
 import type { Logger } from 'pino';
 import type { Row } from '../../db/registry/records.ts';
-import { Slices } from '../../db/sqlite/slices.ts';
 import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
-import { FairQueue } from '../limits/fair-queue.ts';
+import { Scheduler, unbounded } from '../scheduler/scheduler.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
 import type { BridgedMessage, Form, Target } from './target.ts';
@@ -14,8 +13,6 @@ export type BridgeRow = Row<'bridges'>;
 
 /** Batches under way at once, of all bridges and of those of one account: a slow target holds its place for long. */
 const maxUnderWay = { ofAll: 64, ofAccount: 16 };
-/** Bridges wait here with one batch each, or two, so their number is the bound. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 /** Bytes of payload that count as one message, and messages of an ordinary batch. */
 const messageBytes = 1000;
 const ordinaryBatch = 100;
@@ -27,16 +24,17 @@ interface Surroundings {
   sealing: Sealing;
 }
 
-/** Opens targets that share one queue, which is fair by account. */
+/** Opens targets that share one queue, which is fair by account. Bridges wait with a batch or two: their number is the bound. */
 export class Opening {
   readonly #around: Surroundings;
-  readonly #queue = new FairQueue(maxUnderWay.ofAll, {
+  readonly #queue = new Scheduler({
+    atOnce: maxUnderWay.ofAll,
     perAccount: maxUnderWay.ofAccount,
-    most: unbounded,
+    maxWaiting: unbounded,
     quantum: ordinaryBatch,
   });
   /** What goes to a target is made, and signed, at once: a megabyte of it takes milliseconds of the event loop. */
-  readonly #making = new FairQueue(1, { most: unbounded, quantum: ordinaryBatch, slices: new Slices() });
+  readonly #making = new Scheduler({ atOnce: 1, maxWaiting: unbounded, quantum: ordinaryBatch, isLong: true });
 
   constructor(around: Surroundings) {
     this.#around = around;

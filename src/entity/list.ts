@@ -7,7 +7,7 @@ import { wholeOf } from '../../db/registry/whole-device.ts';
 import type { Caller } from '../access.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { findUnstorable, unstorable } from '../formats/unstorable.ts';
-import { laneOf } from '../limits/fair-queue.ts';
+import { laneOf } from '../limits/lanes.ts';
 import { conditionsOf } from './list-filters.ts';
 import type { AskedList, Listing, ListQuery, Matches, SearchServices, Wanted } from './list-query.ts';
 import { type ListServices, type PageOfRows, type RowPlace, type RowSlices, readSlices } from './row-slices.ts';

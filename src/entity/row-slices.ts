@@ -4,11 +4,12 @@
  */
 
 import type { Registry } from '../../db/registry/index.ts';
-import { Slices } from '../../db/sqlite/slices.ts';
 import type { Access, Caller } from '../access.ts';
 import { PlatformError } from '../errors.ts';
 import type { Answer, Items, JsonText } from '../http/answers/streamed-list.ts';
-import { type FairQueue, laneOf } from '../limits/fair-queue.ts';
+import { laneOf } from '../limits/lanes.ts';
+import { LongWork } from '../scheduler/long-work.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 import type { Readers } from '../threads/readers.ts';
 import { currentCaller, type OpenSessions } from './current-caller.ts';
 
@@ -21,7 +22,7 @@ export type SliceServices = {
   access: Access;
   sessions: OpenSessions;
   /** Reading and showing pages takes turns here. */
-  reads: FairQueue;
+  reads: Scheduler;
 };
 
 export type ListServices = SliceServices & {
@@ -101,16 +102,16 @@ export function showSlices<R, W>(
   prepare: (caller: Caller, rows: R[]) => ((row: R) => W | JsonText) | Promise<(row: R) => W | JsonText>,
 ): Items<W> {
   return async function* (answer) {
-    const turns = new Slices();
+    const longWork = new LongWork();
     for await (const { caller, rows, inTurn } of slices(answer)) {
       // All of a slice in one turn: the reader of the rows may be slow, and must not keep the turn.
       const shown: Array<W | JsonText> = [];
       await inTurn(async () => {
-        turns.begin();
+        longWork.begin();
         const show = await prepare(caller, rows);
         for (const row of rows) {
           shown.push(show(row));
-          await turns.step();
+          await longWork.giveWay();
         }
       });
       yield* shown;

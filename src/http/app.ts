@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { Caller } from '../access.ts';
-import type { FairQueue } from '../limits/fair-queue.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 
 export type App = FastifyInstance<
   RawServerDefault,
@@ -27,6 +27,6 @@ declare module 'fastify' {
     /** Whether an unknown parameter of a query is an error. */
     strictQueries: boolean;
     /** The places of long answers, by account. */
-    longAnswers: FairQueue;
+    longAnswers: Scheduler;
   }
 }

@@ -4,7 +4,8 @@ import type { FastifyRequest, FastifySchemaCompiler, FastifyServerOptions } from
 import { invalid, PlatformError } from '../errors.ts';
 import { isNestedDeeply } from '../formats/json-size.ts';
 import { findUnstorable, unstorable } from '../formats/unstorable.ts';
-import { type FairQueue, laneOf, strangerLane } from '../limits/fair-queue.ts';
+import { laneOf, strangerLane } from '../limits/lanes.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 import type { App } from './app.ts';
 import { isJson, jsonFault } from './validation.ts';
 
@@ -50,7 +51,7 @@ export function schemaCompilers(): NonNullable<FastifyServerOptions['schemaContr
 }
 
 /** Reads JSON and forms, and nothing else. */
-export function strictBodies(app: App, { reads }: { reads: FairQueue }): void {
+export function strictBodies(app: App, { reads }: { reads: Scheduler }): void {
   // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
   app.removeContentTypeParser('text/plain');
   const parse = app.getDefaultJsonParser('error', 'error');

@@ -12,11 +12,11 @@ import type { Access } from '../access.ts';
 import type { AccountGate } from '../account-gate.ts';
 import type { Config } from '../config.ts';
 import { PlatformError } from '../errors.ts';
-import type { FairQueue } from '../limits/fair-queue.ts';
 import { onBehalfOf } from '../log.ts';
 import { forwardedAddress, peerAddress, type Trust, trustOf } from '../network/addresses.ts';
 import { endHandshakesWith } from '../network/handshakes.ts';
 import { asksForCertificates, secureOptions } from '../network/server-tls.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 import { noteFailure, sendError } from './answers/errors.ts';
 import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
@@ -52,8 +52,8 @@ export interface HttpServices {
   access: Access;
   gate: AccountGate;
   /** Pieces of long bodies and answers: one is read or made at a time. */
-  reads: FairQueue;
-  longAnswers: FairQueue;
+  reads: Scheduler;
+  longAnswers: Scheduler;
   messages: Pick<MessageStore, 'isNoRoom'>;
   /** The account of a request whose token was verified before. */
   knownAccount(request: FastifyRequest): string | undefined;

@@ -12,7 +12,7 @@ import type { Mail, Sms } from '../emails/mail.ts';
 import type { Fields } from '../entity/fields.ts';
 import type { SecretAnswers } from '../entity/kept-answers.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
-import type { FairQueue } from '../limits/fair-queue.ts';
+import type { Scheduler } from '../scheduler/scheduler.ts';
 import type { Readers } from '../threads/readers.ts';
 import type { SecretOverlaps } from './grants.ts';
 import type { TextedCodes } from './mfa/factors.ts';
@@ -33,10 +33,10 @@ export interface IdentityContext {
   registry: Registry;
   messages: MessageStore;
   /** Pieces of long lists and exports: one is made at a time. */
-  reads: FairQueue;
+  reads: Scheduler;
   readers: Readers;
   /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
-  longAnswers: FairQueue;
+  longAnswers: Scheduler;
   access: Access;
   revocations: Revocations;
   overlaps: SecretOverlaps;

@@ -9,7 +9,7 @@ import { isEmail } from '../entity/values.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
 import { newId } from '../ids.ts';
-import { laneOf } from '../limits/fair-queue.ts';
+import { laneOf } from '../limits/lanes.ts';
 import type { PasswordChooser } from './grants.ts';
 import { type personBody, readPerson } from './person.ts';
 import type { Passwords } from './secrets/passwords.ts';

@@ -12,7 +12,7 @@ import { type Caller, isAccountWide } from '../access.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { laneOf } from '../limits/fair-queue.ts';
+import { laneOf } from '../limits/lanes.ts';
 import type { IdentityContext } from './context.ts';
 import type { PasswordChooser } from './grants.ts';
 import { setPassword } from './identities.ts';

@@ -9,7 +9,7 @@ import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { Attempts, sendAllowance } from '../limits/attempts.ts';
-import { laneOf } from '../limits/fair-queue.ts';
+import { laneOf } from '../limits/lanes.ts';
 import type { IdentityContext } from './context.ts';
 import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.ts';
 import { names } from './person.ts';

@@ -2,8 +2,8 @@
 import { type SqlBool, sql } from 'kysely';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Db, Registry } from '../../db/registry/index.ts';
-import { Slices } from '../../db/sqlite/slices.ts';
 import type { BrokerState } from '../broker-ports.ts';
+import { LongWork } from '../scheduler/long-work.ts';
 import { keptOf } from './kept.ts';
 import { type CountedLimit, type LimitName, type Limits, limits } from './table.ts';
 
@@ -127,12 +127,12 @@ export async function highestUse(
   { registry }: Pick<Services, 'registry'>,
   use: LimitUse,
 ): Promise<Map<CountedLimit, number>> {
-  const slices = new Slices();
+  const longWork = new LongWork();
   const highest = new Map<CountedLimit, number>();
   for (const { id } of await registry.query.selectFrom('accounts').select('id').execute())
     for (const name of Object.keys(use) as CountedLimit[]) {
       highest.set(name, Math.max(highest.get(name) ?? 0, await use[name](id)));
-      await slices.step();
+      await longWork.giveWay();
     }
   return highest;
 }

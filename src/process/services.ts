@@ -1,6 +1,5 @@
 /** The services of the resources, each group made of the groups above it. */
 import { join } from 'node:path';
-import { Slices } from '../../db/sqlite/slices.ts';
 import { Audit } from '../audit/index.ts';
 import { Bridges } from '../bridges/index.ts';
 import { openSenders } from '../emails/index.ts';
@@ -17,12 +16,12 @@ import { LoginLimits } from '../identity/sessions/login-limits.ts';
 import { Sessions } from '../identity/sessions/sessions.ts';
 import { Tokens } from '../identity/sessions/tokens.ts';
 import { SessionUses } from '../identity/sessions/uses.ts';
-import { FairQueue } from '../limits/fair-queue.ts';
 import { Keeping } from '../messages/keeping.ts';
 import { PayloadReader } from '../messages/payload/reader.ts';
 import { Retention } from '../messages/retention.ts';
 import { ClientCertificates } from '../registry/certificates/client-certificates.ts';
 import { Overlaps } from '../registry/credentials/overlaps.ts';
+import { Scheduler } from '../scheduler/scheduler.ts';
 import type { Closers } from './closers.ts';
 import type { Overrides, Stores } from './stores.ts';
 
@@ -81,7 +80,7 @@ export async function openAccountServices(
     textedCodes: new TextedCodes({ clock, sealing, sms }),
     certificates: new ClientCertificates({ ...stores, audit, fields }),
     revoked: new RevokedCounts(),
-    reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads, slices: new Slices() }),
-    longAnswers: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: config.limits.longAnswers }),
+    reads: new Scheduler({ atOnce: 1, quantum: ordinaryRead, maxWaiting: maxReads, isLong: true }),
+    longAnswers: new Scheduler({ perAccount: config.limits.longAnswers }),
   };
 }

@@ -1,12 +1,13 @@
 /** Reads of the registry that may look at many rows: threads make them, so that the event loop goes on for others. */
 import type { CompiledQuery } from 'kysely';
-import { FairQueue, type Lane } from '../limits/fair-queue.ts';
+import type { Lane } from '../scheduler/lanes.ts';
+import { Scheduler } from '../scheduler/scheduler.ts';
 import { AskedThread } from './asked-thread.ts';
 
 /** With one more than an account may use, a list that takes long keeps no other account waiting. */
 const threadCount = 2;
 /** Reads that may wait: of one caller, and of one account. */
-const most = { ofCaller: 1000, ofAccount: 4000 };
+const maxWaiting = { ofCaller: 1000, ofAccount: 4000 };
 
 /** A statement that reads, and the file that it reads. */
 export interface ReadQuestion {
@@ -22,7 +23,7 @@ export class Readers {
     () => new AskedThread<ReadQuestion, unknown[]>(new URL('./reader-worker.ts', import.meta.url), 'A reader'),
   );
   readonly #idle = [...this.#threads];
-  readonly #queue = new FairQueue(threadCount, { perAccount: 1, most });
+  readonly #queue = new Scheduler({ atOnce: threadCount, perAccount: 1, maxWaiting });
 
   /** `path` is that of registry.db. */
   constructor(path: string) {

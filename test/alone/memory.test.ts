@@ -5,8 +5,9 @@ import numbers from 'mqtt-packet/numbers.js';
 import t from 'tap';
 import type { BrokerClient, Outgoing } from '../../broker/aedes-types.ts';
 import { Deliveries } from '../../broker/packets/deliveries.ts';
-import { Pace } from '../../broker/packets/pace.ts';
 import { Turns } from '../../broker/packets/turns.ts';
+import { Scheduler } from '../../src/scheduler/scheduler.ts';
+import { slices } from '../../src/scheduler/time-slice.ts';
 import { fixture, rawConnected } from '../broker/fixture.ts';
 
 t.test('a payload that waits for a socket does not keep all that was read with it', async (t) => {
@@ -24,7 +25,7 @@ t.test('a payload that waits for a socket does not keep all that was read with i
   const deliveries = new Deliveries({
     forward: (_, packet) => packet,
     persistence: { outgoingUpdate: async () => {} },
-    pace: new Pace({ failed: (error) => t.fail(String(error)) }),
+    scheduler: new Scheduler({ slice: slices.packets }),
   });
   const readTogether = Buffer.alloc(131_072, 'x');
   const payload = readTogether.subarray(1000, 9000);

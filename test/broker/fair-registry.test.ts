@@ -1,6 +1,6 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
 import type { Test } from 'tap';
-import type { Lane } from '../../src/limits/fair-queue.ts';
+import type { Lane } from '../../src/scheduler/lanes.ts';
 import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
 import { board, codec } from '../downlink/board.ts';
 import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';

@@ -1,9 +1,11 @@
 /** What one account sends to many receivers is handed on in parts: others do not wait for all of it. */
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { FanOut } from '../../broker/packets/fan-out.ts';
-import { Pace } from '../../broker/packets/pace.ts';
+import { Scheduler } from '../../src/scheduler/scheduler.ts';
+import { slices } from '../../src/scheduler/time-slice.ts';
 import { part } from '../support/part.ts';
 import { type Fixture, fixture, neighbour, rawConnected } from './fixture.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
@@ -14,14 +16,22 @@ const t = await part(import.meta);
 
 type Packet = Parameters<FanOut['emit']>[0];
 
-/** A queue whose turns begin when the test says so, and in which no time passes: cost alone ends a turn. */
+/** Deliveries in a millisecond. */
+const perMillisecond = 800;
+
+/** A queue whose turns begin when the test says so, and in which time passes with what is delivered. */
 function steps() {
   const later: Array<() => void> = [];
   const errors: unknown[] = [];
   const failed = (error: unknown) => errors.push(error);
-  const pace = new Pace({ failed, later: (work) => later.push(work), now: () => 0 });
-  const fanOut = new FanOut({ pace, failed, accountOf: (topic) => topic.split('/')[0] ?? '' });
   const heard: string[] = [];
+  const slice = {
+    ...slices.packets,
+    later: (work: () => void) => later.push(work),
+    now: () => heard.length / perMillisecond,
+  };
+  const scheduler = new Scheduler({ quantum: 512, failed, slice });
+  const fanOut = new FanOut({ scheduler, failed, accountOf: (topic) => topic.split('/')[0] ?? '' });
   const hear = (filter: string, count: number, work = () => {}) => {
     for (let n = 0; n < count; n += 1)
       fanOut.on(filter, ({ payload }, received) => {
@@ -33,12 +43,13 @@ function steps() {
   const done: string[] = [];
   const emit = (topic: string, payload: string) => fanOut.emit({ topic, payload } as Packet, () => done.push(payload));
   /** A turn of the event loop; how many deliveries it has made. */
-  const turn = () => {
+  const turn = async () => {
     const before = heard.length;
     for (const work of later.splice(0)) work();
+    await nextTurn();
     return heard.length - before;
   };
-  return { pace, fanOut, later, errors, heard, done, hear, emit, turn };
+  return { scheduler, fanOut, later, errors, heard, done, hear, emit, turn };
 }
 
 t.test('a few deliveries are made at once, and nothing is scheduled', async (t) => {
@@ -57,16 +68,16 @@ t.test('one message to many is cut into parts, in which accounts take turns and 
   hear('a/x', 9000);
   hear('b/x', 10);
   emit('a/x', 'long');
-  t.ok(heard.length > 0 && heard.length <= 4100, `${heard.length} deliveries in the first turn`);
+  t.ok(heard.length > 0 && heard.length <= 4200, `${heard.length} deliveries in the first turn`);
   emit('a/x', 'second');
   emit('b/x', 'other');
   t.notOk(heard.includes('other'), 'the turn is over for everybody');
   t.equal(fanOut.waiting, 3);
-  const made = turn();
-  t.ok(made <= 4100, `${made} deliveries in a turn`);
+  const made = await turn();
+  t.ok(made <= 4200, `${made} deliveries in a turn`);
   t.equal(heard.filter((text) => text === 'other').length, 10, 'the other account was next');
   t.same(done, ['other'], 'whose publisher knows, unlike that of the long message');
-  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) turn();
+  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) await turn();
   t.same(done, ['other', 'long', 'second']);
   t.equal(heard.length, 18_010);
   t.equal(heard.lastIndexOf('long') < heard.indexOf('second'), true);
@@ -74,21 +85,21 @@ t.test('one message to many is cut into parts, in which accounts take turns and 
 });
 
 t.test('a receiver that throws while others wait, and the end', async (t) => {
-  const { hear, emit, heard, errors, turn, pace, fanOut, later } = steps();
+  const { hear, emit, heard, errors, turn, scheduler, fanOut, later } = steps();
   hear('a/x', 5000);
   hear('a/y', 1, () => {
     throw new Error('broken');
   });
   emit('a/x', 'long');
   emit('a/y', 'broken');
-  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) turn();
+  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) await turn();
   t.match(errors, [{ message: 'broken' }]);
   t.equal(heard.length, 5001);
-  turn();
+  await turn();
   t.equal(later.length, 0, 'at rest again');
   hear('a/x', 15_000);
   emit('a/x', 'last');
-  pace.end();
+  scheduler.endTurns();
   t.equal(heard.length, 25_001, 'the end waits for no turn');
 });
 

@@ -74,7 +74,7 @@ t.test('a burst of requests of one address neither holds the event loop nor goes
   t.ok(answers.every(({ statusCode }) => statusCode === 200));
   t.equal(served.length, 101);
   t.ok(served.indexOf('192.0.2.2') <= 8, `${served.indexOf('192.0.2.2')} of a burst of 100 were served first`);
-  t.ok(most <= 4, `${most} requests of 2 ms were served in one turn of the event loop`);
+  t.ok(most <= 6, `${most} requests of 2 ms were served in one turn of the event loop`);
   await app.close();
 });
 

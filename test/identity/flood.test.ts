@@ -1,5 +1,4 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
-import { areStrangers, FairLanes, FairQueue, strangerLane } from '../../src/limits/fair-queue.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
@@ -10,7 +9,6 @@ let service: Service;
 t.before(async () => {
   service = await startService(t, { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' }, slowHashes: true });
 });
-const lane = (name: string) => ({ accountId: name, callerId: name });
 const login = (body: object, address = '192.0.2.1') =>
   service.http('POST', '/api/v1/auth/login-user', {
     token: null,
@@ -96,103 +94,5 @@ t.test(
     await Promise.all(flood);
   },
 );
-
-t.test('those who go last get every fifth turn', async (t) => {
-  const queue = new FairQueue(1, { isLast: areStrangers });
-  const leave = await queue.enter(lane('busy'), 1);
-  const order: string[] = [];
-  const run = (name: string, { accountId, callerId }: { accountId: string; callerId: string }) =>
-    queue.run({ accountId, callerId }, 1, async () => void order.push(name));
-  const strangers = ['2001:db8:1:1::1', '2001:db8:1:2::1', '192.0.2.1'];
-  const waiting = strangers.map((address) => run('stranger', strangerLane(address)));
-  for (let n = 0; n < 9; n += 1) waiting.push(run('owner', lane('a')));
-  leave();
-  await Promise.all(waiting);
-  const turns = order.map((name) => name.charAt(0)).join('');
-  t.equal(turns, 'oooosoooosos');
-});
-
-t.test('networks of 64 bits share the turn of their network of 48 bits', async (t) => {
-  const queue = new FairQueue(1);
-  const leave = await queue.enter(lane('busy'), 1);
-  const order: string[] = [];
-  const run = (name: string, address: string) => queue.run(strangerLane(address), 1, async () => void order.push(name));
-  const attack = Array.from({ length: 20 }, (_, n) => run('attacker', `2001:db8:bad:${n}::1`));
-  const honest = [run('honest', '192.0.2.1'), run('honest', '2001:db8:600d:1::1')];
-  leave();
-  await Promise.all([...attack, ...honest]);
-  t.ok(order.lastIndexOf('honest') <= 3, order.join(' '));
-});
-
-t.test('lanes take turns, and one that is too long is refused', async (t) => {
-  const queue = new FairQueue(1);
-  const done: string[] = [];
-  const open: Array<() => void> = [];
-  const work = (name: string) => () =>
-    new Promise<void>((resolve) => {
-      done.push(name);
-      open.push(resolve);
-    });
-  const all = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => queue.run(lane(name.charAt(0)), 1, work(name)));
-  await new Promise(setImmediate);
-  for (let n = 0; n < all.length; n += 1) {
-    open.shift()?.();
-    await all.at(0);
-    await new Promise(setImmediate);
-  }
-  await Promise.all(all);
-  t.strictSame(done, ['a1', 'a2', 'b1', 'c1', 'a3', 'b2']);
-  const blocked = queue.run(lane('a'), 1, work('first'));
-  const waiting = Array.from({ length: 200 }, () => queue.run(lane('a'), 1, async () => {}));
-  await t.rejects(
-    queue.run(lane('a'), 1, async () => {}),
-    /Too many requests/,
-  );
-  t.equal(await Promise.race([queue.run(lane('b'), 1, async () => 'b'), Promise.resolve('not yet')]), 'not yet');
-  open.shift()?.();
-  await Promise.all([blocked, ...waiting]);
-});
-
-t.test('accounts take turns by what their work costs, then the callers of each', async (t) => {
-  const lanes = new FairLanes<string>(10);
-  const push = (accountId: string, callerId: string, cost: number, items: string[]) => {
-    for (const item of items) lanes.push({ accountId, callerId }, cost, item);
-  };
-  push('greedy', 'one', 50, ['G1', 'G2', 'G3']);
-  push('modest', 'a', 5, ['a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8']);
-  push('modest', 'b', 5, ['b1', 'b2']);
-  const order = Array.from({ length: 13 }, () => lanes.shift());
-  t.equal(lanes.shift(), undefined);
-  const ofGreedy = order.flatMap((item, at) => (item?.startsWith('G') ? at : []));
-  t.equal(ofGreedy[0], 0, 'who came first is first');
-  t.equal(ofGreedy[1], 11, 'and pays for what it took: the others have their 50 in turn');
-  t.ok(order.indexOf('b1') < order.indexOf('a4'), 'callers of one account take turns');
-  t.strictSame(
-    order.filter((item) => item?.startsWith('a')),
-    ['a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8'],
-    'those of one caller stay in order',
-  );
-});
-
-t.test('one account has only its part of the places, however slow its work is', async (t) => {
-  const queue = new FairQueue(4, { perAccount: 2 });
-  const open: Array<() => void> = [];
-  const begun: string[] = [];
-  const work = (name: string) => () =>
-    new Promise<void>((resolve) => {
-      begun.push(name);
-      open.push(resolve);
-    });
-  const slow = ['s1', 's2', 's3'].map((name) => queue.run(lane('slow'), 1, work(name)));
-  const other = queue.run(lane('other'), 1, work('o1'));
-  await new Promise(setImmediate);
-  t.strictSame(begun, ['s1', 's2', 'o1']);
-  open.shift()?.();
-  await slow[0];
-  await new Promise(setImmediate);
-  t.strictSame(begun, ['s1', 's2', 'o1', 's3']);
-  for (const end of open) end();
-  await Promise.all([...slow, other]);
-});
 
 t.end();

@@ -1,7 +1,7 @@
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
-import { Slices } from '../../db/sqlite/slices.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.ts';
+import { LongWork } from '../../src/scheduler/long-work.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -11,7 +11,7 @@ const hour = 3_600_000;
 /** Edges as ISO 8601, of a range in UTC. */
 async function edges(from: string, to: string, size: string, zone = 'UTC'): Promise<string[]> {
   const range = { from: Date.parse(from), to: Date.parse(to) };
-  const found = await bucketEdges(range, sizeOf(size), zoneOf(zone), new Slices());
+  const found = await bucketEdges(range, sizeOf(size), zoneOf(zone), new LongWork());
   return found.map((edge) => new Date(edge).toISOString().replace(':00.000Z', 'Z'));
 }
 
@@ -121,7 +121,7 @@ t.test('in every zone at any time, edges ascend, hold the range and are at most 
       async (name, size, date, span) => {
         const zone = zoneOf(name);
         const [from, to] = [date.getTime(), date.getTime() + span];
-        const found = await bucketEdges({ from, to }, sizeOf(size), zone, new Slices());
+        const found = await bucketEdges({ from, to }, sizeOf(size), zone, new LongWork());
         const [first = Number.NaN, second = to] = found;
         ok(first <= from && (second > from || span === 0), 'the first bucket holds the start');
         ok((found.at(-1) ?? 0) >= to, 'the last one ends behind the end');

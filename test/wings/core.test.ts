@@ -8,6 +8,7 @@ import '../outbound.test.ts';
 import '../owners.test.ts';
 import '../purge.test.ts';
 import '../quotas.test.ts';
+import '../scheduler.test.ts';
 import '../topics.test.ts';
 import '../docs/architecture.test.ts';
 import '../docs/configuration.test.ts';

@@ -7,7 +7,6 @@ import '../db/migrations.test.ts';
 import '../db/series-ranges.test.ts';
 import '../db/series-removal.test.ts';
 import '../db/series.test.ts';
-import '../db/slices.test.ts';
 import '../db/sqlite.test.ts';
 import '../db/writer-thread.test.ts';
 import '../db/held-bytes.test.ts';

@@ -1,6 +1,6 @@
 /** Pages of one category of a series, which may be rare among the others. */
 import type Sqlite from 'better-sqlite3';
-import type { Slices } from '../../sqlite/slices.ts';
+import type { LongWork } from '../../../src/scheduler/long-work.ts';
 import type { Cursor, Range, StoredPoint } from '../types.ts';
 import { CategoryMarks, type Stretch } from './category-marks.ts';
 import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';
@@ -19,7 +19,7 @@ export class CategoryPages {
   }
 
   /** The points of one category in a range: from mark to mark, in the order that is asked for. */
-  async page(series: number, category: number, range: Range, slices: Slices): Promise<StoredPoint[]> {
+  async page(series: number, category: number, range: Range, longWork: LongWork): Promise<StoredPoint[]> {
     const { order, limit, after } = range;
     let characters = range.characters ?? Number.POSITIVE_INFINITY;
     const { skip, points } = this.#statements[order];
@@ -40,7 +40,7 @@ export class CategoryPages {
         }
         if (found.length === limit) return found;
         place = stop;
-        await slices.step();
+        await longWork.giveWay();
       }
     }
     return found;

@@ -1,7 +1,7 @@
 /** Sums of a series by buckets of time and category, in steps of few rows, so that nothing else waits long. */
 import type Sqlite from 'better-sqlite3';
+import type { LongWork } from '../../../src/scheduler/long-work.ts';
 import { boundedCache } from '../../sqlite/cache.ts';
-import type { Slices } from '../../sqlite/slices.ts';
 import { CategoryMarks, type Stretch } from './category-marks.ts';
 
 /** Rows that one statement goes through at most. */
@@ -81,7 +81,7 @@ export class SeriesSums {
     series: number,
     category: number | undefined,
     { from, to, edges, wanted, limit }: SumsQuery,
-    slices: Slices,
+    longWork: LongWork,
   ): Promise<Sum[] | undefined> {
     /** By bucket and category. */
     const sums = new Map<number, Sum>();
@@ -98,7 +98,7 @@ export class SeriesSums {
             step.from,
             bucketAt(edges, step.from),
             category,
-            slices,
+            longWork,
           ))
             this.#merge(sums, row.category * edges.length + row.bucket, row);
           if (sums.size > limit) return undefined;
@@ -113,7 +113,7 @@ export class SeriesSums {
         const endsOf = this.#endsFinder(series);
         for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)));
         if (sums.size > limit) return undefined;
-        await slices.step();
+        await longWork.giveWay();
         place = this.#nextTime(series, { from: step.to, to: stretch.to });
       }
     }
@@ -148,7 +148,7 @@ export class SeriesSums {
     time: number,
     bucket: number,
     wanted: number | undefined,
-    slices: Slices,
+    longWork: LongWork,
   ): AsyncGenerator<Part> {
     const { pointsAt } = this.#statements;
     for (let after = 0; ; ) {
@@ -162,7 +162,7 @@ export class SeriesSums {
         addTo(part, number);
       }
       yield* parts.values();
-      await slices.step();
+      await longWork.giveWay();
       if (rows.length < stepRows) return;
     }
   }

@@ -6,13 +6,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { MessageStore, Severity } from '../../../db/messages/store.ts';
 import type { Registry } from '../../../db/registry/index.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import type { AccountGate } from '../../account-gate.ts';
 import { newId } from '../../ids.ts';
 import { Merged } from '../../limits/merged.ts';
 import { onBehalfOf } from '../../log.ts';
 import { type StateContext, stateChanged } from '../../registry/devices/changes.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { Watchers } from '../watchers.ts';
 import { endOpen, isEnd, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
@@ -120,11 +120,11 @@ export class FirmwareEngine {
       .execute();
     const first = new Map<string, Rollout>();
     for (const rollout of due) if (!first.has(rollout.accountId)) first.set(rollout.accountId, rollout);
-    const slices = new Slices();
+    const longWork = new LongWork();
     for (const rollout of first.values()) {
       if (this.#stopped) return false;
       await gate.workFor(rollout.accountId, () => this.#advance(rollout));
-      await slices.step();
+      await longWork.giveWay();
     }
     return due.length > 0;
   }

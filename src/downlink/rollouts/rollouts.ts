@@ -7,7 +7,6 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
 import { timestamp } from '../../clock.ts';
@@ -16,6 +15,7 @@ import { parseDate } from '../../entity/values.ts';
 import { demandReference, findLive, insert, stamp, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { DownlinkContext } from '../context.ts';
 import { changeRollout, openDevices, settle, supersede } from './deliveries.ts';
 import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
@@ -248,11 +248,11 @@ async function failedDevices(tx: Tx, rolloutId: string, after: string): Promise<
 }
 
 async function tellOpen({ registry, firmwareEngine }: Needed, rolloutId: string): Promise<void> {
-  const slices = new Slices();
+  const longWork = new LongWork();
   for (let after = ''; ; ) {
     const ids = await openDevices(registry.query, rolloutId, after, atOnce);
     await firmwareEngine.offersChanged(ids);
-    await slices.step();
+    await longWork.giveWay();
     if (ids.length < atOnce) return;
     after = ids.at(-1) ?? after;
   }

@@ -3,7 +3,6 @@ import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import { list } from '../../entity/list.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
@@ -11,6 +10,7 @@ import type { ListServices } from '../../entity/row-slices.ts';
 import { PlatformError } from '../../errors.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 import { deviceIds } from '../../registry/devices/search.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { packageOf } from './deliveries.ts';
 import { partialFilters, type Rollout, type Target } from './rollout.ts';
@@ -173,7 +173,7 @@ export async function matchedBy(
 
 /** Undefined when fewer were found among so many that they cannot be counted at once. */
 async function countMatched(reads: TargetReads, aim: Aim): Promise<number | undefined> {
-  const slices = new Slices();
+  const longWork = new LongWork();
   let devices = 0;
   let after: string | undefined = '';
   for (let pages = 0; after !== undefined && devices < maxCounted; pages += 1) {
@@ -181,7 +181,7 @@ async function countMatched(reads: TargetReads, aim: Aim): Promise<number | unde
     const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
     devices += page.ids.length;
     after = page.last;
-    await slices.step();
+    await longWork.giveWay();
   }
   return devices;
 }
@@ -206,7 +206,7 @@ export function placeOf(rolloutId: string, deviceId: string): number {
 /** The largest place that belongs to the first `percent` of the devices there are now; one device at least. */
 export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number): Promise<number> {
   if (percent >= 100) return wholeRange;
-  const slices = new Slices();
+  const longWork = new LongWork();
   const places: Uint32Array[] = [];
   let count = 0;
   for (let after: string | undefined = ''; after !== undefined; ) {
@@ -214,7 +214,7 @@ export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number)
     places.push(Uint32Array.from(page.ids, (id) => placeOf(aim.rolloutId, id)));
     count += page.ids.length;
     after = page.last;
-    await slices.step();
+    await longWork.giveWay();
   }
   const all = new Uint32Array(count);
   let at = 0;

@@ -2,10 +2,10 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access, Caller } from '../../access.ts';
 import type { ControlService, DeviceName, Downlink, Rejection } from '../../broker-ports.ts';
 import { failure, PlatformError } from '../../errors.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import { type FirmwareFile, filesOf } from '../packages/files.ts';
 import { openDelivery, packageOf } from '../rollouts/deliveries.ts';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.ts';
@@ -94,10 +94,10 @@ export class ControlMessages implements ControlService, Listener {
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
     const { access, firmwareEngine, log } = this.#parts;
-    const slices = new Slices();
+    const longWork = new LongWork();
     const told: Array<Promise<void>> = [];
     for (const deviceId of deviceIds) {
-      await slices.step();
+      await longWork.giveWay();
       if (told.length >= toldAtOnce) await Promise.all(told.splice(0));
       const placement = access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;

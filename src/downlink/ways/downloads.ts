@@ -3,7 +3,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FirmwareFiles } from '../../../db/files/firmware.ts';
-import { FairQueue } from '../../limits/fair-queue.ts';
+import { Scheduler, unbounded } from '../../scheduler/scheduler.ts';
 import type { Delivery } from '../rollouts/rollout.ts';
 import { Places } from './places.ts';
 
@@ -50,9 +50,10 @@ export class Downloads {
   readonly #patience: typeof usualPatience;
   readonly #maxWaiting: number;
   /** Accounts take turns, by bytes. Nobody queues more than its downloads, which are bounded themselves. */
-  readonly #reads = new FairQueue(readsAtOnce, {
+  readonly #reads = new Scheduler({
+    atOnce: readsAtOnce,
     quantum: bufferBytes,
-    most: { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY },
+    maxWaiting: unbounded,
   });
   /** By device, the oldest first. */
   readonly #running = new Map<string, Set<Running>>();

@@ -1,9 +1,9 @@
 /** Firmware and commands over MQTT, as JSON on the service channels of a device. */
 import type { Logger } from 'pino';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access } from '../../access.ts';
 import type { DeviceName, Downlink, DownlinkService, Rejection } from '../../broker-ports.ts';
 import { failure, PlatformError } from '../../errors.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { DownlinkChannel } from '../../topics.ts';
 import type { Commands } from '../commands/commands.ts';
 import { readReply } from '../commands/replies.ts';
@@ -66,11 +66,11 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
-    const slices = new Slices();
+    const longWork = new LongWork();
     // Offers are noted together: one after the other, each would wait for its own transaction.
     const told: Array<Promise<void>> = [];
     for (const deviceId of deviceIds) {
-      await slices.step();
+      await longWork.giveWay();
       if (told.length >= toldAtOnce) await Promise.all(told.splice(0));
       const placement = this.#parts.access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;

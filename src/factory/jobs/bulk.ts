@@ -5,13 +5,12 @@ import { accountKey } from '../../../db/registry/account-key.ts';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
 import { findLive } from '../../entity/verbs.ts';
 import { PlatformError, unknownReference } from '../../errors.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import { secretStored, storeSecret } from '../../registry/credentials/credentials.ts';
 import {
   deviceChanged,
@@ -20,6 +19,7 @@ import {
   recoverDevice,
   trashDevice,
 } from '../../registry/devices/changes.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import {
   failedRow,
   type GivenRow,
@@ -119,13 +119,13 @@ async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: 
 
 /**
  * The devices that the job to be undone has deleted, by id, with their serial numbers then, which other devices may have
- * now. There may be 50,000: they are read in slices, before the transaction.
+ * now. There may be 50,000: they are read in longWork, before the transaction.
  */
 async function serialNumbersOfDeleted({ ctx, parameters }: Run): Promise<Map<string, string>> {
   const found = new Map<string, string>();
-  const slices = new Slices();
+  const longWork = new LongWork();
   for (let after = -1, isMore = true; isMore; ) {
-    slices.begin();
+    longWork.begin();
     const { rows } = await sql<{ row: number; deviceId: string; serialNumber: string }>`
       select "row", "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
       where "jobId" = ${parameters.undoes ?? ''} and "state" = 'done' and "row" > ${after}
@@ -133,7 +133,7 @@ async function serialNumbersOfDeleted({ ctx, parameters }: Run): Promise<Map<str
     for (const { deviceId, serialNumber } of rows) found.set(deviceId, serialNumber);
     after = rows.at(-1)?.row ?? after;
     isMore = rows.length === rowsPerRead;
-    await slices.step();
+    await longWork.giveWay();
   }
   return found;
 }
@@ -198,7 +198,7 @@ function kept(before: Before): Partial<Outcome> {
 
 /** Does one step for each row, in one transaction, and reports all of them after it; a dry run leaves nothing of it. */
 function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
-  const slices = new Slices();
+  const longWork = new LongWork();
   return async (_caller, rows): Promise<Prepared> => {
     const steps: Step[] = [];
     const write = async (tx: Tx, caller: Caller): Promise<Outcome[]> => {
@@ -221,9 +221,9 @@ function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Pr
       write,
       after: async (caller) => {
         for (const { tell } of steps) {
-          slices.begin();
+          longWork.begin();
           await tell(caller);
-          await slices.step();
+          await longWork.giveWay();
         }
       },
     };

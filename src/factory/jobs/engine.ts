@@ -9,8 +9,9 @@ import { sql } from 'kysely';
 import { isStoreBusy, type Tx } from '../../../db/registry/index.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
-import { FairQueue, type Lane, type Turn } from '../../limits/fair-queue.ts';
 import { onBehalfOf } from '../../log.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import { Scheduler, type Turn, unbounded } from '../../scheduler/scheduler.ts';
 import { Equipping } from '../provisioning/equipping.ts';
 import { provision } from '../provisioning/provision.ts';
 import { dropJob, endResults, forgetOldRows } from '../results/expiry.ts';
@@ -23,8 +24,6 @@ import { givenRow, type JobServices, type OpenWork, type Prepared, type Run } fr
 /** Jobs that run at once. Accounts take turns, then callers: a job gives its place away after some rows while others wait. */
 const maxRunning = 2;
 const rowsOfTurn = 500;
-/** Open jobs have a limit of their own. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 /** Shares that are looked at and hashed before they can be written. */
 const sharesAhead = 2;
 /** Milliseconds between two looks for results whose time is over. */
@@ -62,7 +61,8 @@ type TurnEnd = 'over' | 'yields' | 'fails';
 export class Jobs {
   readonly #ctx: JobServices;
   readonly #equipping: Equipping;
-  readonly #queue = new FairQueue(maxRunning, { quantum: rowsOfTurn, most: unbounded });
+  // Open jobs have a limit of their own.
+  readonly #queue = new Scheduler({ atOnce: maxRunning, quantum: rowsOfTurn, maxWaiting: unbounded });
   /** Jobs that run or wait for their turn, by id. */
   readonly #open = new Map<string, Promise<void>>();
   readonly #watchers = new Map<string, Set<(job: Job) => void>>();

@@ -15,7 +15,7 @@ import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import type { FactoryContext } from '../context.ts';
 import type { StoredRow } from '../provisioning/rows.ts';
 import type { Unit } from '../provisioning/unit.ts';

@@ -7,7 +7,6 @@ import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { insertDevices } from '../../../db/registry/presence.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { customNames } from '../../entity/fields.ts';
@@ -18,6 +17,7 @@ import { newCredential } from '../../registry/credentials/credentials.ts';
 import { newDevice } from '../../registry/devices/changes.ts';
 import { newDeviceShape } from '../../registry/devices/device.ts';
 import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import {
   failedRow,
   type GivenRow,
@@ -63,10 +63,10 @@ export const provision: OpenWork = (run) => {
   return async (caller, rows) => {
     const failed: Outcome[] = [];
     const good: Array<{ row: number; device: Row<'devices'> }> = [];
-    const slices = new Slices();
+    const longWork = new LongWork();
     for (const given of rows) {
       const device = await readRow(run, caller, places, given);
-      await slices.step();
+      await longWork.giveWay();
       if ('serialNumber' in device) good.push({ row: given.row, device });
       else failed.push(failedRow(given.row, device.errors));
     }

@@ -1,10 +1,10 @@
 /** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 
 export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */
@@ -109,7 +109,7 @@ export async function readRows(
 /** The text of a body in small pieces; everybody else has a turn between them. */
 async function* piecesOf(source: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
-  const slices = new Slices();
+  const longWork = new LongWork();
   let bytes = 0;
   for await (const chunk of source) {
     bytes += chunk.length;
@@ -117,7 +117,7 @@ async function* piecesOf(source: AsyncIterable<Buffer>): AsyncGenerator<string> 
     const text = decoded(() => decoder.decode(chunk, { stream: true }));
     for (let from = 0; from < text.length; from += pieceSize) {
       yield text.slice(from, from + pieceSize);
-      await slices.step();
+      await longWork.giveWay();
     }
   }
   const rest = decoded(() => decoder.decode());

@@ -1,6 +1,7 @@
 /** Draws labels in a thread: a QR code takes up to a tenth of a second. Accounts take turns, then callers. */
 
-import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import { Scheduler } from '../../scheduler/scheduler.ts';
 import { AskedThread } from '../../threads/asked-thread.ts';
 import type { Label } from '../provisioning/unit.ts';
 
@@ -21,7 +22,7 @@ export class LabelDrawer {
     new URL('./label-worker.ts', import.meta.url),
     'The drawer of labels',
   );
-  readonly #queue = new FairQueue(askedAtOnce);
+  readonly #queue = new Scheduler({ atOnce: askedAtOnce });
 
   /** Labels that wait for the thread. */
   get waiting(): number {

@@ -1,6 +1,6 @@
 /** Labels of units: anyone who scans one comes to the page where the unit is claimed. They never hold the secret. */
 import type { QRCodeToStringOptions } from 'qrcode';
-import { Slices } from '../../../db/sqlite/slices.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { Label } from '../provisioning/unit.ts';
 import type { Drawing, LabelAnswer } from './label-drawer.ts';
 
@@ -38,9 +38,9 @@ export async function* labelSheet(
   draw: (drawing: Drawing, label: Label) => Promise<LabelAnswer> = drawLabel,
 ): AsyncIterable<string> {
   yield sheetHead;
-  const slices = new Slices();
+  const longWork = new LongWork();
   for await (const label of labels) {
-    await slices.step();
+    await longWork.giveWay();
     const { serialNumber, associationCode, deviceId } = label;
     yield `<figure>${await draw('square', label)}<figcaption><b>${escaped(serialNumber)}</b><span>${escaped(associationCode)}</span><small>${escaped(deviceId)}</small></figcaption></figure>\n`;
   }

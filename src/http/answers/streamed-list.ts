@@ -5,7 +5,9 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import { type FairQueue, type Lane, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import type { Scheduler } from '../../scheduler/scheduler.ts';
 
 /** Characters that are collected before an answer becomes a stream, and in each piece of it. */
 const shortAnswer = 64 * 1024;
@@ -25,20 +27,20 @@ export class JsonText {
 
 /** A place in `queue` that an answer has until it ends. */
 export interface HeldPlace {
-  queue: FairQueue;
+  queue: Scheduler;
   leave(): void;
 }
 
 /** An answer that may become long. Long ones share the places of their account. */
 export class Answer {
-  readonly #places: FairQueue;
+  readonly #places: Scheduler;
   readonly #lane: Lane;
   readonly #held: HeldPlace | undefined;
   #place: Promise<void> | undefined;
   #leave: (() => void) | undefined;
   #hasEnded = false;
 
-  constructor(places: FairQueue, lane: Lane, held?: HeldPlace) {
+  constructor(places: Scheduler, lane: Lane, held?: HeldPlace) {
     this.#places = places;
     this.#lane = lane;
     this.#held = held;

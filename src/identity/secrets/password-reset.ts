@@ -12,7 +12,7 @@ import { writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { Attempts, sendAllowance } from '../../limits/attempts.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import type { IdentityContext } from '../context.ts';
 import { findIdentity, isAccountUser, setPassword } from '../identities.ts';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.ts';

@@ -3,7 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.ts';
-import { areStrangers, FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import { areStrangers } from '../../limits/lanes.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import { Scheduler } from '../../scheduler/scheduler.ts';
 import { commonPasswords } from './common-passwords.ts';
 import { makeSecret } from './secrets.ts';
 
@@ -35,7 +37,11 @@ interface Chosen {
 }
 
 export class Passwords {
-  readonly #queue = new FairQueue(hashesAtOnce, { perAccount: Math.max(1, hashesAtOnce - 1), isLast: areStrangers });
+  readonly #queue = new Scheduler({
+    atOnce: hashesAtOnce,
+    perAccount: Math.max(1, hashesAtOnce - 1),
+    isLast: areStrangers,
+  });
   readonly #cost: HashCost;
   /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
   readonly #nobody: string;

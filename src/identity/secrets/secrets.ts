@@ -3,8 +3,9 @@ import { hash as digest, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import { slotOf } from '../../ids.ts';
-import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
 import { networkOf } from '../../limits/networks.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import { Scheduler, unbounded } from '../../scheduler/scheduler.ts';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
@@ -17,14 +18,13 @@ const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parall
 /** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
 const provenKept = 200_000;
 
-/** Connections and the rows of jobs, which wait here, have limits of their own. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 /** The lane of a secret whose account does not matter, as for unknown usernames. */
 const nobodysAccount = '';
 
 export class Secrets {
-  readonly #queue = new FairQueue(4, { most: unbounded });
-  readonly #codes = new FairQueue(1);
+  // Connections and the rows of jobs, which wait here, have limits of their own.
+  readonly #queue = new Scheduler({ atOnce: 4, maxWaiting: unbounded });
+  readonly #codes = new Scheduler({ atOnce: 1 });
   readonly #key = randomBytes(32).toString('base64');
   readonly #proven = boundedCache<string, string>(provenKept);
   readonly #nobody = this.hash(makeSecret());

@@ -6,8 +6,9 @@ import type { Registry } from '../../../db/registry/index.ts';
 import type { Clock } from '../../clock.ts';
 import type { Allowance } from '../../errors.ts';
 import { Attempts } from '../../limits/attempts.ts';
-import { type Lane, strangerLane } from '../../limits/fair-queue.ts';
+import { strangerLane } from '../../limits/lanes.ts';
 import { networkOf } from '../../limits/networks.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;

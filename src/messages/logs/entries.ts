@@ -1,13 +1,14 @@
 /** The log entries of a page, read a part at a time while they are sent. */
 
 import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access, Caller } from '../../access.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { PlatformError } from '../../errors.ts';
 import type { Items } from '../../http/answers/streamed-list.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
+import type { Scheduler } from '../../scheduler/scheduler.ts';
 
 type Services = { access: Access; messages: Pick<MessageStore, 'logs'>; sessions: Sessions };
 
@@ -19,18 +20,18 @@ export function eachEntry<W>(
   ctx: Services,
   caller: Caller,
   begin: LogsPart,
-  turns: FairQueue,
+  turns: Scheduler,
   show: (current: Caller, entry: FoundEntry) => W | undefined,
 ): Items<W> {
   return async function* (answer) {
-    const slices = new Slices();
+    const longWork = new LongWork();
     let part = begin;
     if (part.rest.length > 0) await answer.takePlace();
     for (let current: Caller = caller; ; ) {
       for (const entry of part.entries) {
         const shown = show(current, entry);
         if (shown !== undefined) yield shown;
-        await slices.step();
+        await longWork.giveWay();
       }
       const { rest } = part;
       if (rest.length === 0) return;

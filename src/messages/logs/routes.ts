@@ -12,7 +12,8 @@ import { invalid, PlatformError } from '../../errors.ts';
 import { sendItems, sendList, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { metaWith, nameIgnored, sayIgnored } from '../../http/ignored-names.ts';
-import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import { Scheduler } from '../../scheduler/scheduler.ts';
 import type { MessagesContext } from '../context.ts';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.ts';
 import { eachEntry } from './entries.ts';
@@ -76,7 +77,7 @@ const readsAtOnce = 2;
 
 /** GET and POST /devices/{id}/logs, POST /logs/search. */
 export function logRoutes(app: App, ctx: MessagesContext): void {
-  const turns = new FairQueue(readsAtOnce);
+  const turns = new Scheduler({ atOnce: readsAtOnce });
   app.get(
     '/devices/:id/logs',
     {
@@ -151,7 +152,7 @@ export function logRoutes(app: App, ctx: MessagesContext): void {
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
  * looked for in too many entries; 416/109 past the last page.
  */
-async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, query: LogQuery, turns: FairQueue) {
+async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, query: LogQuery, turns: Scheduler) {
   const { access, messages } = ctx;
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;

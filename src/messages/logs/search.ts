@@ -15,7 +15,8 @@ import { parseDate } from '../../entity/values.ts';
 import { invalid } from '../../errors.ts';
 import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import type { Scheduler } from '../../scheduler/scheduler.ts';
 import type { MessagesContext } from '../context.ts';
 import { readSeverity } from '../payload/log-entry.ts';
 import { eachEntry } from './entries.ts';
@@ -85,7 +86,7 @@ interface Found {
 }
 
 /** POST /logs/search; searches wait for their turn in `turns`. */
-export function logSearchRoutes(app: App, ctx: MessagesContext, turns: FairQueue): void {
+export function logSearchRoutes(app: App, ctx: MessagesContext, turns: Scheduler): void {
   app.post(
     '/logs/search',
     {
@@ -111,7 +112,7 @@ export function logSearchRoutes(app: App, ctx: MessagesContext, turns: FairQueue
  * The entries that fit, of live devices that the caller reaches now; each part of them is read when it is its turn.
  * @throws PlatformError 403/21; 400/106 naming the clause that is not understood, or for a search that takes too long.
  */
-async function searchLogs(ctx: MessagesContext, caller: Caller, asked: object, turns: FairQueue): Promise<Found> {
+async function searchLogs(ctx: MessagesContext, caller: Caller, asked: object, turns: Scheduler): Promise<Found> {
   const { access, messages } = ctx;
   const question = readSearch(caller, asked);
   if (!question) return { total: 0, maxScore: null, hits: async function* () {} };

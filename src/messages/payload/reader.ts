@@ -1,6 +1,7 @@
 /** Reads the points of payloads: small ones at once, large ones in a thread, where accounts take turns. */
 import type { Point } from '../../../db/messages/store.ts';
-import { FairQueue, type Lane } from '../../limits/fair-queue.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import { Scheduler, unbounded } from '../../scheduler/scheduler.ts';
 import { AskedThread } from '../../threads/asked-thread.ts';
 import { type FixedForm, type PayloadLimits, readForm, readPoints, readTextPoints } from './payload.ts';
 import type { Reading } from './reading.ts';
@@ -9,8 +10,6 @@ import type { Reading } from './reading.ts';
 const smallPayload = 8192;
 /** Payloads on their way to the thread and back; it reads one after the other. */
 const askedAtOnce = 2;
-/** Connections and requests wait here with one payload each, and have limits of their own. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
 /** Any form, any form of text, or the one that a channel template fixes. */
 export type PayloadKind = OpenKind | FixedForm;
@@ -53,7 +52,8 @@ export class PayloadReader {
     new URL('./worker.ts', import.meta.url),
     'The reader of payloads',
   );
-  readonly #queue = new FairQueue(askedAtOnce, { most: unbounded, quantum: smallPayload });
+  // Connections and requests wait here with one payload each, and have limits of their own.
+  readonly #queue = new Scheduler({ atOnce: askedAtOnce, maxWaiting: unbounded, quantum: smallPayload });
 
   constructor(limits: PayloadLimits) {
     this.#limits = limits;

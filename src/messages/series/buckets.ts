@@ -1,6 +1,6 @@
 /** Buckets of time: `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
 import { timeLimit } from '../../../db/messages/types.ts';
-import type { Slices } from '../../../db/sqlite/slices.ts';
+import type { LongWork } from '../../scheduler/long-work.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -46,7 +46,7 @@ export async function bucketEdges(
   { from, to }: { from: number; to: number },
   size: BucketSize,
   zone: TimeZone,
-  slices: Slices,
+  longWork: LongWork,
 ): Promise<number[]> {
   const edges: number[] = [];
   const put = (edge: number) => {
@@ -67,7 +67,7 @@ export async function bucketEdges(
       const skipped = Math.floor((Math.min(from, end - 1) - edge) / length);
       for (let next = edge + Math.max(1, skipped) * length; next < end; next += length) put(next);
     }
-    await slices.step();
+    await longWork.giveWay();
   }
 }
 

@@ -3,11 +3,11 @@
  * a page; a rollup is within its limits.
  */
 import type { Cursor, Point, Range } from '../../../db/messages/store.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import type { Config } from '../../config.ts';
 import { spreadsheetCell } from '../../formats/spreadsheets.ts';
 import type { Answer } from '../../http/answers/streamed-list.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import { parseTopic } from '../../topics.ts';
 import { csvColumns } from '../payload/forms/csv.ts';
 import {
@@ -126,12 +126,12 @@ export async function exportRollup(
   const form = forms[format];
   const { sums, show, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
   async function* make(): AsyncGenerator<string> {
-    const slices = new Slices();
+    const longWork = new LongWork();
     yield form.valuesHead(wanted);
     for (let place = 0; place < sums.length; place += linesAtOnce) {
       const some = sums.slice(place, place + linesAtOnce);
       yield some.map((sum) => form.valueLine(show(sum), wanted, query)).join('');
-      await slices.step();
+      await longWork.giveWay();
     }
   }
   return {

@@ -5,7 +5,6 @@ import { aggregates } from '../../../db/messages/series/sums.ts';
 import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.ts';
 import type { Placement } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Access, Caller, Channel } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
@@ -14,7 +13,9 @@ import { metaShape, readDate } from '../../entity/routes.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { HiddenNumbers } from '../../formats/hidden-numbers.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
-import { type FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
+import type { Scheduler } from '../../scheduler/scheduler.ts';
 import { parseTopic } from '../../topics.ts';
 
 /** The range of a query that names none, in milliseconds back from its end. */
@@ -158,8 +159,8 @@ export interface SeriesAnswer {
 }
 
 export type Services = {
-  reads: FairQueue;
-  longAnswers: FairQueue;
+  reads: Scheduler;
+  longAnswers: Scheduler;
   config: Config;
   access: Access;
   messages: MessageStore;
@@ -280,9 +281,9 @@ export async function* jsonOf<V>(
   { all, keyOf, show }: Values<V>,
   { groupType = 0 }: SeriesQuery,
 ): AsyncGenerator<string> {
-  const slices = new Slices();
+  const longWork = new LongWork();
   const by = groupType === 1 ? 'category' : 'time';
-  const groups = groupType === 0 ? [all] : await groupsOf(all, keyOf[by], slices);
+  const groups = groupType === 0 ? [all] : await groupsOf(all, keyOf[by], longWork);
   let text = '';
   for (const [number, group] of groups.entries()) {
     const name = groupType === 0 ? undefined : show(group[0] as V)[by];
@@ -294,21 +295,25 @@ export async function* jsonOf<V>(
       if (text.length < pieceLength) continue;
       yield text;
       text = '';
-      await slices.step();
+      await longWork.giveWay();
     }
     if (name !== undefined) text += ']}';
   }
   yield text;
 }
 
-async function groupsOf<V>(all: readonly V[], keyOf: (value: V) => string | number, slices: Slices): Promise<V[][]> {
+async function groupsOf<V>(
+  all: readonly V[],
+  keyOf: (value: V) => string | number,
+  longWork: LongWork,
+): Promise<V[][]> {
   const groups = new Map<string | number, V[]>();
   for (const [place, value] of all.entries()) {
     const key = keyOf(value);
     const group = groups.get(key);
     if (group) group.push(value);
     else groups.set(key, [value]);
-    if ((place + 1) % valuesAtOnce === 0) await slices.step();
+    if ((place + 1) % valuesAtOnce === 0) await longWork.giveWay();
   }
   return [...groups.values()];
 }

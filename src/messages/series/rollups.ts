@@ -1,8 +1,8 @@
 /** Rollups: the points of a range as aggregates by bucket of time and category. */
 import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.ts';
-import { Slices } from '../../../db/sqlite/slices.ts';
 import type { Caller } from '../../access.ts';
 import { invalid } from '../../errors.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';
 import {
   demandStill,
@@ -74,7 +74,7 @@ export async function sumUp(
   if (count > maxBuckets)
     throw invalid('rollup', `would divide the range into ${count} buckets; the maximum is ${maxBuckets}`);
 
-  const edges = await bucketEdges({ from, to }, size, zone, new Slices());
+  const edges = await bucketEdges({ from, to }, size, zone, new LongWork());
   const { category } = query;
   const asked = { from, to, edges, wanted, limit: maxValues, ...(category !== undefined && { category }) };
   const found = key ? await services.messages.sums(key, asked) : [];
@@ -110,14 +110,14 @@ async function inOrder(
   edges: readonly number[],
   { from, to, category, fill, order }: Stretch & Pick<SeriesQuery, 'category' | 'fill' | 'order'>,
 ): Promise<Sum[] | undefined> {
-  const slices = new Slices();
+  const longWork = new LongWork();
   const buckets = new Map<number, Sum[]>();
   for (const sum of found) {
     const bucket = buckets.get(sum.bucket);
     if (bucket) bucket.push(sum);
     else buckets.set(sum.bucket, [sum]);
   }
-  await slices.step();
+  await longWork.giveWay();
   const categories = [...new Set(category === undefined ? found.map((sum) => sum.category) : [category])];
   const count = from < to ? edges.length - 1 : 0;
   if (found.length > maxValues || (fill === 'null' && count * categories.length > maxValues)) return undefined;
@@ -129,7 +129,7 @@ async function inOrder(
     const missing = fill === 'null' ? categories.filter((one) => !known.has(one)) : [];
     const all = [...present, ...missing.map((one) => ({ bucket, category: one, ...empty }))];
     sums.push(...all.sort((a, b) => compare(a.category, b.category)));
-    await slices.step();
+    await longWork.giveWay();
   }
   return sums;
 }

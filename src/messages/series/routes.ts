@@ -7,7 +7,8 @@ import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
-import { FairQueue, laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import { Scheduler } from '../../scheduler/scheduler.ts';
 import type { MessagesContext } from '../context.ts';
 import { type Export, exportRollup, exportSeries } from './export.ts';
 import { readLatest, readPage } from './pages.ts';
@@ -40,8 +41,8 @@ const rollupsHeld = 8;
 
 /** GET /data/{topic} and /data/{topic}/latest. */
 export function timeSeriesRoutes(app: App, ctx: MessagesContext): void {
-  const sums = new FairQueue(rollupsAtOnce.ofAll, { perAccount: rollupsAtOnce.ofAccount });
-  const held = new FairQueue(Number.POSITIVE_INFINITY, { perAccount: rollupsHeld });
+  const sums = new Scheduler({ atOnce: rollupsAtOnce.ofAll, perAccount: rollupsAtOnce.ofAccount });
+  const held = new Scheduler({ perAccount: rollupsHeld });
   app.get(
     '/data/*',
     {

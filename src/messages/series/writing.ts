@@ -5,7 +5,7 @@ import { idempotentPosts } from '../../entity/idempotency.ts';
 import { errorBody, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import type { MessagesContext } from '../context.ts';
 import type { OpenKind } from '../payload/reader.ts';
 import { payloadLimit, rejectionShape } from '../publish.ts';

@@ -19,7 +19,7 @@ import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { newId } from '../../ids.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import type { Overlaps } from './overlaps.ts';
 import { noPrevious, secretsInForce } from './overlaps.ts';
 

@@ -10,7 +10,7 @@ import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts'
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 import type { RegistryContext } from '../context.ts';
 import { changedState } from '../devices/changes.ts';
 import { deviceShape, newDeviceShape, showDevice } from '../devices/device.ts';

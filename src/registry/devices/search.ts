@@ -14,7 +14,7 @@ import { allOf, bytesOf } from '../../entity/list.ts';
 import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
 import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';
 import type { RowPlace } from '../../entity/row-slices.ts';
-import { laneOf } from '../../limits/fair-queue.ts';
+import { laneOf } from '../../limits/lanes.ts';
 
 type Filter = readonly [name: string, match: Match];
 

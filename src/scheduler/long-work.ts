@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { slices, TimeSlice } from './time-slice.ts';
 
-/** Milliseconds after which work gives way. */
-const sliceTime = 3;
 /** When the turn after a slice is shorter than this, in milliseconds, hardly anybody had waited for its end. */
 const idleTurn = 0.3;
 /** How much of the event loop others have for each share of ours, while they use at least the second share of it. */
@@ -18,34 +17,25 @@ let isPassing = false;
  * Long work on the event loop, cut into slices: everybody else goes before it. All work that is cut this way shares one
  * place: much of it at once does not hold the event loop longer, and does not take a larger part of it.
  */
-export class Slices {
-  /** When the slice began; undefined in the turns of the event loop in which nothing has been done yet. */
-  #since: number | undefined;
+export class LongWork {
+  /** Of the turns of the event loop in which something is done; what is waited for in others does not count. */
+  readonly #slice = new TimeSlice(slices.longWork);
 
-  /** To be called before the first step, when that can be long. What is waited for in other turns does not count. */
+  /** To be called before the first step, when that can be long. */
   begin(): void {
-    if (this.#since !== undefined) return;
-    this.#since = performance.now();
-    setImmediate(() => {
-      this.#since = undefined;
-    });
-  }
-
-  /** Whether the slice of this turn of the event loop is used up: for work that has turns of its own. */
-  get isUsedUp(): boolean {
-    return this.#since !== undefined && performance.now() - this.#since >= sliceTime;
+    this.#slice.begin();
   }
 
   /** To be called after each step, which is to be short. Returns at once while the slice lasts. */
-  async step(): Promise<void> {
-    this.begin();
-    const taken = performance.now() - (this.#since ?? 0);
-    if (taken < sliceTime) return;
-    spent += taken;
+  async giveWay(): Promise<void> {
+    this.#slice.begin();
+    this.#slice.spend(0);
+    if (!this.#slice.isOver) return;
+    spent += this.#slice.elapsed;
     const turn = new Promise<void>((resolve) => waiting.push(resolve));
     if (!isPassing) void passOn();
     await turn;
-    this.begin();
+    this.#slice.begin();
   }
 }
 

@@ -20,7 +20,7 @@ interface Node<T> {
  * Items that wait for something shared, in lanes (deficit round robin). What an account gets is measured in cost and not
  * in items; the items of one caller leave in the order in which they came.
  */
-export class FairLanes<T> {
+export class Lanes<T> {
   readonly #quantum: number;
   #root: Node<T> = newNode(0);
 
@@ -44,14 +44,14 @@ export class FairLanes<T> {
   }
 
   /** Adds an item, last in its lane; `first` for one that goes on with what it has begun. */
-  push(lane: Lane, cost: number, item: T, place: 'last' | 'first' = 'last'): void {
+  add(lane: Lane, cost: number, item: T, place: 'last' | 'first' = 'last'): void {
     const path = this.#path(lane);
     for (const node of path) node.size += 1;
     path[2].items[place === 'last' ? 'push' : 'unshift']({ item, cost });
   }
 
   /** The next item, of accounts for which `mayHave` is true; undefined when none of them has one. */
-  shift(mayHave?: (accountId: string) => boolean): T | undefined {
+  takeNext(mayHave?: (accountId: string) => boolean): T | undefined {
     if (this.#root.size === 0) return undefined;
     if (mayHave && !hasAny(this.#root, mayHave)) return undefined;
     const { item } = this.#take(this.#root, mayHave);
@@ -62,7 +62,7 @@ export class FairLanes<T> {
 
   /** Adds to the cost of what a lane has already taken: it waits longer for its next turn. Alone it takes nothing from others. */
   charge(lane: Lane, cost: number): void {
-    if (this.#root.size === 0) return;
+    if (cost <= 0 || this.#root.size === 0) return;
     const [root, account, caller] = this.#path(lane);
     if (root.size > account.size) account.balance -= cost;
     if (account.size > caller.size) caller.balance -= cost;
