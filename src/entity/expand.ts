@@ -49,12 +49,7 @@ export async function childCounts<T extends EntityTable>(
 }
 
 /** Whether a live row of `table` names `id` in `column`. */
-export async function hasChildren<T extends EntityTable>(
-  db: Db,
-  table: T,
-  column: keyof Row<T> & string,
-  id: string,
-): Promise<boolean> {
+export async function hasChildren(db: Db, table: EntityTable, column: string, id: string): Promise<boolean> {
   const one = children(db, table).select('id').where(sql.ref<string>(column), '=', id).limit(1);
   return (await one.executeTakeFirst()) !== undefined;
 }

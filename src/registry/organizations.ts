@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Tx } from '../../db/registry/index.ts';
+import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../access.ts';
@@ -22,6 +23,7 @@ import {
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.ts';
 import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
 import { entityRoutes } from '../entity/kind.ts';
+import { inWords } from '../entity/kind-verbs.ts';
 import type { Listing } from '../entity/list-query.ts';
 import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
 import {
@@ -376,10 +378,7 @@ async function heightBelow(tx: Tx, id: string): Promise<number> {
 
 /** @throws PlatformError 400 with 104 when something live is in the organization. */
 async function demandEmpty(tx: Tx, id: string): Promise<void> {
-  const isEmpty =
-    !(await hasChildren(tx, 'organizations', 'parentId', id)) &&
-    !(await hasChildren(tx, 'devices', 'organizationId', id)) &&
-    !(await hasChildren(tx, 'endUsers', 'organizationId', id));
-  if (!isEmpty)
-    throw new PlatformError('constraint', { message: 'The organization has live devices, end-users or children.' });
+  for (const { table, column } of keepersOf('organizations'))
+    if (await hasChildren(tx, table, column, id))
+      throw new PlatformError('constraint', { message: `The organization has live ${inWords(table)}.` });
 }

@@ -290,7 +290,7 @@ async function trashUnused(
   const trashed = await trash(tx, kind.table, id, version, clock);
   if (trashed.default === 1)
     throw new PlatformError('constraint', { message: 'A default template cannot be deleted.' });
-  if (await hasChildren(tx, kind.children, kind.childColumn as never, id))
+  if (await hasChildren(tx, kind.children, kind.childColumn, id))
     throw new PlatformError('constraint', { message: 'The template has live entities.' });
   return trashed;
 }

@@ -38,8 +38,13 @@ export type EntityName = {
 
 export const entityTables = Object.keys(entityColumns) as EntityTable[];
 
+interface Keeper {
+  table: EntityTable;
+  column: string;
+}
+
 /** Each column that names a row of another table which must not be purged before: `keeps` of its marks. */
-export function keepersOf(kept: EntityTable): { table: EntityTable; column: string }[] {
+export function keepersOf(kept: EntityTable): Keeper[] {
   return entityTables.flatMap((table) =>
     Object.entries<Column>(entityColumns[table]).flatMap(([column, { marks }]) =>
       marks.keeps === kept ? [{ table, column }] : [],
