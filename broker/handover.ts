@@ -38,7 +38,7 @@ export class AccountHandover {
    * Waits until what clients of these accounts had sent before they were held is answered. False when that takes longer
    * than `patience` milliseconds.
    */
-  async settled(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
+  async whenAnswered(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
     const { streams } = this.#parts;
     streams.endAccounts(accountIds);
     const until = performance.now() + patience;
@@ -71,15 +71,22 @@ export class AccountHandover {
     return this.#parts.presence.endedElsewhere(devices);
   }
 
-  /** Ends every connection of these accounts: without wills or a word about it when they have `moved`. */
-  async end(accountIds: ReadonlySet<string>, moved: boolean): Promise<void> {
-    const { connects, sessions } = this.#parts;
+  /** Closes every connection of these accounts: clients come back, and send again what was not looked at. */
+  closeConnections(accountIds: ReadonlySet<string>): Promise<void> {
+    return this.#eachConnection(accountIds, ({ client }) => client.conn.destroy());
+  }
+
+  /** Another server handles these accounts: ends every connection without its will, and says nothing of it. */
+  async endConnections(accountIds: ReadonlySet<string>): Promise<void> {
+    await this.#eachConnection(accountIds, (live) => this.#parts.sessions.kick(live));
+    this.#parts.connects.forget(accountIds);
+  }
+
+  async #eachConnection(accountIds: ReadonlySet<string>, end: (live: LiveClient) => void): Promise<void> {
     for (const [place, live] of this.#livesOf(accountIds).entries()) {
-      if (moved) sessions.kick(live);
-      else live.client.conn.destroy();
+      end(live);
       if (place % endsAtOnce === endsAtOnce - 1) await pause(0);
     }
-    if (moved) connects.forget(accountIds);
   }
 
   /** Takes sessions and retained messages of another server; on disk when it resolves. */

@@ -82,7 +82,7 @@ export class CellGate implements AccountGate {
   }
 
   /** Lets those go who wait for an account: their clients are to come back. */
-  letGo(accounts: Iterable<string>): void {
+  dismissWaiting(accounts: Iterable<string>): void {
     for (const accountId of accounts) for (const go of this.#waiting.get(accountId) ?? []) go();
   }
 
@@ -124,7 +124,7 @@ export class CellGate implements AccountGate {
   }
 
   /** Waits for the end of all such work that has begun, at most `patience` milliseconds; whether it has ended. */
-  async rested(patience: number): Promise<boolean> {
+  async whenRested(patience: number): Promise<boolean> {
     const ended = Promise.allSettled([...this.#works]).then(() => true);
     return Promise.race([ended, pause(patience, false, { ref: false })]);
   }
@@ -147,7 +147,7 @@ export class CellGate implements AccountGate {
   }
 
   /** Waits for the end of such requests, at most `patience` milliseconds; whether they have ended. */
-  async answered(accounts: Iterable<string>, patience: number): Promise<boolean> {
+  async whenAnswered(accounts: Iterable<string>, patience: number): Promise<boolean> {
     const slots = [...accounts].map(slotOf);
     const until = performance.now() + patience;
     while (slots.some((slot) => this.#inFlight.has(slot))) {

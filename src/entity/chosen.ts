@@ -3,7 +3,7 @@ import { type TObject, type TSchema, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { customNames } from './fields.ts';
-import type { Wire } from './routes.ts';
+import type { ShownEntity } from './routes.ts';
 import type { FieldKind } from './values.ts';
 
 export const fieldsQuery = {
@@ -70,18 +70,18 @@ async function hasName(db: Db, accountId: string, { shape, fieldKind }: Nameable
 }
 
 /** A function that cuts an entity down to id and these properties; those that it does not have are left out. */
-export function chooserOf(paths: readonly Path[]): (wire: Wire) => object {
-  if (paths.length === 0) return (wire) => wire;
+export function chooserOf(paths: readonly Path[]): (shown: ShownEntity) => object {
+  if (paths.length === 0) return (shown) => shown;
   const whole = new Set(['id']);
   const parts = new Map<string, Set<string>>();
   for (const [name, part] of paths) {
     if (part === undefined) whole.add(name);
     else parts.set(name, (parts.get(name) ?? new Set<string>()).add(part));
   }
-  return (wire) => {
-    const chosen = chooseOf(wire, whole);
+  return (shown) => {
+    const chosen = chooseOf(shown, whole);
     for (const [name, of] of parts) {
-      const value: unknown = Object.hasOwn(wire, name) ? wire[name as keyof Wire] : undefined;
+      const value: unknown = Object.hasOwn(shown, name) ? shown[name as keyof ShownEntity] : undefined;
       if (value === undefined || whole.has(name)) continue;
       const isEntity = typeof value === 'object' && value !== null && !Array.isArray(value);
       chosen[name] = isEntity ? chooseOf(value, of) : value;

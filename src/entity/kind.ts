@@ -24,15 +24,15 @@ import {
   idParams,
   listResponse,
   readEtag,
+  type ShownEntity,
   sendEntity,
-  type Wire,
 } from './routes.ts';
 import { type ListServices, showSlices } from './row-slices.ts';
 import type { FieldKind } from './values.ts';
 import { demandLive, demandTrashed, findReached } from './verbs.ts';
 
 /** The OpenAPI texts of one verb, if they differ from those of other kinds. */
-interface Said {
+interface VerbTexts {
   summary?: string;
   description?: string;
   answer?: string;
@@ -50,7 +50,7 @@ interface Expand {
   count?: string;
 }
 
-type Show<T extends EntityTable> = (row: Row<T>) => Wire;
+type Show<T extends EntityTable> = (row: Row<T>) => ShownEntity;
 
 /** One kind: where it lives, what it is called, its schemas and its verbs. A verb that a kind does not have is left out. */
 export interface Kind<T extends EntityTable, C extends TObject, U extends TObject> {
@@ -77,27 +77,30 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   /** How rows are shown. Called once for several rows, so that it reads for all of them what they need. */
   prepare(caller: Caller, rows: Row<T>[], query: Expand): Show<T> | Promise<Show<T>>;
   /** The account of the body is the caller's. */
-  create: Said & { bodyLimit?: number; body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
-  read?: Said & { show?: Show<T> };
+  create: VerbTexts & { bodyLimit?: number; body: C; run(caller: Caller, body: Static<C>): Promise<ShownEntity> };
+  read?: VerbTexts & { show?: Show<T> };
   /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
-  list?: Pick<Said, 'summary' | 'description'> & {
+  list?: Pick<VerbTexts, 'summary' | 'description'> & {
     query?: TObject;
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
   };
   /** `before` is in the caller's reach, live or in the trash. `ignores` names properties that have no effect on this one. */
-  update?: Said & {
+  update?: VerbTexts & {
     body: U;
     ignores?(before: Row<T>): readonly string[];
-    run(caller: Caller, before: Row<T>, version: number, body: Static<U>): Promise<Wire>;
+    run(caller: Caller, before: Row<T>, version: number, body: Static<U>): Promise<ShownEntity>;
   };
   /** As update. Without a version it needs no etag. */
-  remove?: Said &
+  remove?: VerbTexts &
     (
-      | { run(caller: Caller, before: Row<T>, version: number): Promise<Wire> }
-      | { runAnyVersion(caller: Caller, before: Row<T>): Promise<Wire> }
+      | { run(caller: Caller, before: Row<T>, version: number): Promise<ShownEntity> }
+      | { runAnyVersion(caller: Caller, before: Row<T>): Promise<ShownEntity> }
     );
   /** Absent where an entity is deleted for good. `before` is in the trash. */
-  trash?: Said & { listing?: Listing<T>; recover(caller: Caller, before: Row<T>, version: number): Promise<Wire> };
+  trash?: VerbTexts & {
+    listing?: Listing<T>;
+    recover(caller: Caller, before: Row<T>, version: number): Promise<ShownEntity>;
+  };
 }
 
 type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
@@ -128,7 +131,7 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
   return {
     one: `${path}/:id`,
     /** The right of a verb, its errors, the headers that it sends. */
-    config(verb: Verb, { errors = [], revokes }: Said = {}) {
+    config(verb: Verb, { errors = [], revokes }: VerbTexts = {}) {
       const hasCustomFields = kind.customFields !== undefined;
       const { action, errors: usual } = verbs[verb];
       const own = lists.has(verb) ? (['ignored'] as const) : (['etag'] as const);
@@ -144,7 +147,7 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
       const names = [...Object.keys(kind.shape.properties), ...Object.keys(kind.expand?.adds ?? {}), ...fields];
       refuseUnknownProperties(body, schema, names);
     },
-    schema: (verb: Verb, { shape = kind.shape, answer = `The ${inWords(wrapper)}.`, ...said }: Said = {}) => ({
+    schema: (verb: Verb, { shape = kind.shape, answer = `The ${inWords(wrapper)}.`, ...said }: VerbTexts = {}) => ({
       ...textsOf(kind, verb, said),
       response: entityResponse(wrapper, shape, answer),
     }),
@@ -155,10 +158,10 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
       if (within.some(([column, value]) => row[column as keyof Row<T>] !== value)) throw new PlatformError('notFound');
       return row;
     },
-    async show(caller: Caller, row: Row<T>, query: Expand = {}): Promise<Wire> {
+    async show(caller: Caller, row: Row<T>, query: Expand = {}): Promise<ShownEntity> {
       return (await kind.prepare(caller, [row], query))(row);
     },
-    send: (reply: FastifyReply, wire: Wire) => sendEntity(reply, wrapper, wire),
+    send: (reply: FastifyReply, shown: ShownEntity) => sendEntity(reply, wrapper, shown),
     /** Clients are told of a missing etag before their right is looked at where a kind has a trash, elsewhere at last. */
     preHandler: kind.trash ? etagFirst : [],
   };
@@ -186,9 +189,9 @@ function createRoute<T extends EntityTable>(
       const body = request.body as Static<TObject> & { accountId: string };
       access.demandAccount(request.caller, body.accountId);
       await demandNames(request, create.body);
-      const wire = await create.run(request.caller, body);
-      if (customFields) nameIgnored(request, reply, create.body, customNames(create.shape ?? shape, wire));
-      return send(reply, wire);
+      const shown = await create.run(request.caller, body);
+      if (customFields) nameIgnored(request, reply, create.body, customNames(create.shape ?? shape, shown));
+      return send(reply, shown);
     },
   );
 }
@@ -238,12 +241,12 @@ function updateRoute<T extends EntityTable>(
       const { caller, params } = request;
       const before = reached(caller, params.id);
       await demandNames(request, update.body, before);
-      const wire = await update.run(caller, before, readEtag(request), request.body as Static<TObject>);
+      const shown = await update.run(caller, before, readEtag(request), request.body as Static<TObject>);
       if (customFields) {
-        const heeded = omit(update.body, update.ignores?.(before) ?? []);
-        nameIgnored(request, reply, heeded, customNames(update.shape ?? shape, wire));
+        const known = omit(update.body, update.ignores?.(before) ?? []);
+        nameIgnored(request, reply, known, customNames(update.shape ?? shape, shown));
       }
-      return send(reply, wire);
+      return send(reply, shown);
     },
   );
 }
@@ -271,10 +274,10 @@ function removeRoute<T extends EntityTable>(
     async (request, reply) => {
       const { caller, params } = request;
       const before = reached(caller, params.id);
-      const wire = anyVersion
+      const shown = anyVersion
         ? await remove.runAnyVersion(caller, before)
         : await remove.run(caller, before, readEtag(request));
-      return send(reply, wire);
+      return send(reply, shown);
     },
   );
 }
@@ -305,7 +308,7 @@ function listRoute<T extends EntityTable>(
     async (request, reply) => {
       const { caller } = request;
       const ignored = nameIgnored(request, reply, querystring);
-      const query = heeded(request.query, querystring);
+      const query = knownParameters(request.query, querystring);
       services.access.demandAccount(caller, query.accountId);
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
       const page = await list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash');
@@ -362,7 +365,7 @@ function trashRoutes<T extends EntityTable>(
 }
 
 /** The properties of a query that its schema has; others were not checked and have no effect. */
-function heeded(query: FastifyRequest['query'], schema: TObject): ListQuery {
+function knownParameters(query: FastifyRequest['query'], schema: TObject): ListQuery {
   const known = Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name));
   return Object.fromEntries(known) as unknown as ListQuery;
 }
@@ -373,7 +376,7 @@ function omit(schema: TObject, names: readonly string[]): TObject {
 }
 
 /** The custom fields of an entity: what its kind's schema does not know. */
-function customNames(shape: TSchema, entity: Wire): string[] {
+function customNames(shape: TSchema, entity: ShownEntity): string[] {
   const { properties = {} } = shape as Partial<TObject>;
   return Object.keys(entity).filter((name) => !Object.hasOwn(properties, name));
 }

@@ -10,7 +10,7 @@ import { parseDate } from './values.ts';
 import { parseVersion } from './verbs.ts';
 
 /** An entity as the wire shows it. */
-export interface Wire {
+export interface ShownEntity {
   id: string;
   version: string;
   /** Of a credential: the version of the entity that it belongs to, where making it may have changed that. */
@@ -69,12 +69,12 @@ export const entityVersion = Type.String({
 });
 
 /** The ETag header of an answer that carries this: its version, or that of the entity that it belongs to. */
-export function etagOf({ version, entityVersion = version }: Omit<Wire, 'id'>): string {
+export function etagOf({ version, entityVersion = version }: Omit<ShownEntity, 'id'>): string {
   return `"${entityVersion}"`;
 }
 
 /** Sends one entity in its envelope, with its version in the ETag header. */
-export function sendEntity(reply: FastifyReply, wrapper: string, entity: Wire): FastifyReply {
+export function sendEntity(reply: FastifyReply, wrapper: string, entity: ShownEntity): FastifyReply {
   return reply.header('etag', etagOf(entity)).send({ [wrapper]: entity });
 }
 

@@ -9,7 +9,7 @@ export const maxNamed = 50;
 
 /**
  * Says in a header which properties had no effect, so that a typing error can be seen. `more` are names that the schema
- * does not hold and that were heeded. Of a GET, and of a payload as it is, these are parameters: the names, which a list shows in
+ * does not hold and that had an effect. Of a GET, and of a payload as it is, these are parameters: the names, which a list shows in
  * its `meta` too. Bodies of other endpoints are looked at for all of them (src/http/body-names.ts).
  * @throws PlatformError 400/106 naming each unknown parameter of a GET, with `SLIPWAY_STRICT_QUERIES`.
  */
@@ -30,8 +30,8 @@ export function nameIgnored(
 
 /** The names in `given` that the schema does not hold. */
 function namesBesides(given: unknown, { properties }: TObject, more: readonly string[] = []): string[] {
-  const heeded = new Set([...Object.keys(properties), ...more]);
-  return Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
+  const known = new Set([...Object.keys(properties), ...more]);
+  return Object.keys((given ?? {}) as object).filter((name) => !known.has(name));
 }
 
 /** @throws PlatformError 400/106 naming each of these parameters, and those that the schema has. */

@@ -22,6 +22,7 @@ import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
 import { lookAtBodyNames } from './body-names.ts';
 import { askAccountGate } from './guards/account-gate.ts';
+import { anonymousBodyBytes, limitConnections, throttleAnonymous } from './guards/anonymous.ts';
 import { answerHeaders } from './guards/answer-headers.ts';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.ts';
 import { laneOfRequest, paceRequests } from './guards/pacing.ts';
@@ -29,7 +30,6 @@ import { limitPipelining } from './guards/pipelining.ts';
 import { limitRequestTime } from './guards/request-time.ts';
 import { enforceRights } from './guards/rights.ts';
 import { sliceArrays } from './guards/sliced-arrays.ts';
-import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/strangers.ts';
 import { boundTexts } from './guards/text-bounds.ts';
 import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
@@ -89,7 +89,7 @@ export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Tr
   decorate(app, ctx, trusts);
   limitConnections(app, config.limits.httpConnectionsPerAddress, trusts);
   limitRequestTime(app.server);
-  hurryStrangers(app, (request, reply) => {
+  throttleAnonymous(app, (request, reply) => {
     traffic.refusals.invalid += 1;
     answerTooSlow(request, reply);
   });
@@ -116,7 +116,7 @@ function newApp({ config, log }: HttpServices, answerBadUrl: Answer): App {
     // Fastify's own line about listening would be in the middle of ours.
     loggerInstance: log.child({}, { level: quieter(log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
-    bodyLimit: Math.min(strangerBodyBytes, config.httpBodyBytes),
+    bodyLimit: Math.min(anonymousBodyBytes, config.httpBodyBytes),
     // limitRequestTime cuts slow senders off.
     requestTimeout: 0,
     connectionTimeout: 0,

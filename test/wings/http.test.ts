@@ -18,5 +18,5 @@ import '../http/pages.test.ts';
 import '../http/progress-streams.test.ts';
 import '../http/request-time.test.ts';
 import '../http/sliced-arrays.test.ts';
-import '../http/strangers.test.ts';
+import '../http/anonymous.test.ts';
 import '../http/streamed-lists.test.ts';

@@ -51,7 +51,7 @@ export class Coming {
     const coming = new Set(gate.records.flatMap((one) => (one.state === 'coming' ? one.accounts : [])));
     if (known.some((id) => !coming.has(id))) throw invalid('accounts', `${known.join(', ')} is here already`);
     this.#demandRoom(bytes);
-    this.#end();
+    this.#endArrival();
     gate.record(accounts, { move, accounts, state: 'coming', from, to });
     await removeAccounts(this.#ctx, [...new Set([...accounts, ...known])]);
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
@@ -206,9 +206,9 @@ export class Coming {
     this.#demand(move);
     gate.hold(accounts);
     gate.record(accounts, { ...record, state: 'here', since: clock.now() });
-    this.#end();
+    this.#endArrival();
     await actFor(this.#ctx, accounts);
-    gate.letGo(accounts);
+    gate.dismissWaiting(accounts);
   }
 
   /** Lets go of accounts that have not become active here, for good. */
@@ -217,7 +217,7 @@ export class Coming {
     const record = gate.recordOf(accountId);
     if (record?.state === 'here') throw invalid('accountId', 'is here: it can only be moved back');
     if (record?.state !== 'coming') return;
-    this.#end();
+    this.#endArrival();
     // First another attempt's name: from here on nothing of this one can become active.
     gate.record(record.accounts, { ...record, move: 'dropped' });
     await removeAccounts(this.#ctx, record.accounts);
@@ -231,7 +231,7 @@ export class Coming {
     );
   }
 
-  #end(): void {
+  #endArrival(): void {
     clearTimeout(this.#arrival?.lapse);
     this.#arrival?.pages.close();
     this.#arrival = undefined;

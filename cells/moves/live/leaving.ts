@@ -85,18 +85,18 @@ export class Leaving {
     if (!accounts.includes(accountId)) throw new PlatformError('notFound', { message: 'The account is not here.' });
     if (accounts.some((id) => gate.isAway(id)))
       throw invalid('accountId', 'is on its way already: it has to be taken back first');
-    this.end();
+    this.endCopy();
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
     const out = new MessagesOut(join(config.dataDir, 'messages.db'), accounts, pages.own().bridges);
     const sent = { points: 0, logs: 0, end: 0 };
     const touched = await TouchedRows.watch(registry, pages.watched);
-    const lapse = setTimeout(() => this.end(), lapsesAfter).unref();
+    const lapse = setTimeout(() => this.endCopy(), lapsesAfter).unref();
     this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
     gate.copying(accounts);
     messages.touched.watch(new Set(accounts));
     // What purges or expires stops at its next step.
-    await gate.rested(patience);
+    await gate.whenRested(patience);
     return { accounts, bytes: await this.#bytesOf(accounts, move) };
   }
 
@@ -113,7 +113,7 @@ export class Leaving {
   }
 
   /** Ends a copy, without a word about where the accounts are. */
-  end(): void {
+  endCopy(): void {
     const copy = this.#copy;
     if (!copy) return;
     this.#copy = undefined;
@@ -123,7 +123,7 @@ export class Leaving {
     copy.pages.close();
     copy.out.close();
     // What another copy notes begins after this.
-    copy.touched.end().catch(() => {});
+    copy.touched.unwatch().catch(() => {});
   }
 
   /** Some pages of the registry from a place on, without their rows; null is the begin, and the end. */
@@ -225,8 +225,11 @@ export class Leaving {
     gate.hold(accounts);
     try {
       const until = performance.now() + patience;
-      const ended = await Promise.all([gate.answered(accounts, patience), broker.handover.settled(held, patience)]);
-      if (ended.includes(false) || !(await gate.rested(until - performance.now())))
+      const ended = await Promise.all([
+        gate.whenAnswered(accounts, patience),
+        broker.handover.whenAnswered(held, patience),
+      ]);
+      if (ended.includes(false) || !(await gate.whenRested(until - performance.now())))
         throw new PlatformError('stopping', { message: 'What is under way did not end in time. Try again.' });
       await audit.flush();
       await broker.handover.flush();
@@ -246,7 +249,7 @@ export class Leaving {
   async resume(accountId: string): Promise<{ accounts: string[] }> {
     const { gate } = this.#ctx;
     const record = gate.recordOf(accountId);
-    this.end();
+    this.endCopy();
     if (record?.state !== 'away') return { accounts: [] };
     gate.hold(record.accounts);
     gate.record(record.accounts, undefined);
@@ -258,17 +261,16 @@ export class Leaving {
     const { audit, broker, gate } = this.#ctx;
     await actFor(this.#ctx, accounts);
     await audit.flush();
-    // What they have sent meanwhile was not looked at: they come back and send it again.
-    await broker.handover.end(new Set(accounts), false);
-    gate.letGo(accounts);
+    await broker.handover.closeConnections(new Set(accounts));
+    gate.dismissWaiting(accounts);
   }
 
   /** The accounts count in the other cell: clients are sent there. */
   async release(move: string): Promise<void> {
     const { accounts } = this.#demandAway(move);
-    await this.#ctx.broker.handover.end(new Set(accounts), true);
+    await this.#ctx.broker.handover.endConnections(new Set(accounts));
     this.#ctx.audit.forget(accounts);
-    this.#ctx.gate.letGo(accounts);
+    this.#ctx.gate.dismissWaiting(accounts);
   }
 
   /** Removes what is left of the accounts, which count in the other cell. */
@@ -281,7 +283,7 @@ export class Leaving {
       if (stored.points !== copy.sent.points || stored.logs !== copy.sent.logs)
         throw invalid('move', `has copied ${JSON.stringify(copy.sent)}, and there are ${JSON.stringify(stored)}`);
     }
-    this.end();
+    this.endCopy();
     await this.release(move);
     await removeAccounts(this.#ctx, accounts);
     this.#ctx.gate.record(accounts, undefined);

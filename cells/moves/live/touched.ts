@@ -50,7 +50,7 @@ export class TouchedRows {
     return count > maxTouched ? undefined : touched;
   }
 
-  async end(): Promise<void> {
+  async unwatch(): Promise<void> {
     await this.#everywhere(unwatching(this.#tables));
   }
 

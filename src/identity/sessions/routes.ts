@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.ts';
 import type { App } from '../../http/app.ts';
-import { tokenBodyBytes } from '../../http/guards/strangers.ts';
+import { tokenBodyBytes } from '../../http/guards/anonymous.ts';
 import type { IdentityContext } from '../context.ts';
 import { sendSession, sessionShape } from './authentication.ts';
 

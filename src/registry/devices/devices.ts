@@ -7,7 +7,7 @@ import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
-import type { Wire } from '../../entity/routes.ts';
+import type { ShownEntity } from '../../entity/routes.ts';
 import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
@@ -135,7 +135,7 @@ async function prepare(
   caller: Caller,
   rows: Row<'devices'>[],
   query: Expand,
-): Promise<(row: Row<'devices'>) => Wire> {
+): Promise<(row: Row<'devices'>) => ShownEntity> {
   const { registry } = ctx;
   const expand = readExpand(caller, query);
   if (expand.size === 0) return (row) => showDevice(ctx, row);

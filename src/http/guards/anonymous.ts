@@ -7,7 +7,7 @@ import { peerAddress, type Trust, trustsNobody } from '../../network/addresses.t
 import type { App } from '../app.ts';
 
 /** Bytes of a body on the endpoints that take no token, and on those that do not exist. */
-export const strangerBodyBytes = 16_384;
+export const anonymousBodyBytes = 16_384;
 /** Bytes of the body of validate-jwt, which is a token. */
 export const tokenBodyBytes = 65_536;
 /** Milliseconds until the whole request has come, unless its token is valid. */
@@ -17,7 +17,7 @@ const patience = 10_000;
  * Cuts off a body that comes too slowly. Tokens are looked at before bodies are read, so anyone who has a valid one is a
  * caller by then and has the time of every request. `refuse` answers what is not answered yet.
  */
-export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply: FastifyReply) => void): void {
+export function throttleAnonymous(app: App, refuse: (request: FastifyRequest, reply: FastifyReply) => void): void {
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw } = request;
     const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
