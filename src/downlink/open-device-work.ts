@@ -1,7 +1,7 @@
 /** Who loses a right loses what was on its way to devices because of it: commands, offers, downloads. */
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
-import type { DeviceWork, WhoseCommands } from '../broker-ports.ts';
+import type { DeviceWork, WhoseCommands } from '../ports/downlink.ts';
 import { isOpenCommand } from './commands/command.ts';
 import type { Commands } from './commands/commands.ts';
 import { openDelivery, openDevices } from './rollouts/deliveries.ts';

@@ -6,7 +6,6 @@ import { accountKey } from '../../db/registry/account-key.ts';
 import { findEntity } from '../../db/registry/entities.ts';
 import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
-import type { DeviceSign, DeviceWatch } from '../broker-ports.ts';
 import { timestamp } from '../clock.ts';
 import { pageOfTable } from '../entity/list.ts';
 import { listResponse } from '../entity/routes.ts';
@@ -19,6 +18,7 @@ import { isInsideBatch } from '../http/batch.ts';
 import { metaWith, nameIgnored } from '../http/ignored-names.ts';
 import { newId } from '../ids.ts';
 import { keepNewest } from '../limits/kept.ts';
+import type { DeviceSign, DeviceWatch } from '../ports/streams.ts';
 import type { FactoryContext } from './context.ts';
 
 /** Seconds that a verification waits. */

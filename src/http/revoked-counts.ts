@@ -1,5 +1,5 @@
 import type { Caller } from '../access.ts';
-import type { Revoked } from '../broker-ports.ts';
+import type { Revoked } from '../ports/revocations.ts';
 
 /** Counts what each request ended over MQTT, for the header of its answer. */
 export class RevokedCounts {

@@ -2,7 +2,7 @@
 import { type SqlBool, sql } from 'kysely';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Db, Registry } from '../../db/registry/index.ts';
-import type { BrokerState } from '../broker-ports.ts';
+import type { BrokerState } from '../ports/broker-state.ts';
 import { LongWork } from '../scheduler/long-work.ts';
 import { keptOf } from './kept.ts';
 import { type CountedLimit, type LimitName, type Limits, limits } from './table.ts';

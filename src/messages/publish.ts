@@ -3,13 +3,13 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.ts';
-import type { ProofRefusal, ProvenCaller } from '../broker-ports.ts';
 import type { Config } from '../config.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { errorBody, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.ts';
+import type { ProofRefusal, ProvenCaller } from '../ports/publisher.ts';
 import type { MessagesContext } from './context.ts';
 import { payloadBody } from './series/bodies.ts';
 

@@ -1,10 +1,10 @@
 import type { Registry } from 'prom-client';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.ts';
-import type { BrokerState } from '../broker-ports.ts';
 import type { Config } from '../config.ts';
 import { limits } from '../limits/table.ts';
 import { highestUse, type LimitUse, limitUse } from '../limits/use.ts';
+import type { BrokerState } from '../ports/broker-state.ts';
 import { gaugeBy } from './exposing.ts';
 
 /** Milliseconds for which the highest use is not counted again: it takes some queries for each account. */

@@ -1,6 +1,6 @@
 /** The work for devices, and the broker between it and them. */
 import { layFoundation, openBroker } from '../../broker/index.ts';
-import type { BrokerGround, BrokerServices, Downlink } from '../broker-ports.ts';
+import type { BrokerGround, BrokerServices } from '../broker-ports.ts';
 import { Commands } from '../downlink/commands/commands.ts';
 import { OpenDeviceWork } from '../downlink/open-device-work.ts';
 import { Collector } from '../downlink/packages/contents.ts';
@@ -13,6 +13,7 @@ import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { Merged } from '../limits/merged.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
 import { readLogEntry } from '../messages/payload/log-entry.ts';
+import type { Downlink } from '../ports/downlink.ts';
 import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
 import { type FieldsWaiting, readState, setState } from '../registry/devices/state.ts';
 import type { Closers } from './closers.ts';

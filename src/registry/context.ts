@@ -1,5 +1,5 @@
-import type { BrokerState } from '../broker-ports.ts';
 import type { IdentityContext } from '../identity/context.ts';
+import type { BrokerState } from '../ports/broker-state.ts';
 import type { ClientCertificates } from './certificates/client-certificates.ts';
 import type { Overlaps } from './credentials/overlaps.ts';
 

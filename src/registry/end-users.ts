@@ -6,7 +6,6 @@ import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../access.ts';
-import type { Revoked } from '../broker-ports.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { parentsOf, readNames } from '../entity/expand.ts';
 import { fieldBody } from '../entity/fields.ts';
@@ -30,6 +29,7 @@ import { identityFor, isAccountUser, maxEmailLength } from '../identity/identiti
 import { Invitations } from '../identity/invitations.ts';
 import { personBody } from '../identity/person.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
+import type { Revoked } from '../ports/revocations.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';

@@ -2,12 +2,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { ProvenCaller } from '../../broker-ports.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
 import { provenCaller, takePasswords } from '../../messages/publish.ts';
+import type { ProvenCaller } from '../../ports/publisher.ts';
 import type { DownlinkContext } from '../context.ts';
 import { fileShape } from '../packages/files.ts';
 import { maxFiles } from '../packages/packages.ts';

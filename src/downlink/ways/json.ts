@@ -1,8 +1,9 @@
 /** Firmware and commands over MQTT, as JSON on the service channels of a device. */
 import type { Logger } from 'pino';
 import type { Access } from '../../access.ts';
-import type { DeviceName, Downlink, DownlinkService, Rejection } from '../../broker-ports.ts';
 import { failure, PlatformError } from '../../errors.ts';
+import type { DeviceName, Downlink, DownlinkService } from '../../ports/downlink.ts';
+import type { Rejection } from '../../ports/publisher.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { DownlinkChannel } from '../../topics.ts';
 import type { Commands } from '../commands/commands.ts';

@@ -7,11 +7,11 @@ import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registr
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Access } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { findLive, insert } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
+import type { CertificateCheck, PresentedCertificate } from '../../ports/proofs.ts';
 import { newDevice } from '../devices/changes.ts';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.ts';
 

@@ -7,7 +7,6 @@ import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Downlink, Revocations, SecretCheck } from '../../broker-ports.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { SecretAnswers } from '../../entity/kept-answers.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
@@ -20,6 +19,9 @@ import type { Secrets } from '../../identity/secrets/secrets.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { newId } from '../../ids.ts';
 import { laneOf } from '../../limits/lanes.ts';
+import type { Downlink } from '../../ports/downlink.ts';
+import type { SecretCheck } from '../../ports/proofs.ts';
+import type { Revocations } from '../../ports/revocations.ts';
 import type { Overlaps } from './overlaps.ts';
 import { noPrevious, secretsInForce } from './overlaps.ts';
 

@@ -6,7 +6,6 @@ import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Access, Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
-import type { Downlink, Revocations } from '../../broker-ports.ts';
 import type { Clock } from '../../clock.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import type { Fields } from '../../entity/fields.ts';
@@ -26,6 +25,8 @@ import {
 } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { RevokedCounts } from '../../http/revoked-counts.ts';
+import type { Downlink } from '../../ports/downlink.ts';
+import type { Revocations } from '../../ports/revocations.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;

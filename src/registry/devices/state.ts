@@ -5,12 +5,12 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
-import type { Rejection } from '../../broker-ports.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import type { Merged } from '../../limits/merged.ts';
+import type { Rejection } from '../../ports/publisher.ts';
 import { type StateContext, updateState } from './changes.ts';
 import { type ShowContext, showDeviceState, stateShape } from './device.ts';
 

@@ -1,0 +1,21 @@
+/** What the broker says of itself. */
+
+/** What the broker says of itself. */
+export interface BrokerState {
+  /** Where it listens; the port that was chosen when the configuration said 0. */
+  readonly addresses: { mqtt: number; mqtts: number | undefined };
+  /** The account's amounts here, as its limits count them. */
+  kept(accountId: string): BrokerKept;
+  /** Resolves when what has been noted of a device's refusals can be read. */
+  refusalsStored(deviceId: string): Promise<void>;
+}
+
+/** The amounts that the broker keeps for an account: numbers, and the bytes of retained messages. */
+export interface BrokerKept {
+  storedSessions: number;
+  /** In the queues of stored sessions: a message counts for each of its places. */
+  queueBytes: number;
+  retained: number;
+  retainedBytes: number;
+  unreleased: number;
+}

@@ -1,0 +1,46 @@
+/** How callers of the broker prove who they are. */
+import type { X509Certificate } from 'node:crypto';
+import type { Caller } from '../access.ts';
+
+/** A user's connection is valid until the session ends; `expires` in milliseconds since 1970. */
+export interface VerifiedSession {
+  caller: Caller;
+  sessionId: string;
+  expires: number;
+  /** Milliseconds: the connection ends when the session has not been used for so long. */
+  tokenLifetime: number;
+}
+
+/** Why a secret was not accepted: unknown or wrong, or right for an entity that may not connect now (in the trash). */
+export type SecretCheck =
+  | { result: 'proven'; caller: Caller; generation: number }
+  | { result: 'wrong' }
+  | { result: 'refused' };
+
+/** The certificate of a client, which has proven in the TLS handshake that it holds the key. */
+export interface PresentedCertificate {
+  own: X509Certificate;
+  /** Further certificates that it sent: CAs between it and a registered one. */
+  others: readonly X509Certificate[];
+}
+
+/**
+ * As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). A refusal
+ * names the device where the certificate is its.
+ */
+export type CertificateCheck =
+  | { result: 'proven'; caller: Caller; certificateId: string; expires: number }
+  | { result: 'wrong'; reason: string; deviceId?: string }
+  | { result: 'refused'; reason: string; deviceId: string };
+
+/** Checks a client's certificate against registered certificates and CAs. */
+export interface CertificateChecks {
+  /** Whether any certificate or CA is registered; until then clients are not asked for one. */
+  areUsed(): boolean;
+  /** Whether the owner is known without checking signatures. */
+  isKnown(presented: PresentedCertificate): boolean;
+  /** Whether a certificate, or a CA, is registered and has not expired. */
+  isLive(id: string): boolean;
+  /** Finds the device of a certificate, or creates it where a CA allows it. `username` is its id, or empty. */
+  check(presented: PresentedCertificate, username: string, address: string | undefined): Promise<CertificateCheck>;
+}
