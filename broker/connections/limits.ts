@@ -4,8 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.ts';
 import type { Caller } from '../../src/access.ts';
 import type { BrokerGround } from '../../src/broker-ports.ts';
-import { type Allowance, Attempts, type Tried } from '../../src/limits/attempts.ts';
+import type { Allowance, Attempts, Tried } from '../../src/limits/attempts.ts';
 import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.ts';
+import { limitTries } from '../../src/limits/tries.ts';
 import type { Counters, LimitName, RefusalReason } from './counters.ts';
 
 const minute = 60_000;
@@ -80,8 +81,8 @@ export class Limits {
     this.#log = log;
     this.#counters = counters;
     this.#perNetwork = new OpenPerNetwork(config.mqtt.maxConnectionsPerAddress);
-    this.#failures = new Attempts(clock, config.mqtt.failedConnectsPerAddress, minute);
-    this.#guesses = new Attempts(clock, config.mqtt.failedConnectsPerPrincipal, minute);
+    this.#failures = limitTries('failedConnects', { clock, config });
+    this.#guesses = limitTries('guessedSecrets', { clock, config });
   }
 
   /** Sockets that are counted now. */

@@ -2,7 +2,8 @@ import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
 import { laneOfAddress } from '../../src/broker-ports.ts';
-import { Attempts } from '../../src/limits/attempts.ts';
+import type { Attempts } from '../../src/limits/attempts.ts';
+import { limitTries } from '../../src/limits/tries.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { ConnectRefused, connack } from '../authenticate.ts';
 import { connectedDevice, type DeviceAddress } from '../authorize.ts';
@@ -17,7 +18,6 @@ import type { HookParts } from './parts.ts';
 /** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
 const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });
 
-const minute = 60_000;
 /** Characters of a client id that nobody has checked. */
 const maxLoggedId = 128;
 
@@ -40,7 +40,7 @@ export class ConnectHooks {
 
   constructor(parts: HookParts) {
     this.#parts = parts;
-    this.#levelsLogged = new Attempts(parts.services.clock, 1, minute);
+    this.#levelsLogged = limitTries('loggedLevels', parts.services);
   }
 
   /** Aedes sees nothing of a CONNECT of an unsupported level. */

@@ -11,7 +11,8 @@ import type {
 } from '../../src/broker-ports.ts';
 import { failure } from '../../src/errors.ts';
 import { newId } from '../../src/ids.ts';
-import { Attempts } from '../../src/limits/attempts.ts';
+import type { Attempts } from '../../src/limits/attempts.ts';
+import { limitTries } from '../../src/limits/tries.ts';
 import { formatTopic } from '../../src/topics.ts';
 import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, connack } from '../authenticate.ts';
@@ -25,10 +26,7 @@ import { reason } from '../reasons.ts';
 import type { Refusal, Refusals } from '../refusals.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 
-const second = 1000;
-const minute = 60_000;
-
-type RateLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_rate_per_client';
+type ClientLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_rate_per_client' | 'refusals_per_minute';
 
 /** The path of messages from callers without an MQTT connection. */
 export interface DirectParts {
@@ -46,22 +44,16 @@ export interface DirectParts {
 /** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection. */
 export class DirectPublisher implements Publisher {
   readonly #parts: DirectParts;
-  readonly #perSecond: Record<RateLimit, Attempts>;
-  readonly #refusedPerMinute: Attempts;
+  readonly #limits: Record<ClientLimit, Attempts>;
 
   constructor(parts: DirectParts) {
     this.#parts = parts;
-    const { clock, config } = parts.services;
-    const { publishRatePerClient, byteRatePerClient, pointRatePerClient, refusalsPerMinute } = config.mqtt;
-    const rate = (limit: RateLimit, most: number, what: string) =>
-      new Attempts(clock, most, second, `${variableOf(limit)}: too many ${what} of one client.`);
-    this.#perSecond = {
-      publish_rate_per_client: rate('publish_rate_per_client', publishRatePerClient, 'messages'),
-      byte_rate_per_client: rate('byte_rate_per_client', byteRatePerClient, 'bytes'),
-      point_rate_per_client: rate('point_rate_per_client', pointRatePerClient, 'points'),
+    this.#limits = {
+      publish_rate_per_client: limitTries('messages', parts.services),
+      byte_rate_per_client: limitTries('messageBytes', parts.services),
+      point_rate_per_client: limitTries('messagePoints', parts.services),
+      refusals_per_minute: limitTries('refusedMessages', parts.services),
     };
-    const tooOften = `${variableOf('refusals_per_minute')}: refused too often.`;
-    this.#refusedPerMinute = new Attempts(clock, refusalsPerMinute, minute, tooOften);
   }
 
   /** As in Publisher. */
@@ -116,10 +108,10 @@ export class DirectPublisher implements Publisher {
     // Bodies arrive slowly.
     const caller = authority.currentCaller(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
-    this.#takeRate('publish_rate_per_client', caller);
-    this.#takeRate('byte_rate_per_client', caller, message.payload.length);
+    this.#take('publish_rate_per_client', caller);
+    this.#take('byte_rate_per_client', caller, message.payload.length);
     // How many points it holds is known when they have been read.
-    this.#takeRate('point_rate_per_client', caller, 0);
+    this.#take('point_rate_per_client', caller, 0);
     const packet = toPacket(message);
     const verdict = await this.#published(caller, (origin) => {
       if (isTopic(packet.topic)) publishing.publish(this.#senderOf(caller), packet, origin);
@@ -162,7 +154,7 @@ export class DirectPublisher implements Publisher {
         cause: this.#parts.services.causeNow(),
         isRefusedTooOften: () => {
           try {
-            this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
+            this.#take('refusals_per_minute', caller);
           } catch (error) {
             tooMany = error;
           }
@@ -170,7 +162,7 @@ export class DirectPublisher implements Publisher {
         },
         acknowledge: () => {},
         end: (verdict, failure) => {
-          this.#perSecond.point_rate_per_client.charge(caller.id, verdict.points);
+          this.#limits.point_rate_per_client.charge(caller.id, verdict.points);
           if (tooMany) reject(tooMany);
           else if (failure) reject(failure.cause ?? failure);
           else resolve(verdict);
@@ -190,14 +182,11 @@ export class DirectPublisher implements Publisher {
   }
 
   /** @throws PlatformError 429 when nothing is left. */
-  #take(attempts: Attempts, limit: RateLimit | 'refusals_per_minute', { id, address }: Caller, cost = 1): void {
+  #take(limit: ClientLimit, { id, address }: Caller, cost = 1): void {
+    const attempts = this.#limits[limit];
     const { limit: most, remaining } = attempts.left(id);
     if (most > 0 && remaining === 0) this.#parts.limits.hit(limit, { address });
     attempts.take(id, cost);
-  }
-
-  #takeRate(limit: RateLimit, caller: Caller, cost = 1): void {
-    this.#take(this.#perSecond[limit], limit, caller, cost);
   }
 }
 

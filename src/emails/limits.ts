@@ -1,14 +1,10 @@
 /** How many emails others may have us send: anyone who asks chooses the address, and the mail server is ours. */
 
 import type { Clock } from '../clock.ts';
+import type { Config } from '../config.ts';
 import { emailKey } from '../formats/email-key.ts';
-import { Attempts } from '../limits/attempts.ts';
-
-const hour = 60 * 60_000;
-/** Emails of one account to one address in an hour, for whatever reason and no matter who causes them. */
-const maxPerAddress = 10;
-/** Emails in an hour that one application, or all people of one account together, ask for. */
-const maxPerRequester = 300;
+import type { Attempts } from '../limits/attempts.ts';
+import { limitTries } from '../limits/tries.ts';
 
 /** An email to come. */
 interface Asked {
@@ -22,9 +18,9 @@ export class EmailLimits {
   readonly #toOne: Attempts;
   readonly #asked: Attempts;
 
-  constructor(clock: Clock) {
-    this.#toOne = new Attempts(clock, maxPerAddress, hour);
-    this.#asked = new Attempts(clock, maxPerRequester, hour);
+  constructor(services: { clock: Clock; config: Config }) {
+    this.#toOne = limitTries('emailsToAddress', services);
+    this.#asked = limitTries('emailsOfRequester', services);
   }
 
   /**

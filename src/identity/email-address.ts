@@ -12,7 +12,8 @@ import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
 import type { App } from '../http/app.ts';
-import { Attempts } from '../limits/attempts.ts';
+import type { Attempts } from '../limits/attempts.ts';
+import { limitTries } from '../limits/tries.ts';
 import type { IdentityContext } from './context.ts';
 import { demandEmail, demandFree, isAccountUser, type Person } from './identities.ts';
 import { findOwn } from './profile.ts';
@@ -20,9 +21,6 @@ import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/ma
 
 const tag = 'Identity';
 const family = 'identity';
-const hour = 60 * 60_000;
-/** Emails to new addresses that one person may cause in an hour. */
-const maxConfirmations = 5;
 
 const changeBody = Type.Object({ userId: Type.String(), newEmailAddress: Type.String() });
 const confirmBody = Type.Object({ token: Type.String({ description: 'From the email to the new address.' }) });
@@ -30,7 +28,7 @@ const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolea
 
 /** Endpoints for a change of address, called by the person or an admin. */
 export function emailAddressRoutes(app: App, ctx: IdentityContext): void {
-  const confirmations = new Attempts(ctx.clock, maxConfirmations, hour);
+  const confirmations = limitTries('confirmationEmails', ctx);
 
   app.post(
     '/profile/update-email-address',

@@ -14,15 +14,12 @@ import type { Config } from '../config.ts';
 import type { EmailLimits } from '../emails/limits.ts';
 import type { Mail } from '../emails/mail.ts';
 import { headingFor, invitationEmail, sendEmail } from '../emails/texts.ts';
-import { Attempts } from '../limits/attempts.ts';
+import type { Attempts } from '../limits/attempts.ts';
+import { limitTries } from '../limits/tries.ts';
 import { checkPassword, type Ended, type Grant } from './grants.ts';
 import { insertIdentity } from './identities.ts';
 import { makeMailedToken } from './secrets/mailed-tokens.ts';
 import type { Sessions } from './sessions/sessions.ts';
-
-const hour = 60 * 60_000;
-/** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */
-const maxPerEndUser = 100;
 
 /** The property of an answer that reports an invitation. */
 export const invitationSent = Type.Optional(
@@ -62,7 +59,7 @@ export class Invitations {
 
   constructor(ctx: Needed) {
     this.#ctx = ctx;
-    this.#sent = new Attempts(ctx.clock, maxPerEndUser, hour);
+    this.#sent = limitTries('invitations', ctx);
   }
 
   /** Before an identity is made: @throws PlatformError 429 for an end-user who has invited too many. */

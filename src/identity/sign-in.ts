@@ -5,7 +5,8 @@ import { Id } from '../../db/registry/records.ts';
 import { headingFor, resetEmail, sendEmail } from '../emails/texts.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { Attempts, sendAllowance } from '../limits/attempts.ts';
+import { type Attempts, sendAllowance } from '../limits/attempts.ts';
+import { limitTries } from '../limits/tries.ts';
 import type { IdentityContext } from './context.ts';
 import { findIdentity, maxEmailLength } from './identities.ts';
 import { makeMailedToken } from './secrets/mailed-tokens.ts';
@@ -14,10 +15,7 @@ const tags = ['Identity'];
 const family = 'identity';
 const maxIdLength = 255;
 const maxProviders = 50;
-const minute = 60_000;
-/** Requests from one network in an hour, emails to one person in an hour, and emails that are sent at the same time. */
-const maxRequests = 20;
-const maxEmails = 5;
+/** Emails that are sent at the same time. */
 const maxSending = 20;
 
 const accountShape = Type.Object({ accountId: Id }, { description: 'The only account of this service.' });
@@ -37,7 +35,7 @@ const forgotShape = Type.Object(
 
 /** Endpoints that need no token. */
 export function signInRoutes(app: App, ctx: IdentityContext): void {
-  const { registry, clock } = ctx;
+  const { registry } = ctx;
   app.get(
     '/auth/default-account',
     {
@@ -83,8 +81,8 @@ export function signInRoutes(app: App, ctx: IdentityContext): void {
     }),
   );
 
-  const requests = new Attempts(clock, maxRequests, 60 * minute);
-  const emails = new Attempts(clock, maxEmails, 60 * minute);
+  const requests = limitTries('signInRequests', ctx);
+  const emails = limitTries('signInEmails', ctx);
   const sending = new Set<Promise<void>>();
   app.addHook('onClose', async () => void (await Promise.all(sending)));
   app.post(

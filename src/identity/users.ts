@@ -8,8 +8,9 @@ import { noteAnswer } from '../entity/kept-answers.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { Attempts, sendAllowance } from '../limits/attempts.ts';
+import { sendAllowance } from '../limits/attempts.ts';
 import { laneOf } from '../limits/lanes.ts';
+import { limitTries } from '../limits/tries.ts';
 import type { IdentityContext } from './context.ts';
 import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.ts';
 import { names } from './person.ts';
@@ -19,8 +20,6 @@ import { maxPasswordLength } from './secrets/passwords.ts';
 const tag = 'Identity';
 const family = 'identity';
 
-/** Registrations through one application in a minute; each costs the hash of a password. */
-const maxRegistrations = 300;
 const maxUsers = 100;
 
 const createBody = Type.Object({
@@ -48,7 +47,7 @@ const deleted = Type.Object(
 
 /** Endpoints for applications, with their appToken. */
 export function registrationRoutes(app: App, ctx: IdentityContext): void {
-  const registrations = new Attempts(ctx.clock, maxRegistrations, 60_000);
+  const registrations = limitTries('registrations', ctx);
 
   app.post(
     '/auth/create-user',

@@ -8,7 +8,8 @@ import { idempotentPosts } from '../entity/idempotency.ts';
 import { errorBody, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
-import { requestRate, requireCaller } from '../identity/sessions/authentication.ts';
+import { requireCaller } from '../identity/sessions/authentication.ts';
+import { limitTries } from '../limits/tries.ts';
 import type { ProofRefusal, ProvenCaller } from '../ports/publisher.ts';
 import type { MessagesContext } from './context.ts';
 import { payloadBody } from './series/bodies.ts';
@@ -109,7 +110,7 @@ export function takePasswords(
   proven: WeakMap<FastifyRequest, ProvenCaller>,
   isProven: (request: FastifyRequest) => boolean = () => false,
 ): void {
-  const perSecond = requestRate(ctx);
+  const perSecond = limitTries('requests', ctx);
   app.addHook('onRequest', async (request) => {
     if (isProven(request)) return;
     const credentials = readBasic(request);

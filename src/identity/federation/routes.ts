@@ -13,8 +13,9 @@ import { timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { type Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { keepLastLogins } from '../../limits/kept.ts';
+import { limitTries } from '../../limits/tries.ts';
 import type { IdentityContext } from '../context.ts';
 import { checkPassword, endVoided, readIdentity } from '../grants.ts';
 import { findIdentity } from '../identities.ts';
@@ -71,7 +72,7 @@ export function federationRoutes(app: App, ctx: IdentityContext): void {
     setTimeout(() => loaded?.close(), farewell).unref();
   });
   // A login counts until it succeeds, as a wrong password does.
-  const begun = new Attempts(ctx.clock, ctx.config.loginFailures.perAddress, 60 * minute);
+  const begun = limitTries('federatedLogins', ctx);
 
   app.get(
     '/oauth2/authorize',

@@ -9,10 +9,12 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
 import type { Sms } from '../../emails/mail.ts';
 import type { Allowance } from '../../errors.ts';
 import { inGroups, randomCharacters, readTyped } from '../../formats/crockford.ts';
-import { Attempts } from '../../limits/attempts.ts';
+import type { Attempts } from '../../limits/attempts.ts';
+import { limitTries } from '../../limits/tries.ts';
 import type { Sealing } from '../secrets/sealing.ts';
 
 export const mfaMethods = ['totp', 'sms'] as const;
@@ -23,10 +25,6 @@ const minute = 60_000;
 const stepsAway = 1;
 /** How long a texted code is good, in milliseconds. */
 const textLifetime = 10 * minute;
-/** Texts that an identity may have sent in an hour, and those to one number that is being enrolled. */
-const textsPerHour = 10;
-/** Texts of an account in an hour: to numbers that are being enrolled, which anybody may name, and to confirmed ones. */
-const accountTextsPerHour = { enrolling: 200, confirmed: 1000 };
 export const recoveryCodes = 10;
 /** 80 random bits, so that a plain keyed hash is enough. */
 const recoveryLength = 16;
@@ -138,11 +136,11 @@ export class TextedCodes {
   readonly #toEnrolling: Attempts;
   readonly #toConfirmed: Attempts;
 
-  constructor(ctx: { clock: Clock; sealing: Sealing; sms: Sms }) {
+  constructor(ctx: { clock: Clock; config: Config; sealing: Sealing; sms: Sms }) {
     this.#ctx = ctx;
-    this.#texts = new Attempts(ctx.clock, textsPerHour, 60 * minute);
-    this.#toEnrolling = new Attempts(ctx.clock, accountTextsPerHour.enrolling, 60 * minute);
-    this.#toConfirmed = new Attempts(ctx.clock, accountTextsPerHour.confirmed, 60 * minute);
+    this.#texts = limitTries('texts', ctx);
+    this.#toEnrolling = limitTries('textsToEnrolling', ctx);
+    this.#toConfirmed = limitTries('textsToConfirmed', ctx);
   }
 
   /**

@@ -11,8 +11,9 @@ import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { type Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { laneOf } from '../../limits/lanes.ts';
+import { limitTries } from '../../limits/tries.ts';
 import type { IdentityContext } from '../context.ts';
 import { findIdentity, isAccountUser, setPassword } from '../identities.ts';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.ts';
@@ -21,12 +22,6 @@ import { maxPasswordLength } from './passwords.ts';
 const tag = 'Identity';
 const family = 'identity';
 const appToken = [{ appToken: [] }];
-
-const minute = 60_000;
-/** Look-ups and resets of one application in a minute: all phones that run it share its appToken. */
-const maxPerApplication = 600;
-/** Reset mails to one person in an hour. */
-const maxEmails = 5;
 
 const userParams = Type.Object({ userId: Type.String() });
 const emailParams = Type.Object({ email: Type.String() });
@@ -49,9 +44,9 @@ const changed = Type.Object(
 
 /** Endpoints for applications, with their appToken. */
 export function passwordResetRoutes(app: App, ctx: IdentityContext): void {
-  const { access, clock } = ctx;
-  const requests = new Attempts(clock, maxPerApplication, minute);
-  const mails = new Attempts(clock, maxEmails, 60 * minute);
+  const { access } = ctx;
+  const requests = limitTries('passwordResets', ctx);
+  const mails = limitTries('resetEmails', ctx);
 
   app.get(
     '/users/:userId/password-reset-token',

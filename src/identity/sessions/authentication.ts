@@ -3,11 +3,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { Attempts, sendAllowance } from '../../limits/attempts.ts';
+import { sendAllowance } from '../../limits/attempts.ts';
+import { limitTries } from '../../limits/tries.ts';
 import { findApplication } from '../applications.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Authenticated, Opened } from './sessions.ts';
@@ -27,7 +27,7 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
 
   takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
-  const perSecond = requestRate(ctx);
+  const perSecond = limitTries('requests', ctx);
 
   app.addHook('onRequest', async (request, reply) => {
     // A password has proven it (messages/publish.ts).
@@ -92,12 +92,6 @@ function tellRevocation(app: App, { revoked, config }: IdentityContext): void {
     if (ended !== undefined) reply.header(name, ended);
     done();
   });
-}
-
-/** The requests of one caller in a second, counted on their own in each place that asks for it. */
-export function requestRate({ clock, config }: { clock: Clock; config: Config }): Attempts {
-  const message = 'SLIPWAY_HTTP_RATE_PER_CALLER: too many requests of one caller.';
-  return new Attempts(clock, config.httpRatePerCaller, 1000, message);
 }
 
 /** 401 with 30; 403 with 20 for a token in the header that is another's. */

@@ -2,21 +2,16 @@
  * Limits on guessing: wrong tries count per identity and address together, and per address alone. Tries
  * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
  */
+
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
 import type { Allowance } from '../../errors.ts';
-import { Attempts } from '../../limits/attempts.ts';
+import type { Attempts } from '../../limits/attempts.ts';
 import { strangerLane } from '../../limits/lanes.ts';
 import { networkOf } from '../../limits/networks.ts';
+import { limitTries } from '../../limits/tries.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
-
-const minute = 60_000;
-const day = 24 * 60 * minute;
-/** Wrong tries on one identity from everywhere, in 15 minutes, after which strangers get one try in `strangerPause`. */
-const strangerTries = 50;
-const strangerPause = 10_000;
-/** Wrong codes of six digits on one identity in a day, from addresses from which it never logged in. */
-const shortCodes = 30;
 
 /** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
 interface LoginTry {
@@ -38,13 +33,13 @@ export class LoginLimits {
   readonly #strangers: Attempts;
   readonly #shortCodes: Attempts;
 
-  constructor(registry: Registry, clock: Clock, limits: { perIdentity: number; perAddress: number }) {
-    this.#registry = registry;
-    this.#perIdentity = new Attempts(clock, limits.perIdentity, 15 * minute);
-    this.#perAddress = new Attempts(clock, limits.perAddress, 60 * minute);
-    this.#fromAnywhere = new Attempts(clock, limits.perIdentity && strangerTries, 15 * minute);
-    this.#strangers = new Attempts(clock, 1, strangerPause);
-    this.#shortCodes = new Attempts(clock, limits.perIdentity && shortCodes, day);
+  constructor(services: { registry: Registry; clock: Clock; config: Config }) {
+    this.#registry = services.registry;
+    this.#perIdentity = limitTries('logins', services);
+    this.#perAddress = limitTries('loginsOfAddress', services);
+    this.#fromAnywhere = limitTries('loginsFromAnywhere', services);
+    this.#strangers = limitTries('loginsOfStrangers', services);
+    this.#shortCodes = limitTries('shortCodes', services);
   }
 
   /**

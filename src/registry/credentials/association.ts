@@ -10,14 +10,10 @@ import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { alphabet, inGroups, readTyped } from '../../formats/crockford.ts';
 import type { App } from '../../http/app.ts';
-import { Attempts } from '../../limits/attempts.ts';
+import { limitTries } from '../../limits/tries.ts';
 import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
 import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.ts';
-
-/** Wrong codes that a caller may try in `tryWindow` milliseconds. */
-const tries = 10;
-const tryWindow = 15 * 60_000;
 
 /** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
 function readCode(typed: string): string {
@@ -66,7 +62,7 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
       return { associationCode, entityVersion: version };
     },
   );
-  const attempts = new Attempts(ctx.clock, tries, tryWindow);
+  const attempts = limitTries('associationCodes', ctx);
   app.post(
     '/association/start-association-with-code',
     {
