@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { TOTP } from 'otpauth';
 import type { Test } from 'tap';
 import { purgeNow } from '../support/clockwork.ts';
-import { copyStored } from '../support/faults.ts';
+import { storeMore } from '../support/faults.ts';
 import {
   altered,
   Browser,
@@ -653,10 +653,8 @@ t.test('a provider has 10,000 logins that nobody has finished: the oldest end', 
   const [row = {}] = storedRows(service, 'SELECT * FROM "federatedLogins" WHERE "providerId" = ?', [id]);
   time.ahead += 1;
   const expires = new Date(Date.parse(String(row.expires)) + 1).toISOString();
-  await copyStored(service, 'federatedLogins', row, 9999, {
-    stateHash: `"stateHash" || ' ' || "value"`,
-    expires: `'${expires}'`,
-  });
+  const others = Array.from({ length: 9999 }, (_, n) => ({ stateHash: `${row.stateHash} ${n}`, expires }));
+  await storeMore(service, 'federatedLogins', String(row.stateHash), others, 'stateHash');
   time.ahead += 1;
   await new Browser(service).begin(id);
   t.equal(countStored(service, 'federatedLogins', '"providerId" = ?', [id]), 10_000);

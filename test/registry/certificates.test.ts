@@ -1,6 +1,4 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
-import { purge } from '../../src/purge/purge.ts';
-import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
 import { metric } from '../broker/metrics.ts';
 import {
   curve,
@@ -12,8 +10,11 @@ import {
   rsa,
   type Wanted,
 } from '../support/certificates.ts';
+import { purgeNow, warnNow } from '../support/clockwork.ts';
+import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Entity, nextMessage, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -62,14 +63,13 @@ const events = async (targetId: string) =>
     await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${targetId}&sortOrder=asc`)
   ).auditRecords.results.map(({ event }) => event);
 
+const published = 'INSERT INTO "publications" ("deviceId", "time") VALUES (?, ?)';
+
 t.test('the first certificate activates a defined device, which says so; it is shown as it is', async (t) => {
   const device = await newDevice();
   const to = Math.floor(now / 1000) * 1000 + 90 * day;
   const made = await makeCertificate({ subject: 'CN=a device, O=Acme', to });
-  await service.server.ctx.registry.query
-    .insertInto('publications')
-    .values({ deviceId: device.id, time: device.created })
-    .execute();
+  await changeStored(service, published, [device.id, device.created]);
   const watcher = await service.connect({ jwt: service.admin });
   await watcher.subscribeAsync(service.topic('+', '_updates/fields'));
   const told = nextMessage(watcher);
@@ -90,7 +90,7 @@ t.test('the first certificate activates a defined device, which says so; it is s
   });
   t.same(JSON.parse((await told).text), { state: { provisioningState: 'activated' } });
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.provisioningState, 'activated');
-  t.same(await service.server.ctx.registry.query.selectFrom('publications').selectAll().execute(), []);
+  t.equal(countStored(service, 'publications', '"deviceId" = ?', [device.id]), 0);
   t.match(await service.ok('GET', `${certificates}/${mqttCertificate.id}`), { mqttCertificate });
   const again = await service.ok('GET', `/api/v1/devices/${device.id}`);
   await registered(device.id, await makeCertificate());
@@ -180,14 +180,14 @@ t.test('lists filter by device, fingerprint and date; a cursor on what expires',
   t.same(await listed(authorities, until(21)), [made.id]);
   const warnings = () =>
     logLines.filter((line) => line.includes('expire within 30 days')).map((line) => JSON.parse(line));
-  warnOfExpiry(service.server.ctx);
+  warnNow(service);
   t.match(warnings(), [{ level: 40, certificates: { count: 1, first: first.validTo }, authorities: { count: 1 } }]);
   for (const [path, entity] of [
     [certificates, first],
     [authorities, made],
   ] as const)
     await service.ok('DELETE', `${path}/${entity.id}`, { headers: { etag: entity.version } });
-  warnOfExpiry(service.server.ctx);
+  warnNow(service);
   t.equal(warnings().length, 1, 'there is nothing to warn of');
   t.equal(await gauge('device'), 0);
 });
@@ -260,9 +260,7 @@ t.test('a CA is one, once in an account, and makes only what is there', async (t
 });
 
 t.test('a deleted device keeps its certificates for as long as it can be recovered', async (t) => {
-  const { query } = service.server.ctx.registry;
-  const count = async (entityId: string) =>
-    (await query.selectFrom('certificates').select('id').where('entityId', '=', entityId).execute()).length;
+  const count = (entityId: string) => countStored(service, 'certificates', '"entityId" = ?', [entityId]);
   const [gone, kept] = [await newDevice(), await newDevice()];
   for (const { id } of [gone, kept]) await registered(id, await makeCertificate({ to: now + 365 * day }));
   const deleted = await registered(kept.id, await makeCertificate());
@@ -270,11 +268,11 @@ t.test('a deleted device keeps its certificates for as long as it can be recover
   const { device } = await service.ok('GET', `/api/v1/devices/${gone.id}`);
   await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: device.version } });
   now += 30 * day;
-  await purge(service.server.ctx);
-  t.same([await count(gone.id), await count(kept.id)], [1, 2]);
+  await purgeNow(service);
+  t.same([count(gone.id), count(kept.id)], [1, 2]);
   now += 1;
-  await purge(service.server.ctx);
-  t.same([await count(gone.id), await count(kept.id)], [0, 1]);
+  await purgeNow(service);
+  t.same([count(gone.id), count(kept.id)], [0, 1]);
 });
 
 t.end();

@@ -1,7 +1,10 @@
 import mqtt from 'mqtt';
+import { makeCertificate } from '../support/certificates.ts';
+import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, nextMessage, present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { countStored, storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -29,7 +32,7 @@ t.test('the first credential activates a device; the secret is in that answer an
   t.not(second.secret, first.secret);
   t.equal(second.id, first.id);
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.version, activated.version);
-  const rows = await service.server.ctx.registry.query.selectFrom('credentials').selectAll().execute();
+  const rows = storedRows(service, 'SELECT * FROM "credentials"');
   const stored = JSON.stringify(rows);
   t.notOk(stored.includes(first.secret) || stored.includes(second.secret), 'stored hashed');
 });
@@ -171,24 +174,19 @@ t.test('the will of the old hardware is not published, that of the new one is', 
 t.test('what the old hardware could show ends: certificates, code, verification', async (t) => {
   const { device } = await service.device();
   const other = await service.device();
-  const { query } = service.server.ctx.registry;
-  const stamps = { created: '', createdById: '', lastModified: '', lastModifiedById: '', version: 1, deleted: null };
-  const texts = { certificate: '', subject: '', issuer: '', validFrom: '', validTo: '' };
-  for (const entityId of [device.id, other.device.id]) {
-    const row = { id: entityId, fingerprint: entityId, accountId: service.accountId, entityId, entityType: 'device' };
-    await query
-      .insertInto('certificates')
-      .values({ ...stamps, ...texts, ...row })
-      .execute();
-    await query.insertInto('publications').values({ deviceId: entityId, time: '' }).execute();
+  for (const { id } of [device, other.device]) {
+    const { cert: certificate } = await makeCertificate();
+    const body = { entityId: id, entityType: 'device', certificate };
+    await service.create('/access/mqtt-certificates', 'mqttCertificate', body);
+    await changeStored(service, `INSERT INTO "publications" ("deviceId", "time") VALUES (?, '')`, [id]);
   }
   const asked = { body: { deviceId: device.id } };
   const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', asked);
   await replace(device.id, (await read(device.id)).version);
-  const certificates = query.selectFrom('certificates').select('entityId');
-  t.strictSame(await certificates.execute(), [{ entityId: other.device.id }], 'those of others stay');
-  const published = query.selectFrom('publications').select('deviceId').where('deviceId', '=', device.id);
-  t.strictSame(await published.execute(), []);
+  const count = (table: string, column: string, id: string) => countStored(service, table, `"${column}" = ?`, [id]);
+  t.equal(count('certificates', 'entityId', device.id), 0);
+  t.equal(count('certificates', 'entityId', other.device.id), 1, 'those of others stay');
+  t.equal(count('publications', 'deviceId', device.id), 0);
   const { id: organizationId } = await service.organization();
   const claim = { body: { associationCode, organizationId } };
   const claimed = await service.http('POST', '/api/v1/association/start-association-with-code', claim);

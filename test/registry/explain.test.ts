@@ -212,7 +212,7 @@ t.test('what it says of topics is what the broker does', async (t) => {
     service.topic('+', '+/x/y'),
     service.topic(devices.home?.id ?? '', '#'),
     service.topic(devices.beside?.id ?? '', '#'),
-    `${service.server.ctx.config.topicRoot}/${foreign.accountId}/#`,
+    `${service.topicRoot}/${foreign.accountId}/#`,
   ];
   const watcher = await service.connect({ jwt: service.admin });
   const heard = new Map<string, string>();
@@ -248,7 +248,7 @@ const connect = ({ id, secret, token = '' }: Principal): Promise<MqttClient> =>
 t.test('it names the rule and the way through the organizations', async (t) => {
   const { home, below } = organizations;
   const chat = (name: string) => service.topic(devices[name]?.id ?? '', 'chat');
-  const { controlRoot } = service.server.ctx.config;
+  const { controlRoot } = service;
   const control = (direction: string) => `${controlRoot}/${devices.home?.id}/${direction}`;
   const entity = (name: string) => ({ type: things[name]?.type, id: things[name]?.id });
   const way = (path: string[]) => ({ allowed: true, rule: 'within an organization', path });

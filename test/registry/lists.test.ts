@@ -3,13 +3,12 @@ import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
-import { notePresence } from '../../db/registry/presence.ts';
 import { fold } from '../../db/sqlite/fold.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/ids.ts';
-import { purge } from '../../src/purge/purge.ts';
-import { createAccount } from '../../src/registry/accounts.ts';
 import type { ReadQuestion } from '../../src/threads/readers.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { changeStored, notePresence, storeMore } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Service, startService } from '../support/service.ts';
 
@@ -209,17 +208,9 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
     async (steps, questions) => {
       // Enough is enough; fast-check itself would let a life that has begun go on next to the next test.
       if (performance.now() > deadline) return;
-      const admin = { emailAddress: 'a@example.com', password: 'a password to share' };
-      const { accountId } = await createAccount(service.server.ctx, {
-        name: 'A',
-        adminEmail: admin.emailAddress,
-        adminPassword: admin.password,
-      });
-      const who = { accountId, token: '' };
-      const login = async () => {
-        who.token = (await service.loginAs(admin.emailAddress, admin.password, accountId)).jwt;
-      };
-      await login();
+      const account = await service.account();
+      const { accountId } = account;
+      const who = { accountId, token: account.admin };
       const make = async (path: string, body: object) =>
         Object.values(
           await service.ok('POST', `/api/v1${path}`, { body: { accountId, ...body }, token: who.token }),
@@ -253,8 +244,8 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
         }
         if (verb === 'purge') {
           now += 31 * day;
-          await purge(service.server.ctx);
-          await login();
+          await purgeNow(service);
+          who.token = (await service.loginAs(account.email, account.password, accountId)).jwt;
           devices.splice(0, devices.length, ...devices.filter((device) => !device.deleted));
           continue;
         }
@@ -283,10 +274,11 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
           if (verb === 'presence') device.connected = !device.connected;
           else device.provisioningState = 'activated';
           const { provisioningState } = device;
-          await service.server.ctx.registry.transaction(async (tx) => {
-            await tx.updateTable('devices').set({ provisioningState }).where('id', '=', id).execute();
-            await notePresence(tx, id, { connected: device.connected ? 1 : 0 });
-          });
+          await changeStored(service, 'UPDATE "devices" SET "provisioningState" = ? WHERE "id" = ?', [
+            provisioningState,
+            id,
+          ]);
+          await notePresence(service, id, { connected: device.connected ? 1 : 0 });
         }
       }
 
@@ -317,36 +309,23 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
 });
 
 t.test('what is found thousands of times is found wherever it stands', async () => {
-  const { registry } = service.server.ctx;
   const who = { accountId: service.accountId, token: service.admin };
   await service.login();
   who.token = service.admin;
   const device = await service.create('/devices', 'device', { serialNumber: 'the first' });
-  const stored = await registry.query
-    .selectFrom('devices')
-    .selectAll()
-    .where('id', '=', device.id)
-    .executeTakeFirstOrThrow();
-  // SQLite chooses the number of each new row.
-  const { row: _, ...first }: typeof stored & { row?: number } = stored;
   const organization = await service.organization();
   const devices: Device[] = [{ ...device, firmwareVersion: null, organizationId: null, deleted: false }];
-  await registry.transaction(async (tx) => {
-    for (let n = 0; n < 5800; n += 1) {
-      const one = {
-        ...first,
-        id: newId(service.accountId),
-        created: new Date(now + n).toISOString(),
-        // Two product lines, the second of which begins where the first ends.
-        serialNumber: `${n < 5200 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
-        firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,
-        organizationId: n % 2 ? organization.id : null,
-        provisioningState: n % 3 ? 'defined' : 'associated',
-      };
-      await tx.insertInto('devices').values(one).execute();
-      devices.push({ ...one, version: '1', connected: false, deleted: false });
-    }
-  });
+  const more = Array.from({ length: 5800 }, (_, n) => ({
+    id: newId(service.accountId),
+    created: new Date(now + n).toISOString(),
+    // Two product lines, the second of which begins where the first ends.
+    serialNumber: `${n < 5200 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
+    firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,
+    organizationId: n % 2 ? organization.id : null,
+    provisioningState: n % 3 ? 'defined' : 'associated',
+  }));
+  await storeMore(service, 'devices', device.id, more);
+  devices.push(...more.map((one) => ({ ...device, ...one, connected: false, deleted: false })));
   const { token } = await service.endUser(organization.id);
   const reached = devices.filter(({ organizationId }) => organizationId === organization.id);
   /** The second time in the other order. */
@@ -479,7 +458,6 @@ t.test('names of organizations are matched in any case of any letter', async (t)
 });
 
 t.test('devices are found by what their connections report, unless they are in the trash or elsewhere', async (t) => {
-  const { registry } = service.server.ctx;
   await service.login();
   const upper = await service.organization();
   const make = (serialNumber: string, more: object) =>
@@ -491,7 +469,7 @@ t.test('devices are found by what their connections report, unless they are in t
   await make('seen elsewhere', { externalIp: '10.9.8.6' });
   const lastConnected = '2026-03-04T05:06:07.008Z';
   const seen = { connected: 1, lastConnected, geoIpLatitude: '1.5', geoIpLongitude: '-2' };
-  await registry.transaction((tx) => notePresence(tx, b.id, seen));
+  await notePresence(service, b.id, seen);
   const found = async (query: Record<string, string>, token = service.admin) => {
     const search = new URLSearchParams({ accountId: service.accountId, ...query });
     const { devices } = await service.ok('GET', `/api/v1/devices?${search}`, { token });

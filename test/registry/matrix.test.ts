@@ -6,9 +6,9 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Test } from 'tap';
-import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import { rolloutUntil } from '../downlink/fleet.ts';
 import { makeAuthority } from '../support/certificates.ts';
+import { leaveDeadLetter } from '../support/faults.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import {
@@ -20,6 +20,7 @@ import {
   startService,
   wrapped,
 } from '../support/service.ts';
+import { storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -565,7 +566,7 @@ t.before(async () => {
     station: await stationCaller(people.newcomer, first.theirs.deviceTemplate ?? []),
   };
   await service.ok('DELETE', `/api/v1/end-users/${newcomer.endUser.id}`, etag(newcomer.endUser.version));
-  latest = await snapshot();
+  latest = snapshot();
 });
 
 /** The token of a new application of an account. */
@@ -642,20 +643,6 @@ async function finishedJob(token: string): Promise<Thing> {
   return { id: job.id };
 }
 
-/** A message that a bridge could not deliver. */
-async function deadLetter(bridgeId: string): Promise<void> {
-  const { messages } = service.server.ctx;
-  const write = (change: OutboxChange) =>
-    new Promise<void>((resolve, reject) => {
-      messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
-    });
-  const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
-  const message = { ...ids, channel: 'canary', qos: 1, time: 0, payload: Buffer.from('canary') };
-  await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
-  const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
-  await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: 'canary' });
-}
-
 /** What only admins see in an account, in a form to use (`own`) and, with a canary in each, in a form to hide (`theirs`). */
 async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
   const mine = service.accountId === accountId;
@@ -694,7 +681,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await both('application', '/applications', 'application', kind);
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
-  if (mine) await deadLetter(bridge.id);
+  if (mine) await leaveDeadLetter(service, bridge.id, 'canary');
   const device = await create('/devices', 'device', { serialNumber: mark });
   for (const [kind, path, more] of [
     ['mqttCertificate', '/access/mqtt-certificates', { entityId: device.id, entityType: 'device' }],
@@ -763,7 +750,7 @@ async function publishCanary(deviceId: string, secret: string): Promise<() => bo
   await client.publishAsync(service.topic(deviceId, 'canary'), ',canary,1,canary', { qos: 1 });
   // Refused, and written before the first snapshot.
   await client.publishAsync(service.topic(deviceId, 'no canary'), 'x', { qos: 1 });
-  await service.server.ctx.broker.refusalsStored(deviceId);
+  await service.ok('GET', `/api/v1/devices/${deviceId}/refusals`);
   // Presence is written a little later than it is so; a snapshot must not see it change.
   await seen;
   return () => client.connected;
@@ -905,26 +892,17 @@ function madeUp({ kind }: Row): string {
   return kind === 'topic' ? service.topic(randomUUID(), 'canary') : randomUUID();
 }
 
-/** What callers change by calling: sessions, and the record of what they tried. */
-const ofCalling = ['sessions', 'auditRecords'];
+/** What callers change by calling: sessions, and the record of what they tried, whose rows SQLite numbers. */
+const ofCalling = ['sessions', 'auditRecords', 'sqlite_sequence'];
 
 /** Everything in registry.db but that. */
-async function snapshot(): Promise<Record<string, unknown[]>> {
-  const db = service.server.ctx.registry.query;
-  const tables = (await db.introspection.getTables())
+function snapshot(): Record<string, unknown[]> {
+  const tables = storedRows<{ name: string }>(service, `SELECT "name" FROM "sqlite_master" WHERE "type" = 'table'`)
     .map(({ name }) => name)
     .filter((name) => !ofCalling.includes(name));
-  const read = tables.map(
-    async (name) =>
-      [
-        name,
-        await db
-          .selectFrom(name as 'devices')
-          .selectAll()
-          .execute(),
-      ] as const,
+  const all: Record<string, unknown[]> = Object.fromEntries(
+    tables.map((name) => [name, storedRows(service, `SELECT * FROM "${name}"`)]),
   );
-  const all: Record<string, unknown[]> = Object.fromEntries(await Promise.all(read));
   // How many audit records an account has is counted too.
   const kept = all.kept?.filter((row) => (row as { what: string }).what !== 'auditRecords');
   return { ...all, ...(kept && { kept }) };
@@ -932,7 +910,7 @@ async function snapshot(): Promise<Record<string, unknown[]>> {
 
 /** That nothing is other than it was when this was last asked, at first when the callers had been made. */
 async function unchanged(t: Test): Promise<void> {
-  const now = await snapshot();
+  const now = snapshot();
   // It says what is different, and takes its time for that.
   if (isDeepStrictEqual(now, latest)) t.pass('nothing has changed');
   else t.strictSame(now, latest, 'nothing has changed');
@@ -1112,7 +1090,7 @@ t.test('names and email addresses of one account are free in another', async (t)
     });
     t.equal(answer.status, 200, `${kind}: a template`);
   }
-  for (const { email } of await service.server.ctx.registry.query.selectFrom('identities').selectAll().execute()) {
+  for (const { email } of storedRows<{ email: string }>(service, 'SELECT "email" FROM "identities"')) {
     if (!email.startsWith('canary')) continue;
     const body = { accountId, organizationId, createIdmUser: true, idmUserEmail: email };
     t.equal((await service.http('POST', '/api/v1/end-users', { token, body })).status, 200, email);

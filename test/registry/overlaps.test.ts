@@ -2,7 +2,8 @@
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { closed, type Service, startService } from '../support/service.ts';
+import { closed, present, type Service, startService } from '../support/service.ts';
+import { storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -24,12 +25,8 @@ const regenerate = (entityId: string, more: object = {}, headers: Record<string,
     body: { accountId: service.accountId, entityId, entityType: 'device', ...more },
   });
 const secretOf = ({ body }: Awaited<ReturnType<typeof regenerate>>): string => body.mqttCredential.secret;
-const stored = (entityId: string, { server } = service) =>
-  server.ctx.registry.query
-    .selectFrom('credentials')
-    .selectAll()
-    .where('entityId', '=', entityId)
-    .executeTakeFirstOrThrow();
+const stored = (entityId: string, at = service) =>
+  present(storedRows(at, 'SELECT * FROM "credentials" WHERE "entityId" = ?', [entityId])[0]);
 const connect = (deviceId: string, secret: string, clientId?: string) =>
   service.connect({ deviceId, secret }, clientId === undefined ? {} : { clientId });
 const isRefused = (t: Test, deviceId: string, secret: string, message: string) =>
@@ -49,7 +46,7 @@ t.test('both secrets work until the new one has connected; then the old one ends
   const now = await connect(device.id, mqttCredential.secret, 'new');
   await ended;
   await isRefused(t, device.id, secret, 'the old one');
-  t.match(await stored(device.id), { previousHash: null, previousGeneration: null, previousUntil: null });
+  t.match(stored(device.id), { previousHash: null, previousGeneration: null, previousUntil: null });
   t.ok(now.connected && (await connect(device.id, mqttCredential.secret)).connected);
 });
 
@@ -169,9 +166,8 @@ t.test('a restart keeps the window, and finds one that is over', async (t) => {
   t.ok((await after.connect({ deviceId: open.device.id, secret: open.secret })).connected);
   await t.rejects(after.connect({ deviceId: over.device.id, secret: over.secret }), { code: 4 });
   // The service looks for ended windows once a second, so a time is waited for.
-  while ((await stored(over.device.id, after)).previousHash !== null)
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  t.match(await stored(open.device.id, after), { previousGeneration: 1 });
+  while (stored(over.device.id, after).previousHash !== null) await new Promise((resolve) => setTimeout(resolve, 50));
+  t.match(stored(open.device.id, after), { previousGeneration: 1 });
 });
 
 t.end();

@@ -4,7 +4,6 @@
  */
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { part } from '../support/part.ts';
 import { type Service, wrapped } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -498,12 +497,7 @@ const password = 'a password to share';
 
 /** A new account with its admin. */
 async function newWorld(): Promise<World> {
-  const { accountId } = await createAccount(service.server.ctx, {
-    name: 'A',
-    adminEmail: email,
-    adminPassword: password,
-  });
-  const token = (await service.loginAs(email, password, accountId)).jwt;
+  const { accountId, admin: token } = await service.account(email, password);
   const templates = await service.ok('GET', `/api/v1/end-users/templates?accountId=${accountId}`, { token });
   const world = new World(accountId, templates.endUserTemplates.results[0].id);
   world.people.push({ name: 'the admin', token, firstSteps: 0 });

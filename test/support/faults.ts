@@ -1,7 +1,10 @@
 /** Faults and moments that no client can bring about. This is the only place, but for the start of a service, that reaches into it. */
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import type { Service } from './service.ts';
+import { storedRows } from './stored.ts';
 import { until } from './until.ts';
 
 /** Runs when the registry is about to begin its next transaction, in the middle of the code that asked for it. */
@@ -37,21 +40,35 @@ export async function changeStored(
   }).finally(() => file.close());
 }
 
-/** Adds copies of a row, as many as a caller would need hours for. `values` are SQL by column, with the number of the copy as "value". */
-export function copyStored(
+/** Stores rows like the one with an id, as many as a client would need minutes for; each says what it has of its own. */
+export async function storeMore(
   at: { directory: string },
   table: string,
-  row: object,
-  count: number,
-  values: Record<string, string>,
+  id: string,
+  rows: object[],
+  key = 'id',
 ): Promise<void> {
-  const columns = Object.keys(row);
-  const [key = ''] = Object.keys(values);
-  const copied = columns.map((column) => values[column] ?? `"${column}"`).join(', ');
-  const numbers = `WITH RECURSIVE "numbers"("value") AS (SELECT 1 UNION ALL SELECT "value" + 1 FROM "numbers" LIMIT ${count})`;
-  const statement = `${numbers} INSERT INTO "${table}" ("${columns.join('", "')}")
-    SELECT ${copied} FROM "${table}", "numbers" WHERE "${key}" = ?`;
-  return changeStored(at, statement, [row[key as keyof typeof row]]);
+  const [like = {}] = storedRows(at, `SELECT * FROM "${table}" WHERE "${key}" = ?`, [id]);
+  const names = Object.keys(like).filter((name) => !numbered.has(name));
+  const columns = names.map((name) =>
+    rows[0] && name in rows[0] ? `"one"."value" ->> '$.${name}'` : `"${table}"."${name}"`,
+  );
+  const statement = `INSERT INTO "${table}" (${names.map((name) => `"${name}"`)})
+    SELECT ${columns} FROM json_each(?) AS "one", "${table}" WHERE "${table}"."${key}" = ?`;
+  await changeStored(at, statement, [JSON.stringify(rows), id]);
+}
+
+/** Columns that SQLite counts. */
+const numbered = new Set(['row', 'sequence']);
+
+/** Stores what a connection of a device reports, as the broker does. */
+export function notePresence(at: { directory: string }, deviceId: string, presence: object): Promise<void> {
+  const names = Object.keys(presence).map((name) => `"${name}"`);
+  const statement = `INSERT INTO "devicePresence" ("row", "account", ${names})
+    SELECT "row", CASE WHEN "deleted" IS NULL THEN substr("accountId", 27) END, ${names.map(() => '?')}
+    FROM "devices" WHERE "id" = ?
+    ON CONFLICT ("row") DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`)}`;
+  return changeStored(at, statement, [...Object.values(presence), deviceId]);
 }
 
 /** What `work` gives while a method of the registry fails. */
@@ -130,4 +147,18 @@ export function forgetLastCommit({ server }: Service): () => boolean {
   const { commits } = server.ctx.registry.writer;
   commits.succeededAt = Number.NEGATIVE_INFINITY;
   return () => commits.succeededAt > Number.NEGATIVE_INFINITY;
+}
+
+/** Makes a message that a bridge could not deliver. */
+export async function leaveDeadLetter({ server }: Service, bridgeId: string, text: string): Promise<void> {
+  const { messages } = server.ctx;
+  const write = (change: OutboxChange) =>
+    new Promise<void>((resolve, reject) => {
+      messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
+    });
+  const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
+  const message = { ...ids, channel: text, qos: 1, time: 0, payload: Buffer.from(text) };
+  await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
+  const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
+  await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: text });
 }

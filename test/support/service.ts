@@ -151,6 +151,15 @@ export class Service {
     this.secrets = secrets;
   }
 
+  /** The roots of topics, as the settings have them. */
+  get topicRoot(): string {
+    return this.server.ctx.config.topicRoot;
+  }
+
+  get controlRoot(): string {
+    return this.server.ctx.config.controlRoot;
+  }
+
   /** The port with TLS, of a service that has a certificate. */
   get mqttsPort(): number {
     return this.server.ctx.broker.addresses.mqtts ?? 0;
@@ -348,7 +357,7 @@ export class Service {
   }
 
   topic(deviceId: string, channel: string): string {
-    return `${this.server.ctx.config.topicRoot}/${this.accountId}/d/${deviceId}/${channel}`;
+    return `${this.topicRoot}/${this.accountId}/d/${deviceId}/${channel}`;
   }
 
   /** A connected MQTT client of a device (`deviceId`, `secret`) or of a user (`jwt`); it ends with the service. */
