@@ -1,5 +1,3 @@
-import { Type } from 'typebox';
-
 /** Every failure the platform reports: its code, its HTTP status and its sentence. */
 const failures = {
   notFound: { code: 100, status: 404, message: 'The item does not exist.' },
@@ -152,20 +150,3 @@ export function identityErrorCode(kind: FailureKind): string {
   if (kind === 'badCredentials') return 'InvalidCredentialsError';
   return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
 }
-
-const detailShape = Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) });
-
-/** The error body of the management family. */
-export const errorShape = Type.Object({
-  error: Type.Object({ code: Type.Integer(), message: Type.String(), details: Type.Array(detailShape) }),
-  requestId: Type.String(),
-});
-
-/** The error body of the identity family. */
-export const identityErrorShape = Type.Object({
-  statusCode: Type.Integer(),
-  error: Type.String(),
-  message: Type.String(),
-  attributes: Type.Object({ errorCode: Type.String(), error: Type.String(), details: Type.Array(detailShape) }),
-  requestId: Type.String(),
-});

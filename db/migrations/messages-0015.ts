@@ -1,18 +1,6 @@
 import type { Kysely } from 'kysely';
 import { executeAll } from './execute.ts';
-
-/** Bytes on disk of a row with a payload of so many bytes, in a table that is sorted by its key: a page holds four rows at least. */
-const sorted = (bytes: string) => `CASE WHEN ${bytes} <= 1002 THEN (${bytes}) * 9 / 8
-  WHEN (${bytes} - 489) % 4092 <= 513 THEN 489 + (${bytes} - 489) % 4092 + 4096 * ((${bytes} - 489) / 4092)
-  ELSE 4585 + 4096 * ((${bytes} - 489) / 4092) END`;
-/** The same in a table that is numbered: a row of half a page has a page of its own. */
-const numbered = (bytes: string) =>
-  `CASE WHEN ${bytes} <= 4061 THEN 4096 / (4088 / (${bytes} + 8)) ELSE 300 + 4096 * ((${bytes} + 4091) / 4092) END`;
-const texts = (row: string, ...columns: string[]) =>
-  columns.map((column) => `octet_length(${row}"${column}")`).join(' + ');
-
-/** Of a message that is kept for a bridge. */
-export const outboxSize = (row: string) => `250 + ${numbered(`(250 + ${texts(row, 'payload')})`)}`;
+import { numbered, outboxSize, sorted, texts } from './row-sizes.ts';
 
 /** The tables, and what a row of each takes; `row` is `NEW.`, `OLD.` or nothing. */
 const tables: Record<string, { account: (row: string) => string; size: (row: string) => string; changed?: string }> = {

@@ -81,6 +81,29 @@ t.test('the functions that docs/architecture.md names are in their files', async
     t.match(readFileSync(file, 'utf8'), new RegExp(`(?<!\\w)${name}(?:<[^(]*>)?\\(`), `${name} of ${file}`);
 });
 
+/** Everything that a file loads: files of ours, and packages by name. */
+function loadedBy(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return seen;
+  seen.add(file);
+  const imports = readFileSync(file, 'utf8').matchAll(/^(?:im|ex)port (?!type )[^;]*?from '([^']+)';/gm);
+  for (const [, path = ''] of imports)
+    if (path.startsWith('.')) loadedBy(join(dirname(file), path), seen);
+    else seen.add(path);
+  return seen;
+}
+
+t.test('no thread loads the hundreds of files of kysely and typebox, which take longer than its work', async (t) => {
+  const sources = ['src', 'broker', 'db'].flatMap((top) =>
+    readdirSync(top, { recursive: true, encoding: 'utf8' }).map((name) => join(top, name)),
+  );
+  const threads = sources.filter((name) => name.endsWith('-worker.ts'));
+  t.ok(threads.length >= 4);
+  for (const thread of threads) {
+    const loaded = loadedBy(thread);
+    for (const library of ['kysely', 'typebox']) t.notOk(loaded.has(library), `${thread}: ${library}`);
+  }
+});
+
 /** The layers of docs/architecture.md: each path with the number of its layer, from the lowest. */
 function layersIn(text: string): Map<string, number> {
   const [, section = ''] = text.split('\n## Layers\n');

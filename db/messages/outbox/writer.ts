@@ -1,6 +1,6 @@
 /** Writes changes of the outbox; part of the worker of messages.db, inside its transactions. */
 import type Sqlite from 'better-sqlite3';
-import { outboxSize } from '../../migrations/messages-0015.ts';
+import { outboxSize } from '../../migrations/row-sizes.ts';
 import { type AccountBytes, type AmountRow, OutboxAmounts } from './amounts.ts';
 import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.ts';
 

@@ -7,18 +7,12 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Access, Caller } from '../../access.ts';
-import {
-  errorShape,
-  type FailureKind,
-  failureKinds,
-  failureOf,
-  identityErrorCode,
-  identityErrorShape,
-} from '../../errors.ts';
+import { type FailureKind, failureKinds, failureOf, identityErrorCode } from '../../errors.ts';
 import type { Action, EntityKind } from '../../rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';
+import { errorShape, identityErrorShape } from './error-shapes.ts';
 import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.ts';
 
 declare module 'fastify' {
