@@ -1,8 +1,9 @@
 import type { NewLogEntry } from '../db/messages/types.ts';
 import { notePresence } from '../db/registry/presence.ts';
 import { rowsOf } from '../db/registry/statement.ts';
-import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.ts';
+import type { BrokerServices } from '../src/broker-ports.ts';
 import { newId } from '../src/ids.ts';
+import { type Entry, Gathered } from '../src/limits/gathered.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { ReverseDns } from './reverse-dns.ts';

@@ -1,5 +1,6 @@
 import type { Tx } from '../db/registry/index.ts';
-import { type BrokerServices, type Entry, Gathered } from '../src/broker-ports.ts';
+import type { BrokerServices } from '../src/broker-ports.ts';
+import { type Entry, Gathered } from '../src/limits/gathered.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 

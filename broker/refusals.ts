@@ -1,6 +1,8 @@
 import type { Tx } from '../db/registry/index.ts';
 import type { Caller } from '../src/access.ts';
-import { type BrokerServices, type Entry, Gathered, keepNewest, type Rejection } from '../src/broker-ports.ts';
+import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import { type Entry, Gathered } from '../src/limits/gathered.ts';
+import { keepNewest } from '../src/limits/kept.ts';
 import { networkOf } from '../src/limits/networks.ts';
 
 /** Kept of each device; more than that at once are not worth writing. */

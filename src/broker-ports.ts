@@ -7,14 +7,7 @@ import type { AccountGate } from './account-gate.ts';
 import type { Clock } from './clock.ts';
 import type { Config } from './config.ts';
 import type { HiddenNumbers } from './formats/hidden-numbers.ts';
-import { type Entry, Gathered } from './limits/gathered.ts';
-import { keepNewest } from './limits/kept.ts';
-import { laneOfAddress } from './limits/lanes.ts';
-import { exceeded } from './limits/table.ts';
-import type { Cause, causeNow, onBehalfOf } from './log.ts';
-import { listenWide } from './network/accepting.ts';
-import { endEvents } from './network/event-bodies.ts';
-import { Handshakes } from './network/handshakes.ts';
+import type { causeNow, onBehalfOf } from './log.ts';
 import type { Position } from './network/positions.ts';
 import type { BridgeService } from './ports/bridges.ts';
 import type { ControlService, DeviceWork, DownlinkService } from './ports/downlink.ts';
@@ -30,24 +23,10 @@ export type * from './ports/publisher.ts';
 export type * from './ports/revocations.ts';
 export type * from './ports/streams.ts';
 
-export {
-  type Cause,
-  type Entry,
-  endEvents,
-  exceeded,
-  Gathered,
-  Handshakes,
-  type HiddenNumbers,
-  keepNewest,
-  type Lane,
-  laneOfAddress,
-  listenWide,
-};
-
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };
 
-/** What the broker stands on. It imports nothing else of `src` at run time but the access rules. */
+/** What the broker stands on. */
 export interface BrokerGround {
   config: Config;
   clock: Clock;

@@ -1,6 +1,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import { type BrokerServices, listenWide } from '../../src/broker-ports.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import { listenWide } from '../../src/network/accepting.ts';
 import { trustOf } from '../../src/network/addresses.ts';
 import type { PeerCertificates } from './peer-certificates.ts';
 import { type SocketParts, Sockets } from './sockets.ts';

@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
-import { laneOfAddress } from '../../src/broker-ports.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
+import { laneOfAddress } from '../../src/limits/lanes.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { ConnectRefused, connack } from '../authenticate.ts';

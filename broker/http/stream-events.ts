@@ -1,7 +1,7 @@
 /** Server-sent events as bytes, and their ids, by which a reader is known again (docs/messages.md, "Listening"). */
 import { isUtf8 } from 'node:buffer';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { HiddenNumbers } from '../../src/broker-ports.ts';
+import type { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
 import type { Missed } from './missed.ts';
 
 /** An event on its way to readers: the same bytes for all of them, its id in the first line. */

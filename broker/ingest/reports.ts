@@ -1,5 +1,7 @@
 /** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
-import type { BrokerServices, Cause, Lane } from '../../src/broker-ports.ts';
+import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { Cause } from '../../src/log.ts';
+import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { LiveClient } from '../aedes-types.ts';
 
 /** Messages under way: of a client; and of an account, beyond which each of its clients has one at a time. */
