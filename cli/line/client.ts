@@ -260,7 +260,7 @@ function isForeign({ status, headers, text }: Answer): boolean {
   try {
     const { error, message, attributes } = JSON.parse(text);
     const said = error?.message ?? (attributes && message);
-    return typeof said !== 'string' || said === 'The endpoint does not exist.';
+    return typeof said !== 'string' || error?.details?.some(({ path }: { path?: string }) => path === 'url') === true;
   } catch {
     return true;
   }

@@ -24,7 +24,7 @@ interface JobRow {
   serialNumber: string;
   state: string;
   deviceId: string | null;
-  errors: Array<{ column?: string; message: string }> | null;
+  errors: Array<{ code?: number; column?: string; message: string }> | null;
 }
 
 /** Rows that the server has gone through so far. */
@@ -168,7 +168,7 @@ async function failedRows(client: Client, job: Job, { rows }: Chunk): Promise<Fa
       const said = (errors ?? []).map(({ column, message }) => [column, message].filter(Boolean).join(' '));
       if (state === 'skipped' && deviceId !== null) said.push(`It is device ${deviceId}.`);
       const reason = said.join('; ').replaceAll('.; ', '. ') || job.reason || `The job is ${job.state}.`;
-      failed.push({ serialNumber, reason });
+      failed.push({ serialNumber, reason, code: errors?.find(({ code }) => code !== undefined)?.code });
     }
   }
   return failed;

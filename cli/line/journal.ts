@@ -47,6 +47,8 @@ export interface DoneUnit {
 export interface FailedUnit {
   serialNumber: string;
   reason: string;
+  /** That of the server's error. */
+  code?: number | undefined;
 }
 
 /** Values that cannot change in a directory: it would mix files of two formats or units of two accounts. */

@@ -76,8 +76,8 @@ async function sayIfNotReached(client: Client, broker: string | undefined, say: 
   }
 }
 
-/** Errors of rows that a station may no longer make: correcting the rows does not help. */
-const stationEnded = /The station has (expired|made \d+ of its)/;
+/** Code of rows that a station may no longer make: correcting the rows does not help. */
+const forbidden = 21;
 
 interface Rows {
   csv: Csv;
@@ -99,7 +99,7 @@ async function run(line: Line, flags: ProvisionFlags, { csv, good, bad, progress
     line,
     good.filter(({ serialNumber }) => already.has(serialNumber)),
   );
-  const failed = new Map<string, string>();
+  const failed = new Map<string, FailedUnit>();
   const stopped: unknown[] = [];
 
   /** One chunk to its end; what stops it stops the run, after what others have begun. */
@@ -118,7 +118,7 @@ async function run(line: Line, flags: ProvisionFlags, { csv, good, bad, progress
       },
     };
     const given = chunk.by === 'job' ? await runChunk(telling, chunk, made) : await runUnit(telling, chunk);
-    for (const { serialNumber, reason } of given) failed.set(serialNumber, reason);
+    for (const unit of given) failed.set(unit.serialNumber, unit);
     const done = chunk.rows.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
     if (isNew) progress.written(done - written);
   };
@@ -200,7 +200,7 @@ interface Outcome {
   csv: Csv;
   /** Rows that were not asked for. */
   bad: Map<CsvRow, string>;
-  failed: Map<string, string>;
+  failed: Map<string, FailedUnit>;
   /** Units that were done before this run. */
   already: ReadonlySet<string>;
   stopped: unknown[];
@@ -219,7 +219,7 @@ async function report(
     if (reasons.has(row)) continue;
     const unit = journal.done.get(row.serialNumber);
     const [lost] = unit ? lostFiles(line, unit) : [];
-    const reason = failed.get(row.serialNumber) ?? (lost && lostReason(lost, row.serialNumber));
+    const reason = failed.get(row.serialNumber)?.reason ?? (lost && lostReason(lost, row.serialNumber));
     if (unit && reason === undefined) {
       done += 1;
       made += already.has(row.serialNumber) ? 0 : 1;
@@ -237,8 +237,8 @@ async function report(
   if (stopped.length > 0) throw worst(stopped);
   if (reasons.size === 0) return;
   const sentence = `${rowCount(reasons.size)} failed: see ${join(journal.directory, 'failed.csv')}.`;
-  const ended = [...failed.values()].find((reason) => stationEnded.test(reason));
-  if (ended !== undefined) throw refused(`${sentence} ${ended}`);
+  const ended = [...failed.values()].find(({ code }) => code === forbidden);
+  if (ended) throw refused(`${sentence} ${ended.reason}`);
   throw new Ending(exitCodes.failed, sentence);
 }
 

@@ -166,12 +166,7 @@ export class MessageStore {
 
   /** Takes nothing more from these accounts, each for its reason, until called again. */
   setAccountsFull(reasons: ReadonlyMap<string, string>): void {
-    const before = this.#accountsFull;
-    const refusalOf = (accountId: string, reason: string) => {
-      const known = before.get(accountId);
-      return known?.message === reason ? known : storeFull(reason);
-    };
-    this.#accountsFull = new Map([...reasons].map(([accountId, reason]) => [accountId, refusalOf(accountId, reason)]));
+    this.#accountsFull = new Map([...reasons].map(([accountId, reason]) => [accountId, storeFull(reason)]));
   }
 
   /** Bytes that bridges have not delivered yet, each message counted once for every bridge. */
@@ -212,7 +207,7 @@ export class MessageStore {
   /** Takes nothing more for the bridges of these accounts, for this reason, until called again. */
   setOutboxesFull(accountIds: ReadonlySet<string>, reason: string): void {
     this.#outboxesFull = accountIds;
-    if (this.#outboxFull?.message !== reason) this.#outboxFull = storeFull(reason);
+    this.#outboxFull = storeFull(reason);
   }
 
   /** Whether an error that `done` was called with says that there was no room, as the log has said once. */

@@ -35,6 +35,9 @@ import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
 import { Traffic } from './traffic.ts';
 
+/** By this programs tell a path that is none of ours from an item that is not there. */
+const noEndpoint = [{ path: 'url', message: 'names no endpoint' }];
+
 const serverOptions = {
   // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
   headersTimeout: 10_000,
@@ -163,7 +166,11 @@ function answerErrors(app: App, ctx: HttpServices, fail: Answer): void {
     const methods = methodsOf(request.url);
     // Below /docs a file can be missing.
     if (methods.length === 0 || methods.includes(request.method))
-      return fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+      return fail(
+        new PlatformError('notFound', { message: 'The endpoint does not exist.', details: noEndpoint }),
+        request,
+        reply,
+      );
     reply.header('allow', methods.join(', '));
     const message = `${request.method} is not supported here; supported: ${methods.join(', ')}.`;
     fail(new PlatformError('methodNotAllowed', { message }), request, reply);

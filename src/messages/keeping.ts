@@ -255,11 +255,10 @@ export class Keeping {
 
   #tell(): void {
     const { messages, log } = this.#services;
-    const reason = this.#diskIsFull ? diskFull : undefined;
-    if (reason === messages.full?.message) return;
-    messages.setFull(reason);
-    if (reason === undefined) log.warn('messages are taken again');
-    else log.error({ diskFree: this.diskFree, size: messages.size }, `messages are refused: ${reason}`);
+    if (this.#diskIsFull === (messages.full !== undefined)) return;
+    messages.setFull(this.#diskIsFull ? diskFull : undefined);
+    if (!this.#diskIsFull) log.warn('messages are taken again');
+    else log.error({ diskFree: this.diskFree, size: messages.size }, `messages are refused: ${diskFull}`);
   }
 }
 

@@ -24,11 +24,12 @@ t.test('a job waits as long as another program holds the database, and goes on w
   const heldUp = async (id: string) => {
     const before = said().length;
     const file = await hold(service);
-    const { done, state: running } = await state(id);
-    t.strictSame([running, done < rows], ['running', true], 'in the middle');
+    // On a slow machine it may not have begun.
+    const { done, state: held } = await state(id);
+    t.ok(done < rows, 'before its end');
     await until(() => said().length > before);
     t.match(said().at(-1), 'a job waits: another program holds the database');
-    t.match(await state(id), { state: 'running', done });
+    t.match(await state(id), { state: held, done });
     file.exec('ROLLBACK');
     file.close();
     t.match((await follow(service, id)).at(-1), { state: 'succeeded', done: rows, failed: 0, skipped: 0 });

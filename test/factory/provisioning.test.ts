@@ -231,8 +231,8 @@ t.test('a bad row says what is wrong with it, as POST /devices does, and leaves 
   const failed = await rowsOf(service, second.id, 'failed');
   t.match(failed, [
     { row: 3, errors: [{ column: 'serialNumber', message: /row 1/ }] },
-    { row: 4, errors: [{ column: 'organization', message: /several/ }] },
-    { row: 5, errors: [{ column: 'grade' }] },
+    { row: 4, errors: [{ code: 106, column: 'organization', message: /several/ }] },
+    { row: 5, errors: [{ code: 106, column: 'grade' }] },
     { row: 6, errors: [{ column: 'template' }] },
   ]);
   t.equal(failed.length, 4);

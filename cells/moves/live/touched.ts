@@ -1,7 +1,7 @@
 /** Which rows of the registry have been written since they were asked for the last time, so that only these are copied again. */
 import { CompiledQuery } from 'kysely';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
-import { forgetNoted, readNoted, unwatching, type Watched, watching } from './watching.ts';
+import { askNoting, forgetNoted, readNoted, unwatching, type Watched, watching } from './watching.ts';
 
 /** Rows that are told one by one; of more, all pages are compared. */
 const maxTouched = 10_000;
@@ -30,7 +30,12 @@ export class TouchedRows {
   async take(): Promise<Touched | undefined> {
     const touched: Touched = new Map();
     let count = 0;
+    let isKnown = true;
     const read = async (run: Run) => {
+      if ((await run(askNoting)).length === 0) {
+        isKnown = false;
+        return;
+      }
       for (const { table, key } of await run<{ table: string; key: string }>(readNoted)) {
         const keys = touched.get(table) ?? new Set();
         touched.set(table, keys.add(key));
@@ -38,16 +43,11 @@ export class TouchedRows {
       }
       await run(forgetNoted);
     };
-    try {
-      await this.#registry.transaction((tx) => read(runIn(tx)));
-      await this.#registry.longTransaction((tx) => read(runIn(tx)));
-    } catch (error) {
-      if (!(error as Error).message.includes('no such table')) throw error;
-      // The thread of long transactions has been ended, and its notes with it.
-      await this.#everywhere(watching(this.#tables));
-      return undefined;
-    }
-    return count > maxTouched ? undefined : touched;
+    await this.#registry.transaction((tx) => read(runIn(tx)));
+    await this.#registry.longTransaction((tx) => read(runIn(tx)));
+    // The thread of long transactions has been ended, and its notes with it.
+    if (!isKnown) await this.#everywhere(watching(this.#tables));
+    return isKnown && count <= maxTouched ? touched : undefined;
   }
 
   async unwatch(): Promise<void> {

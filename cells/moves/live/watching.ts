@@ -25,6 +25,8 @@ export function unwatching(tables: readonly Watched[]): string[] {
   return [...names.map((name) => `DROP TRIGGER IF EXISTS "temp"."${name}"`), 'DROP TABLE IF EXISTS "temp"."movedKeys"'];
 }
 
+/** One row if the connection notes what it writes. */
+export const askNoting = `SELECT 1 FROM "temp"."sqlite_schema" WHERE "name" = 'movedKeys'`;
 /** Tables and keys (JSON) that were noted, and what forgets them. */
 export const readNoted = 'SELECT DISTINCT "table", "key" FROM "temp"."movedKeys"';
 export const forgetNoted = 'DELETE FROM "temp"."movedKeys"';

@@ -60,7 +60,13 @@ const rowShape = Type.Object({
   serialNumber: Nullable(Type.String()),
   state: oneOf(rowStates),
   deviceId: Nullable(Type.String()),
-  errors: Type.Array(Type.Object({ column: Type.Optional(Type.String()), message: Type.String() })),
+  errors: Type.Array(
+    Type.Object({
+      code: Type.Optional(Type.Integer({ description: 'As in the body of an error.' })),
+      column: Type.Optional(Type.String()),
+      message: Type.String(),
+    }),
+  ),
 });
 export const jobResponse = (description: string) => Type.Object({ job: jobShape }, { description });
 

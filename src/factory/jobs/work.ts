@@ -9,7 +9,7 @@ import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import type { Commands } from '../../downlink/commands/commands.ts';
 import type { Fields } from '../../entity/fields.ts';
-import { type ErrorDetail, PlatformError } from '../../errors.ts';
+import { type ErrorDetail, failureOf, PlatformError } from '../../errors.ts';
 import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
@@ -62,6 +62,8 @@ export interface GivenRow {
 }
 
 export interface RowError {
+  /** That of the error; without it, 106. */
+  code?: number;
   column?: string;
   message: string;
 }
@@ -104,14 +106,14 @@ export function failedRow(row: number, errors: readonly RowError[], more: Partia
 function shortened(errors: readonly RowError[]): RowError[] {
   const kept: RowError[] = [];
   let length = 0;
-  for (const { column, message } of errors) {
+  for (const { code = failureOf('invalid').code, column, message } of errors) {
     const short = message.length > maxErrorLength ? `${message.slice(0, maxErrorLength).toWellFormed()}…` : message;
     length += short.length + (column?.length ?? 0);
     if (kept.length > 0 && length > maxErrorsLength) {
       kept.push({ message: `and ${errors.length - kept.length} more errors` });
       break;
     }
-    kept.push({ ...(column !== undefined && { column: column.slice(0, maxErrorLength) }), message: short });
+    kept.push({ code, ...(column !== undefined && { column: column.slice(0, maxErrorLength) }), message: short });
   }
   return kept;
 }
@@ -119,6 +121,7 @@ function shortened(errors: readonly RowError[]): RowError[] {
 /** The errors of a row from a refusal. @throws any other error. */
 export function rowErrors(error: unknown): RowError[] {
   if (!(error instanceof PlatformError)) throw error;
-  if (error.details.length === 0) return [{ message: error.message }];
-  return error.details.map(({ path, message }: ErrorDetail) => ({ ...(path && { column: path }), message }));
+  const { code, details } = error;
+  if (details.length === 0) return [{ code, message: error.message }];
+  return details.map(({ path, message }: ErrorDetail) => ({ code, ...(path && { column: path }), message }));
 }
