@@ -1,5 +1,6 @@
 import type { EntityTable } from '../db/registry/records.ts';
 import { purge } from '../src/purge/purge.ts';
+import { makeCertificate } from './support/certificates.ts';
 import { part } from './support/part.ts';
 import { present, type Service, startService } from './support/service.ts';
 import { until } from './support/until.ts';
@@ -23,50 +24,63 @@ const count = async (table: EntityTable | 'credentials' | 'associationCodes') =>
       .executeTakeFirstOrThrow()
   ).n;
 
-t.test('after thirty days a device goes with its credential, code, points and log, and not before', async (t) => {
-  const template = await service.template({ channels: ['data'] });
-  const { device, secret } = await service.device({ deviceTemplateId: template.id });
-  const kept = await service.device({ deviceTemplateId: template.id });
-  await service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
-  for (const one of [{ device, secret }, kept]) {
-    const client = await service.connect({ deviceId: one.device.id, secret: one.secret });
-    await client.publishAsync(service.topic(one.device.id, 'data'), ',x,1,', { qos: 1 });
-    await client.publishAsync(service.topic(one.device.id, '_log'), 'hello', { qos: 1 });
-  }
-  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
-  await remove(`/devices/${device.id}`, version);
-  const [devices, credentials] = [await count('devices'), await count('credentials')];
-  const { messages } = service.server.ctx;
-  const logs = async () => (await messages.logs.read(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
-  // Its own entry, and those of its connection, which are stored a moment later.
-  await until(async () => (await logs()) >= 3);
+t.test(
+  'after thirty days a device goes with its credential, certificate, code, points and log, and not before',
+  async (t) => {
+    const template = await service.template({ channels: ['data'] });
+    const { device, secret } = await service.device({ deviceTemplateId: template.id });
+    const kept = await service.device({ deviceTemplateId: template.id });
+    const { cert: certificate } = await makeCertificate({ from: now - day, to: now + 90 * day });
+    const ofDevice = { entityId: device.id, entityType: 'device', certificate };
+    await service.create('/access/mqtt-certificates', 'mqttCertificate', ofDevice);
+    await service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
+    for (const one of [{ device, secret }, kept]) {
+      const client = await service.connect({ deviceId: one.device.id, secret: one.secret });
+      await client.publishAsync(service.topic(one.device.id, 'data'), ',x,1,', { qos: 1 });
+      await client.publishAsync(service.topic(one.device.id, '_log'), 'hello', { qos: 1 });
+    }
+    const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+    await remove(`/devices/${device.id}`, version);
+    const [devices, credentials] = [await count('devices'), await count('credentials')];
+    t.equal(await count('certificates'), 1);
+    const { messages } = service.server.ctx;
+    const logs = async () => (await messages.logs.read(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
+    // Its own entry, and those of its connection, which are stored a moment later.
+    await until(async () => (await logs()) >= 3);
 
-  now += 30 * day;
-  await service.login();
-  await purge(service.server.ctx);
-  t.equal(await count('devices'), devices, 'thirty days to the millisecond are still recoverable');
-  now += 1;
-  await purge(service.server.ctx);
-  t.equal(await count('devices'), devices - 1);
-  t.equal(await count('credentials'), credentials - 1);
-  t.equal(await count('associationCodes'), 0);
-  t.equal(await logs(), 0);
-  const channel = present(template.channelTemplates.find((one) => one.name === 'data'));
-  const points = (deviceId: string) =>
-    messages.read(
-      { accountId: service.accountId, deviceId, channelTemplateId: channel.id },
-      { from: 0, to: now, order: 'asc', limit: 10 },
-    ).length;
-  t.equal(points(device.id), 0);
-  t.equal(points(kept.device.id), 1, 'what belongs to others stays');
-  t.match(await service.http('GET', `/api/v1/devices/${device.id}`), { status: 404, body: { error: { code: 100 } } });
-  t.match(await service.http('GET', `/api/v1/trash/devices/${device.id}`), { status: 404 });
-});
+    now += 30 * day;
+    await service.login();
+    await purge(service.server.ctx);
+    t.equal(await count('devices'), devices, 'thirty days to the millisecond are still recoverable');
+    now += 1;
+    await purge(service.server.ctx);
+    t.equal(await count('devices'), devices - 1);
+    t.equal(await count('credentials'), credentials - 1);
+    t.equal(await count('certificates'), 0);
+    t.equal(await count('associationCodes'), 0);
+    t.equal(await logs(), 0);
+    const channel = present(template.channelTemplates.find((one) => one.name === 'data'));
+    const points = (deviceId: string) =>
+      messages.read(
+        { accountId: service.accountId, deviceId, channelTemplateId: channel.id },
+        { from: 0, to: now, order: 'asc', limit: 10 },
+      ).length;
+    t.equal(points(device.id), 0);
+    t.equal(points(kept.device.id), 1, 'what belongs to others stays');
+    t.match(await service.http('GET', `/api/v1/devices/${device.id}`), { status: 404, body: { error: { code: 100 } } });
+    t.match(await service.http('GET', `/api/v1/trash/devices/${device.id}`), { status: 404 });
+  },
+);
 
 t.test('what something still points at stays until that is gone too', async (t) => {
   const parent = await service.organization();
   const child = await service.organization({ parentId: parent.id });
   const template = await service.template({ channels: ['data'] });
+  const deviceTemplateId = template.id;
+  const field = { deviceTemplateId, name: 'colour', fieldType: 'string' };
+  await service.create('/devices/custom-fields', 'deviceField', field);
+  const named = { deviceTemplateId, name: 'Thermometer', firmwareVersion: '2.0.0' };
+  const firmware = await service.create('/firmware/packages', 'firmwarePackage', named);
   const device = await service.create('/devices', 'device', {
     serialNumber: 'p',
     organizationId: child.id,
@@ -76,17 +90,25 @@ t.test('what something still points at stays until that is gone too', async (t) 
   now += 5 * day;
   for (const organization of [child, parent]) await remove(`/organizations/${organization.id}`, organization.version);
   await remove(`/devices/templates/${template.id}`, template.version);
-  const [organizations, templates, channels] = [
+  const [organizations, templates, channels, fields] = [
     await count('organizations'),
     await count('deviceTemplates'),
     await count('channelTemplates'),
+    await count('customFields'),
   ];
-  now += 30 * day + 1;
+  now += 5 * day;
+  await service.login();
+  await remove(`/firmware/packages/${firmware.id}`, firmware.version);
+  now += 25 * day + 1;
   await service.login();
   await purge(service.server.ctx);
   t.equal(await count('organizations'), organizations - 2);
+  t.equal(await count('deviceTemplates'), templates, 'a package names the template');
+  now += 5 * day;
+  await purge(service.server.ctx);
   t.equal(await count('deviceTemplates'), templates - 1);
   t.equal(await count('channelTemplates'), channels - 5, 'with its channels');
+  t.equal(await count('customFields'), fields - 1, 'and its fields');
 });
 
 t.test('a purged field leaves no value behind', async (t) => {

@@ -2,7 +2,7 @@
 import { type Kysely, sql } from 'kysely';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
-import { type EntityTable, entityTables, keepersOf } from '../../db/registry/records/by-table.ts';
+import { dependents, type EntityTable, entityTables, keepersOf } from '../../db/registry/records/by-table.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { FieldKind } from '../entity/values.ts';
 import { recoveryWindow } from '../entity/verbs.ts';
@@ -43,8 +43,6 @@ export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   if (ids.length > 0) await ctx.bridges.kept.forgetDevices(ids, Date.parse(due(ctx)));
   if (ids.length > 0)
     await ctx.registry.transaction(async (tx) => {
-      await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();
-      await tx.deleteFrom('certificates').where('entityId', 'in', ids).execute();
       await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
@@ -53,13 +51,21 @@ export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('firmwareDeliveries').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('firmwareTargets').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('commands').where('deviceId', 'in', ids).execute();
-      await tx.deleteFrom('devices').where('id', 'in', ids).execute();
+      await removeEntities(tx, 'devices', ids);
     });
   for (const id of ids) {
     ctx.access.deviceChanged(id);
     ctx.registry.credentialChanged(id);
   }
   return ids.length > 0;
+}
+
+/** Removes rows with all that goes with them; how many. */
+async function removeEntities(tx: Tx, table: EntityTable, ids: readonly string[]): Promise<bigint> {
+  const any = tx as unknown as Kysely<Record<string, Record<string, string>>>;
+  await any.deleteFrom('credentials').where('entityId', 'in', ids).execute();
+  for (const { table: child, column } of dependents) await any.deleteFrom(child).where(column, 'in', ids).execute();
+  return (await any.deleteFrom(table).where('id', 'in', ids).executeTakeFirst()).numDeletedRows;
 }
 
 export async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
@@ -137,14 +143,7 @@ export async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
     const channels = table === 'deviceTemplates' ? await channelsOf(ctx, dead) : [];
     for (const id of channels) await ctx.messages.deleteChannel(id);
     await ctx.registry.transaction(async (tx) => {
-      await tx.deleteFrom('channelTemplates').where('entityId', 'in', dead).execute();
-      await tx.deleteFrom('customFields').where('templateId', 'in', dead).execute();
-      await tx.deleteFrom('credentials').where('entityId', 'in', dead).execute();
-      const { numDeletedRows } = await tx
-        .deleteFrom(table as 'devices')
-        .where('id', 'in', dead)
-        .executeTakeFirst();
-      purged += numDeletedRows;
+      purged += await removeEntities(tx, table, dead);
     });
     for (const id of dead) {
       ctx.access.organizationPurged(id);

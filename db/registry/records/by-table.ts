@@ -1,7 +1,7 @@
 /** The kinds of entities: the columns of each table. All that knows every kind follows from this. */
 import { bridgeColumns } from './bridges.ts';
 import { certificateAuthorityColumns, certificateColumns } from './certificates.ts';
-import type { Column, Columns } from './columns.ts';
+import type { Column, Columns, Marks } from './columns.ts';
 import { deviceColumns } from './devices.ts';
 import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
 import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.ts';
@@ -38,19 +38,27 @@ export type EntityName = {
 
 export const entityTables = Object.keys(entityColumns) as EntityTable[];
 
-interface Keeper {
+/** A column that names a row of another table. */
+interface Reference {
   table: EntityTable;
   column: string;
 }
 
-/** Each column that names a row of another table which must not be purged before: `keeps` of its marks. */
-export function keepersOf(kept: EntityTable): Keeper[] {
+function referencesWith(isWanted: (marks: Marks) => boolean): Reference[] {
   return entityTables.flatMap((table) =>
     Object.entries<Column>(entityColumns[table]).flatMap(([column, { marks }]) =>
-      marks.keeps === kept ? [{ table, column }] : [],
+      isWanted(marks) ? [{ table, column }] : [],
     ),
   );
 }
+
+/** Those of rows that must be purged before one of this table. */
+export function keepersOf(kept: EntityTable): Reference[] {
+  return referencesWith(({ keeps }) => keeps === kept);
+}
+
+/** Those of rows that are purged with the row that they name. */
+export const dependents = referencesWith(({ goesWith }) => goesWith === true);
 
 /** A text of this length is short: fifty rows of such columns are still a small slice. */
 const shortText = 255;

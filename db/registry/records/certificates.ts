@@ -26,6 +26,7 @@ export const certificateColumns = {
     body: Type.String({ description: 'The device.' }),
     filter: 'exact',
     sort: true,
+    goesWith: true,
   }),
   entityType: column(Type.String(), {
     create: 'required',

@@ -56,6 +56,8 @@ export interface Marks {
   filter?: Match;
   /** While a row names one of this table, that one is not purged, though it is in the trash. */
   keeps?: Kept;
+  /** A row is purged with the one that this column names. */
+  goesWith?: true;
   /** Lists can sort by it; one column of a record is what they sort by by default. */
   sort?: true | 'default';
 }
@@ -82,8 +84,8 @@ export const nameColumn = column(Type.String(), {
 });
 
 /** A column that no caller sees as it is stored. */
-export function hidden<S extends TSchema>(stored: S): Column<S, { shown: false }> {
-  return { stored, marks: { shown: false } };
+export function hidden<S extends TSchema>(stored: S, marks: Pick<Marks, 'keeps' | 'goesWith'> = {}) {
+  return column(stored, { ...marks, shown: false });
 }
 
 const Flag = Type.Boolean();

@@ -26,7 +26,7 @@ export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] 
 export type PayloadForm = (typeof payloadForms)[number];
 
 export const channelTemplateColumns = {
-  entityId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  entityId: column(Id, { create: 'required', body: Type.String(), filter: 'exact', goesWith: true }),
   entityType: column(Type.String(), {
     create: 'required',
     shown: oneOf<string>(['deviceTemplate']),
@@ -73,7 +73,7 @@ export const channelTemplateColumns = {
 /** A custom field. `templateId` is the account's id for fields of device templates themselves. */
 export const customFieldColumns = {
   kind: hidden(Type.String()),
-  templateId: hidden(Id),
+  templateId: hidden(Id, { goesWith: true }),
   name: column(Type.String({ minLength: 1, maxLength: 100 }), { filter: 'exact', sort: 'default' }),
   fieldType: column(Type.String(), { filter: 'exact', sort: true }),
   description: column(OptionalText, {}),
