@@ -1,6 +1,6 @@
 /** Level 1: sent when it can be, dropped when it cannot. Nothing waits for it. */
 import type { Clock } from '../clock.ts';
-import { Alarm, pauseAfter } from './pace.ts';
+import { Alarm, pauseAfter } from './alarm.ts';
 import type { BridgedMessage, Outcome, Target } from './target.ts';
 
 /** Messages and bytes of payload that wait; past either the oldest are dropped. */

@@ -9,8 +9,8 @@ import type { Logger } from 'pino';
 import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Clock } from '../clock.ts';
+import { Alarm, pauseAfter } from './alarm.ts';
 import type { Reports } from './best-effort.ts';
-import { Alarm, pauseAfter } from './pace.ts';
 import type { Outcome, Target } from './target.ts';
 
 const batchSize = 500;
