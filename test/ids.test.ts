@@ -17,6 +17,7 @@ import { Mailbox } from './support/mailbox.ts';
 import { type OpenIdProvider, startProvider } from './support/oidc.ts';
 import { part } from './support/part.ts';
 import { type Request, Service, startService } from './support/service.ts';
+import { storedRows } from './support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -263,11 +264,9 @@ t.test('API, jobs, CAs, emails and the command line make ids in the slot of the 
 
   const provider = await startProvider(t, service);
   for (const at of [first, second]) await live(t, at, provider, tls.SLIPWAY_TLS_CERT ?? '');
-  const devices = service.server.ctx.registry.query
-    .selectFrom('auditRecords')
-    .select('targetId')
-    .where('event', '=', 'deviceCreatedByCertificate');
-  const created = new Set((await devices.execute()).map(({ targetId }) => targetId));
+  const event = `"event" = 'deviceCreatedByCertificate'`;
+  const devices = storedRows(service, `SELECT "targetId" FROM "auditRecords" WHERE ${event}`);
+  const created = new Set(devices.map(({ targetId }) => targetId));
   t.equal(created.size, 2);
   for (const at of [first, second]) {
     t.ok(at.ids.size > 40, `${at.ids.size} ids in answers`);

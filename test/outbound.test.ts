@@ -2,6 +2,7 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.ts';
+import { changeStored } from './support/faults.ts';
 import { part } from './support/part.ts';
 import type { Service } from './support/service.ts';
 import { sharedService } from './support/shared.ts';
@@ -56,13 +57,13 @@ t.test('an OpenID issuer cannot be a private address', async (t) => {
 
 t.test('a provider that leads to a private address is not connected to', async (t) => {
   const made = (await service.ok('POST', path, { body: body('https://id.example.com') })).identityProvider;
-  const { query } = service.server.ctx.registry;
+  const change = 'UPDATE "identityProviders" SET "issuer" = ?, "version" = ? WHERE "id" = ?';
   let version = 1;
   for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]', 'localhost']) {
     // Registered before the rule, or a name that resolves to another address by now.
     version += 1;
     const issuer = `https://${host}:${inside.port}`;
-    await query.updateTable('identityProviders').set({ issuer, version }).where('id', '=', made.id).execute();
+    await changeStored(service, change, [issuer, version, made.id]);
     const details = [{ path: 'issuer', message: /SLIPWAY_ALLOW_PRIVATE_TARGETS/ }];
     t.match(await authorize(made.id), { status: 502, body: { attributes: { details } } }, host);
   }

@@ -1,8 +1,9 @@
-import type { EntityTable } from '../db/registry/records.ts';
-import { purge } from '../src/purge/purge.ts';
 import { makeCertificate } from './support/certificates.ts';
+import { purgeNow } from './support/clockwork.ts';
+import { changeStored, whileDevicesStay } from './support/faults.ts';
 import { part } from './support/part.ts';
-import { present, type Service, startService } from './support/service.ts';
+import { type Service, startService } from './support/service.ts';
+import { countStored, storedRows } from './support/stored.ts';
 import { until } from './support/until.ts';
 
 const t = await part(import.meta);
@@ -16,13 +17,7 @@ t.before(async () => {
 
 const remove = (path: string, version: string) =>
   service.ok('DELETE', `/api/v1${path}`, { headers: { etag: version } });
-const count = async (table: EntityTable | 'credentials' | 'associationCodes') =>
-  (
-    await service.server.ctx.registry.query
-      .selectFrom(table as 'devices')
-      .select((eb) => eb.fn.countAll<number>().as('n'))
-      .executeTakeFirstOrThrow()
-  ).n;
+const count = (table: string) => countStored(service, table);
 
 t.test(
   'after thirty days a device goes with its credential, certificate, code, points and log, and not before',
@@ -41,30 +36,27 @@ t.test(
     }
     const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
     await remove(`/devices/${device.id}`, version);
-    const [devices, credentials] = [await count('devices'), await count('credentials')];
-    t.equal(await count('certificates'), 1);
-    const { messages } = service.server.ctx;
-    const logs = async () => (await messages.logs.read(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
+    const [devices, credentials] = [count('devices'), count('credentials')];
+    t.equal(count('certificates'), 1);
+    const inMessages = (table: string, deviceId: string) =>
+      countStored(service, table, '"deviceId" = ?', [deviceId], 'messages.db');
+    const logs = () => inMessages('logs', device.id);
     // Its own entry, and those of its connection, which are stored a moment later.
-    await until(async () => (await logs()) >= 3);
+    await until(() => logs() >= 3);
 
     now += 30 * day;
     await service.login();
-    await purge(service.server.ctx);
-    t.equal(await count('devices'), devices, 'thirty days to the millisecond are still recoverable');
+    await purgeNow(service);
+    t.equal(count('devices'), devices, 'thirty days to the millisecond are still recoverable');
     now += 1;
-    await purge(service.server.ctx);
-    t.equal(await count('devices'), devices - 1);
-    t.equal(await count('credentials'), credentials - 1);
-    t.equal(await count('certificates'), 0);
-    t.equal(await count('associationCodes'), 0);
-    t.equal(await logs(), 0);
-    const channel = present(template.channelTemplates.find((one) => one.name === 'data'));
+    await purgeNow(service);
+    t.equal(count('devices'), devices - 1);
+    t.equal(count('credentials'), credentials - 1);
+    t.equal(count('certificates'), 0);
+    t.equal(count('associationCodes'), 0);
+    t.equal(logs(), 0);
     const points = (deviceId: string) =>
-      messages.read(
-        { accountId: service.accountId, deviceId, channelTemplateId: channel.id },
-        { from: 0, to: now, order: 'asc', limit: 10 },
-      ).length;
+      inMessages('"series" JOIN "points" ON "series"."id" = "points"."series"', deviceId);
     t.equal(points(device.id), 0);
     t.equal(points(kept.device.id), 1, 'what belongs to others stays');
     t.match(await service.http('GET', `/api/v1/devices/${device.id}`), { status: 404, body: { error: { code: 100 } } });
@@ -91,24 +83,24 @@ t.test('what something still points at stays until that is gone too', async (t) 
   for (const organization of [child, parent]) await remove(`/organizations/${organization.id}`, organization.version);
   await remove(`/devices/templates/${template.id}`, template.version);
   const [organizations, templates, channels, fields] = [
-    await count('organizations'),
-    await count('deviceTemplates'),
-    await count('channelTemplates'),
-    await count('customFields'),
+    count('organizations'),
+    count('deviceTemplates'),
+    count('channelTemplates'),
+    count('customFields'),
   ];
   now += 5 * day;
   await service.login();
   await remove(`/firmware/packages/${firmware.id}`, firmware.version);
   now += 25 * day + 1;
   await service.login();
-  await purge(service.server.ctx);
-  t.equal(await count('organizations'), organizations - 2);
-  t.equal(await count('deviceTemplates'), templates, 'a package names the template');
+  await purgeNow(service);
+  t.equal(count('organizations'), organizations - 2);
+  t.equal(count('deviceTemplates'), templates, 'a package names the template');
   now += 5 * day;
-  await purge(service.server.ctx);
-  t.equal(await count('deviceTemplates'), templates - 1);
-  t.equal(await count('channelTemplates'), channels - 5, 'with its channels');
-  t.equal(await count('customFields'), fields - 1, 'and its fields');
+  await purgeNow(service);
+  t.equal(count('deviceTemplates'), templates - 1);
+  t.equal(count('channelTemplates'), channels - 5, 'with its channels');
+  t.equal(count('customFields'), fields - 1, 'and its fields');
 });
 
 t.test('a purged field leaves no value behind', async (t) => {
@@ -133,12 +125,8 @@ t.test('a purged field leaves no value behind', async (t) => {
   await remove(`/devices/custom-fields/${field.id}`, field.version);
   now += 30 * day + 1;
   await service.login();
-  await purge(service.server.ctx);
-  const rows = await service.server.ctx.registry.query
-    .selectFrom('devices')
-    .select('fields')
-    .where('deviceTemplateId', '=', template.id)
-    .execute();
+  await purgeNow(service);
+  const rows = storedRows(service, 'SELECT "fields" FROM "devices" WHERE "deviceTemplateId" = ?', [template.id]);
   t.equal(rows.length, 120);
   t.ok(rows.every(({ fields }) => fields === JSON.stringify({ [stay.id]: 'here' })));
   t.match(
@@ -167,39 +155,41 @@ t.test('values that look like the key of a purged field stay, and the purge come
   now += 30 * day + 1;
   await service.login();
   let steps = 0;
-  await purge(service.server.ctx, () => {
+  await purgeNow(service, () => {
     steps += 1;
     return steps > 100;
   });
   t.ok(steps < 100, `${steps} steps`);
-  const { query } = service.server.ctx.registry;
-  const devices = query.selectFrom('devices').select('fields').where('deviceTemplateId', '=', deviceTemplateId);
+  const ofTemplate = 'FROM "devices" WHERE "deviceTemplateId" = ? ORDER BY "serialNumber"';
   t.same(
-    (await devices.orderBy('serialNumber').execute()).map(({ fields }) => JSON.parse(fields)),
+    storedRows(service, `SELECT "fields" ${ofTemplate}`, [deviceTemplateId]).map(({ fields }) =>
+      JSON.parse(String(fields)),
+    ),
     texts.map((text) => ({ [stays.id]: text })),
   );
-  const fields = query.selectFrom('customFields').select('name').where('templateId', '=', deviceTemplateId);
-  t.same(await fields.execute(), [{ name: 'stays' }]);
+  const fields = storedRows(service, 'SELECT "name" FROM "customFields" WHERE "templateId" = ?', [deviceTemplateId]);
+  t.same(fields, [{ name: 'stays' }]);
 });
 
 t.test('tokens that were mailed go when their time is over, and not before', async (t) => {
   const { endUser } = await service.endUser((await service.organization()).id);
-  const { query } = service.server.ctx.registry;
   const token = (tokenHash: string, left: number) => ({
     tokenHash,
     userId: endUser.userId,
     purpose: 'password',
-    email: null,
     created: new Date(now).toISOString(),
     expires: new Date(now + left).toISOString(),
   });
   const over = Array.from({ length: 250 }, (_, n) => token(`over ${n}`, -1));
-  await query
-    .insertInto('mailedTokens')
-    .values([...over, token('good', 1)])
-    .execute();
-  await purge(service.server.ctx);
-  t.match(await query.selectFrom('mailedTokens').selectAll().execute(), [{ tokenHash: 'good' }]);
+  await changeStored(
+    service,
+    `INSERT INTO "mailedTokens" ("tokenHash", "userId", "purpose", "created", "expires")
+     SELECT "value" ->> 'tokenHash', "value" ->> 'userId', "value" ->> 'purpose', "value" ->> 'created', "value" ->> 'expires'
+     FROM json_each(?)`,
+    [JSON.stringify([...over, token('good', 1)])],
+  );
+  await purgeNow(service);
+  t.match(storedRows(service, 'SELECT * FROM "mailedTokens"'), [{ tokenHash: 'good' }]);
 });
 
 t.test('what cannot be purged keeps nothing else from it', async (t) => {
@@ -209,18 +199,12 @@ t.test('what cannot be purged keeps nothing else from it', async (t) => {
   await remove(`/organizations/${organization.id}`, organization.version);
   now += 30 * day + 1;
   await service.login();
-  const { ctx } = service.server;
-  const { messages } = ctx;
-  const original = messages.deleteDevice;
-  messages.deleteDevice = () => Promise.reject(new Error('of the test'));
-  await purge(ctx);
-  messages.deleteDevice = original;
-  const left = async (table: 'devices' | 'organizations', id: string) =>
-    (await ctx.registry.query.selectFrom(table).select('id').where('id', '=', id).execute()).length;
-  t.equal(await left('organizations', organization.id), 0);
-  t.equal(await left('devices', device.id), 1);
-  await purge(ctx);
-  t.equal(await left('devices', device.id), 0, 'and it is tried again');
+  await whileDevicesStay(service, () => purgeNow(service));
+  const left = (table: string, id: string) => countStored(service, table, '"id" = ?', [id]);
+  t.equal(left('organizations', organization.id), 0);
+  t.equal(left('devices', device.id), 1);
+  await purgeNow(service);
+  t.equal(left('devices', device.id), 0, 'and it is tried again');
 });
 
 t.test('recovery after thirty days is refused even before the purge has come by', async (t) => {
@@ -239,11 +223,11 @@ t.test('a deleted application goes after thirty days too', async (t) => {
   const made = await service.create('/applications', 'application', { name: 'Gone', kind: 'backEnd' });
   await remove(`/applications/${made.id}`, made.version);
   now += 30 * day;
-  await purge(service.server.ctx);
+  await purgeNow(service);
   await service.login();
   t.match(await service.http('GET', `/api/v1/applications/${made.id}`), { status: 410 });
   now += 1;
-  await purge(service.server.ctx);
+  await purgeNow(service);
   t.match(await service.http('GET', `/api/v1/applications/${made.id}`), {
     status: 404,
     body: { error: { code: 100 } },

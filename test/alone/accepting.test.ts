@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
+import { socketsOf } from '../support/faults.ts';
 import { startService } from '../support/service.ts';
 
 const clients = 96;
@@ -32,8 +33,9 @@ async function turnsToAccept(port: number, accepted: () => number): Promise<numb
 }
 
 t.test('of those who connect at once many are accepted in one turn, over MQTT and over HTTP', async (t) => {
-  const { server } = await startService(t);
-  const mqtt = await turnsToAccept(server.mqttPort, () => server.ctx.broker.gauges.sockets);
+  const service = await startService(t);
+  const { server } = service;
+  const mqtt = await turnsToAccept(server.mqttPort, () => socketsOf(service));
   t.ok(mqtt <= turnsAtMost, `${clients} connections to the MQTT port were accepted in ${mqtt} turns`);
   let accepted = 0;
   server.app.server.on('connection', () => {

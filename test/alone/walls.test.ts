@@ -5,7 +5,6 @@
  */
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { createAccount } from '../../src/registry/accounts.ts';
 import {
   type Attack,
   type Attacker,
@@ -83,10 +82,9 @@ async function begin(t: Test): Promise<World> {
     },
   });
   const { accountId, admin } = service;
-  const root = service.server.ctx.config.topicRoot;
-  const boss = { name: 'Other', adminEmail: 'boss@example.com', adminPassword: 'another fine one' };
-  const other = await createAccount(service.server.ctx, boss);
-  const { jwt: token } = await service.loginAs(boss.adminEmail, boss.adminPassword, other.accountId);
+  const root = service.topicRoot;
+  const other = await service.account();
+  const token = other.admin;
 
   const templates: string[] = [];
   for (const [account, jwt] of [

@@ -180,7 +180,7 @@ t.test(
     await acknowledged(client, 12);
     const path = `/api/v1/firmware/rollouts/${rolloutId}/devices`;
     t.match((await service.ok('GET', path)).devices.results, [{ state: 'downloaded', bytes: 1000 }]);
-    await service.server.ctx.broker.refusalsStored(f.device.id);
+    await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
     const { refusals } = await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
     t.equal(refusals.meta.count, 1, 'only the wrong one is refused, though it was merged with others');
   },
@@ -215,7 +215,7 @@ for (const [what, { said, isBoard, is }] of Object.entries(endings))
   t.test(`the end of an update is kept, whatever its device says next: ${what}`, async (t) => {
     const { f, rolloutId } = await updating();
     const client = await rawConnected(t, f);
-    const svc = controlTopic(service.server.ctx.config.controlRoot, f.device.id, 'svc');
+    const svc = controlTopic(service.controlRoot, f.device.id, 'svc');
     const topic = isBoard ? svc : f.topic('_firmware/status');
     const payloads = said.map((one) => (isBoard ? codec.encode(one) : JSON.stringify(one)));
     const release = await holdWrites();
@@ -225,7 +225,7 @@ for (const [what, { said, isBoard, is }] of Object.entries(endings))
     release();
     await acknowledged(client, said.length);
     const { firmwareVersion: version } = (await service.ok('GET', `/api/v1/devices/${f.device.id}`)).device;
-    await service.server.ctx.broker.refusalsStored(f.device.id);
+    await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
     const { refusals } = await service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
     t.match({ ...(await rollout(service, rolloutId)), version, refused: refusals.meta.count }, is);
   });
@@ -322,7 +322,7 @@ t.test(
       wrote(ofDevice, channel);
     }
     const status = codec.encode({ msgtype: 4, msgver: 1, N: 'a', R: '1', P: 2, S: 0 });
-    const svc = controlTopic(service.server.ctx.config.controlRoot, f.device.id, 'svc');
+    const svc = controlTopic(service.controlRoot, f.device.id, 'svc');
     client.send(publishPacket(svc, status, { qos: 1, messageId: 100 }));
     await acknowledged(client, 1);
     wrote(ofDevice, 'a control topic');

@@ -1,6 +1,6 @@
 /** GET /devices/{id}/refusals: why something of a device was refused. */
 import type { Test } from 'tap';
-import { purge } from '../../src/purge/purge.ts';
+import { purgeNow } from '../support/clockwork.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService, unlessBehindProxy } from '../support/service.ts';
 import { connected, published, subscribed } from './conversation.ts';
@@ -128,7 +128,7 @@ t.test(
       [null, { type: 'device', id: one.device.id }, null],
       'whose secret was right, and nobody else',
     );
-    await f.service.server.ctx.broker.refusalsStored(one.device.id);
+    await f.service.ok('GET', `/api/v1/devices/${one.device.id}/refusals`);
     t.equal(await rowCount(), before + 3, 'nothing is kept of names that are no device');
     const stored = JSON.stringify(
       await f.service.server.ctx.registry.query.selectFrom('refusals').selectAll().execute(),
@@ -296,10 +296,10 @@ t.test('the list goes with the device', async (t) => {
   await f.service.ok('DELETE', `/api/v1/devices/${one.device.id}`, { headers });
   const rows = await rowCount();
   now += 31 * day;
-  await purge(f.service.server.ctx);
+  await purgeNow(f.service);
   t.equal(await rowCount(), rows - 1);
   await refusedConnect(t, one.device.id, one.secret);
-  await f.service.server.ctx.broker.refusalsStored(one.device.id);
+  await f.service.ok('GET', `/api/v1/devices/${one.device.id}/refusals`);
   t.equal(await rowCount(), rows - 1, 'and nothing is noted of it any more');
 });
 

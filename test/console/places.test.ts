@@ -1,7 +1,6 @@
 /** What a person does in each place of the console, by the names that the page shows. */
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -187,9 +186,7 @@ t.test('a lost connection shows itself and mends itself', async (t) => {
 t.test(
   'of several accounts the page asks for one, unless a link names it; each has its buttons of single sign-on',
   async (t) => {
-    const admin = { adminEmail: 'other@example.com', adminPassword: 'another fine one' };
-    const { accountId } = await createAccount(service.server.ctx, { name: 'Other', ...admin });
-    const { jwt } = await service.loginAs(admin.adminEmail, admin.adminPassword, accountId);
+    const { accountId, admin: jwt, email, password } = await service.account();
     const provider = { name: 'Company', issuer: 'https://id.example.com', clientId: 'console' };
     const { body } = await service.http('POST', '/api/v1/identity-providers', {
       token: jwt,
@@ -204,10 +201,10 @@ t.test(
     t.equal(leads.pathname, '/api/v1/oauth2/authorize');
     t.equal(leads.searchParams.get('providerId'), body.identityProvider.id);
     t.equal(await page.getByLabel('Account id').count(), 0);
-    await page.getByLabel('Email address').fill(admin.adminEmail);
-    await page.getByLabel('Password', { exact: true }).fill(admin.adminPassword);
+    await page.getByLabel('Email address').fill(email);
+    await page.getByLabel('Password', { exact: true }).fill(password);
     await press(page, 'Sign in');
-    await page.getByText('other@example.com').waitFor();
+    await page.getByText(email).waitFor();
   },
 );
 

@@ -17,7 +17,7 @@ interface Said {
 
 /** A board that listens. `heard` has what has come; `send` resolves when the service has finished with a message. */
 export async function board(service: Service, device: Device) {
-  const root = service.server.ctx.config.controlRoot;
+  const root = service.controlRoot;
   const client = await service.connect({ deviceId: device.id, secret: device.secret });
   const heard: Said[] = [];
   client.on('message', (_, payload) => heard.push(decoder.decode(payload)));

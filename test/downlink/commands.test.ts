@@ -5,6 +5,8 @@ import { follow } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { storedRows } from '../support/stored.ts';
+import { until as untilTrue } from '../support/until.ts';
 import { type Device, devices } from './fleet.ts';
 
 const t = await part(import.meta);
@@ -34,18 +36,12 @@ const read = async (service: Service, { id }: Device, commandId: string) =>
 
 /** Waits until a command is as wanted. */
 async function until(service: Service, device: Device, id: string, state: string) {
-  const { commands } = service.server.ctx;
-  for (;;) {
-    const changed = new Promise<void>((resolve) => {
-      const unwatch = commands.watchers.watch(id, () => {
-        unwatch();
-        resolve();
-      });
-    });
-    const command = await read(service, device, id);
-    if (command.state === state) return command;
-    await changed;
-  }
+  let command = await read(service, device, id);
+  await untilTrue(async () => {
+    command = await read(service, device, id);
+    return command.state === state;
+  });
+  return command;
 }
 
 let service: Service;
@@ -178,8 +174,7 @@ t.test('cancelled at once: by DELETE, with its device, and when its maker loses 
   const gone = await send(service, other, { name: 'e' });
   const current = (await service.ok('GET', `/api/v1/devices/${other.id}`)).device.version;
   await service.ok('DELETE', `/api/v1/devices/${other.id}`, { headers: { etag: current } });
-  const rows = service.server.ctx.registry.query.selectFrom('commands').select('state').where('id', '=', gone.id);
-  t.equal((await rows.executeTakeFirst())?.state, 'cancelled');
+  t.same(storedRows(service, 'SELECT "state" FROM "commands" WHERE "id" = ?', [gone.id]), [{ state: 'cancelled' }]);
 });
 
 t.test('an end-user that is moved or deleted loses its commands, and no one else does', async (t) => {
@@ -323,7 +318,7 @@ t.test('who may not speak there is refused: replies of others, commands by anybo
   await client.publishAsync(service.topic(device.id, '_commands/replies'), '{}', { qos: 1 });
   t.ok(client.connected);
   t.equal((await read(service, device, id)).state, 'queued');
-  await service.server.ctx.broker.refusalsStored(other.id);
+  await service.ok('GET', `/api/v1/devices/${other.id}/refusals`);
   const { refusals } = await service.ok('GET', `/api/v1/devices/${other.id}/refusals?pageSize=20`);
   t.equal(refusals.meta.count, 7);
   const { device: shown } = await service.ok('GET', `/api/v1/devices/${device.id}`);

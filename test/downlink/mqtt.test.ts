@@ -37,7 +37,7 @@ t.test('JSON: the offer comes with the subscription and when it arises, and the 
   t.equal((await rollout(service, id)).state, 'finished');
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, '2.0');
   await say({ state: 'broken' });
-  await service.server.ctx.broker.refusalsStored(device.id);
+  await service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}/refusals`)).refusals.meta.count, 1);
 });
 
@@ -157,9 +157,9 @@ t.test('junk and bombs on a control topic are counted, and the connection stays'
   }
   t.ok(client.connected);
   t.equal((await service.http('GET', '/health/live', { token: null })).status, 200);
-  await service.server.ctx.broker.refusalsStored(device.id);
+  await service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
   t.ok((await service.ok('GET', `/api/v1/devices/${device.id}/refusals`)).refusals.meta.count > 0);
-  const root = service.server.ctx.config.controlRoot;
+  const root = service.controlRoot;
   const granted = await client.subscribeAsync(`${root}/${other.id}/cln`).catch(() => []);
   t.ok(
     granted.every(({ qos }) => qos === 128),

@@ -1,11 +1,14 @@
 /** Firmware packages and their files: uploads whole, in parts, broken, wrong and too large. */
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync, rmSync } from 'node:fs';
+import { readdirSync, rmSync, statSync } from 'node:fs';
 import { type ClientRequest, request } from 'node:http';
 import { join } from 'node:path';
-import { Collector } from '../../src/downlink/packages/contents.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { whileDiskIsFull } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Answer, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -106,13 +109,11 @@ t.test('a file comes in parts, goes on after a break, and a gap is refused with 
   broken.on('error', () => {});
   await new Promise<void>((resolve) => broken.write(bytes.subarray(100_000, 150_000), () => resolve()));
   broken.flushHeaders();
-  const { firmware, registry } = service.server.ctx;
-  while (!firmware.partials().some((name) => sizeOf(service, name) === 150_000)) await turn();
+  await until(() => partials(service).some((size) => size === 150_000));
   const ended = new Promise((resolve) => broken.once('close', resolve));
   broken.destroy();
   await ended;
-  const uploads = () => registry.query.selectFrom('firmwareUploads').select('received').execute();
-  while ((await uploads())[0]?.received !== 150_000) await turn();
+  await until(() => countStored(service, 'firmwareUploads', '"received" = 150000') === 1);
   const { file } = await service.ok('GET', `/api/v1/firmware/packages/${id}/files/app.bin`);
   t.same(file, { name: 'app.bin', received: 150_000, total: 300_000 });
   // A client that has not heard of the last bytes sends some again.
@@ -120,14 +121,13 @@ t.test('a file comes in parts, goes on after a break, and a gap is refused with 
   t.equal(whole.status, 200);
   t.match(whole.body.firmwarePackage.files, [{ sha256: hash(bytes), size: 300_000 }]);
   t.same(contents(service), [hash(bytes)]);
-  t.same(firmware.partials(), []);
+  t.same(partials(service), []);
 });
 
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
-
-function sizeOf(service: Service, partial: string): number {
-  const { firmware } = service.server.ctx;
-  return firmware.partialSize(partial);
+/** The sizes of files that are not whole. */
+function partials({ directory }: Service): number[] {
+  const place = join(directory, 'firmware/partial');
+  return readdirSync(place).map((name) => statSync(join(place, name)).size);
 }
 
 t.test('what is wrong is refused, and nothing of it is kept', async (t) => {
@@ -219,7 +219,7 @@ t.test('uploads at the same time do not get past the quota', async (t) => {
   ] as const) {
     t.equal((await finish({ [name]: value })).filter((status) => status === 200).length, 2, name);
     t.equal(await used(), 2000);
-    t.same(service.server.ctx.firmware.partials(), []);
+    t.same(partials(service), []);
     const { firmwarePackage } = await service.ok('GET', `/api/v1/firmware/packages/${id}`);
     for (const { name } of firmwarePackage.files)
       await service.ok('DELETE', `/api/v1/firmware/packages/${id}/files/${name}`);
@@ -230,41 +230,40 @@ t.test('an upload ends when the disk becomes full, and goes on later', async (t)
   const service = await startService(t, { env: { SLIPWAY_DISK_RESERVE_BYTES: '0' } });
   const { id } = await draft(service);
   const bytes = randomBytes(1000);
-  const { keeping } = service.server.ctx;
   // There is room for all of it when it begins, and none while it comes.
-  const refusal = (_: string, bytes?: number) => (bytes === undefined ? 'The disk is full.' : undefined);
-  const isFull = Object.defineProperty(keeping, 'refusal', { configurable: true, value: refusal });
-  t.match(await put(service, `${id}/files/one`, bytes), { status: 507, body: { error: { code: -199 } } });
-  Reflect.deleteProperty(isFull, 'refusal');
+  const isFull = (_: string, bytes?: number) => bytes === undefined;
+  const refused = await whileDiskIsFull(service, isFull, () => put(service, `${id}/files/one`, bytes));
+  t.match(refused, { status: 507, body: { error: { code: -199 } } });
   t.equal((await put(service, `${id}/files/one`, bytes)).status, 200);
 });
 
 t.test('a full disk is 507', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_DISK_RESERVE_BYTES: '0' } });
+  let free = 1e9;
+  const env = { SLIPWAY_DISK_RESERVE_BYTES: '0' };
+  const service = await startService(t, { env, freeOnDisk: async () => free });
   const { id } = await draft(service);
-  service.server.ctx.keeping.diskFree = 500;
+  free = 500;
+  await until(async () => (await put(service, `${id}/files/one`, randomBytes(1000))).status === 507);
   t.match(await put(service, `${id}/files/one`, randomBytes(1000)), { status: 507, body: { error: { code: -199 } } });
 });
 
 t.test('what is not whole after a day goes, and contents that nobody uses a day later', async (t) => {
   let now = Date.parse('2026-03-01T00:00:00Z');
   const service = await startService(t, { clock: { now: () => now } });
-  const { ctx } = service.server;
   const { id } = await draft(service);
   await put(service, `${id}/files/half`, randomBytes(10), { 'content-range': 'bytes 0-9/20' });
   const used = randomBytes(10);
   await put(service, `${id}/files/used`, used);
   await put(service, `${id}/files/unused`, randomBytes(10));
   await service.ok('DELETE', `/api/v1/firmware/packages/${id}/files/unused`);
-  const collector = new Collector(ctx);
-  await collector.collect();
+  await purgeNow(service);
   t.equal(contents(service).length, 2, 'a backup may be reading it');
-  t.equal(ctx.firmware.partials().length, 1);
+  t.equal(partials(service).length, 1);
   now += 24 * 60 * 60_000 + 1000;
   await service.login();
-  await collector.collect();
+  await purgeNow(service);
   t.same(contents(service), [hash(used)]);
-  t.equal(ctx.firmware.partials().length, 0);
+  t.equal(partials(service).length, 0);
   t.match(await service.http('GET', `/api/v1/firmware/packages/${id}/files/half`), { status: 404 });
   rmSync(join(service.directory, 'firmware', hash(used)));
   t.equal((await put(service, `${id}/files/again`, used)).status, 200, 'what has been lost can be uploaded again');
@@ -278,7 +277,7 @@ t.test('two uploads of one file at once: the later one wins, whole', async (t) =
   t.ok(answers.some((answer) => answer?.status === 200));
   const { firmwarePackage } = await service.ok('GET', `/api/v1/firmware/packages/${id}`);
   t.ok(files.some((bytes) => hash(bytes) === firmwarePackage.files[0].sha256));
-  t.same(service.server.ctx.firmware.partials(), []);
+  t.same(partials(service), []);
 });
 
 t.test('an account uploads so many files at a time', async (t) => {

@@ -1,4 +1,6 @@
 /** Bulk changes as jobs: what the single call does, for many devices, and the way back. */
+
+import { changeStored, progressOf } from '../support/faults.ts';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service, startService } from '../support/service.ts';
@@ -222,14 +224,13 @@ t.test('an undo that was cancelled goes on when it is tried again', async (t) =>
 
 t.test('a lost answer of a job, and of its undo, is found again after a crash', async (t) => {
   const [unit] = await make('LOST-', 1);
-  const { registry } = service.server.ctx;
   const again = async (path: string, body: object) => {
     const send = () => service.http('POST', `/api/v1${path}`, { body, headers: { 'idempotency-key': path } });
     const first = await send();
     await follow(service, first.body.job.id);
     // As a process leaves it that ends before its answer.
-    const kept = registry.query.updateTable('idempotentAnswers').set({ status: null, answer: null });
-    await kept.where('entityId', '=', first.body.job.id).execute();
+    const left = 'UPDATE "idempotentAnswers" SET "status" = NULL, "answer" = NULL WHERE "entityId" = ?';
+    await changeStored(service, left, [first.body.job.id]);
     t.match(await send(), { status: 202, body: { job: { id: first.body.job.id, done: 1 } } });
     return first.body.job.id;
   };
@@ -317,11 +318,8 @@ t.test('after 30 days nothing is undone', async (t) => {
 
 t.test('a job that is written on the event loop is written a few devices at a time', async (t) => {
   await make('SHARE-', 120);
-  const { jobs } = service.server.ctx;
-  const changed = t.capture(jobs, 'changed', jobs.changed);
-  const job = await bulk({ action: 'regenerate', filter: { serialNumber: 'SHARE-' } });
-  t.equal(job.done, 120);
-  const told = changed().flatMap(({ args: [one] }) => (one.id === job.id ? [one.done] : []));
+  const told = await progressOf(service, () => bulk({ action: 'regenerate', filter: { serialNumber: 'SHARE-' } }));
+  t.equal(told.at(-1), 120);
   const first = told.find((done) => done > 0);
   t.ok(first !== undefined && first <= 20, `its first share had ${first} devices`);
 });

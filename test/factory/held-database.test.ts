@@ -2,8 +2,7 @@
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
-import { sql } from 'kysely';
-import type { Tx } from '../../db/registry/index.ts';
+import { makeImpatient } from '../support/faults.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -36,18 +35,14 @@ t.test('a job waits as long as another program holds the database, and goes on w
   };
 
   // In the thread that executes long transactions: it is not waited for at all.
-  await service.server.ctx.registry.longTransaction(impatient);
+  await makeImpatient(service, 'longTransaction');
   const { body } = await postRows(service, serials(rows, 'HELD'));
   await heldUp(body.job.id);
-  await service.server.ctx.registry.transaction(impatient);
+  await makeImpatient(service, 'transaction');
   const asked = { action: 'delete', filter: { serialNumber: 'HELD' } };
   const bulk = await service.http('POST', '/api/v1/devices/jobs', { body: asked });
   await heldUp(bulk.body.job.id);
 });
-
-async function impatient(tx: Tx): Promise<void> {
-  await sql`PRAGMA busy_timeout = 0`.execute(tx);
-}
 
 /** A connection of another program that has begun to write; it waits for nobody, because nobody would go on meanwhile. */
 async function hold({ directory }: Service): Promise<Sqlite.Database> {

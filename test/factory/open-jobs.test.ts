@@ -1,6 +1,5 @@
 /** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
 
-import { createAccount } from '../../src/registry/accounts.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
@@ -17,9 +16,7 @@ t.test(
       ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword },
     });
     const { jwt: token } = await service.loginAs('other@example.com', idmUserPassword);
-    const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
-    const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
-    const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
+    const { admin: jwt } = await service.account();
     // They keep both places busy meanwhile.
     const long = Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
     const known = await postRows(service, long);
@@ -64,9 +61,7 @@ t.test(
 
 t.test('a long job gives its place away while another account waits, and goes on after it', async (t) => {
   const service = await sharedService(t);
-  const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
-  const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
-  const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
+  const { admin: jwt } = await service.account();
   const long = (name: string) => Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
   const first = (await postRows(service, long('A'))).body.job;
   const second = (await postRows(service, long('B'))).body.job;

@@ -1,10 +1,12 @@
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
-import { maxShareBytes, pendingRows } from '../../src/factory/jobs/shares.ts';
+import { maxShareBytes } from '../../src/factory/jobs/shares.ts';
+import { changeStored, formerHashes, nextShare, whileSessionsFail } from '../support/faults.ts';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -76,19 +78,17 @@ t.test('each row becomes a device in its place, whose secret connects and whose 
 
 t.test('codes that were stored by former hashes are still found, and so are secrets', async (t) => {
   const home = await service.organization();
-  const { registry, secrets, sealing } = service.server.ctx;
-  const { accountId } = service;
   for (const form of [0, 1]) {
     const { device, secret } = await service.device();
     const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
       body: { deviceId: device.id },
     });
     const code = associationCode.replaceAll('-', '');
-    const keyed = sealing.digest('associationCode', `${accountId}/${code}`);
-    const hashes: string[] = [];
-    for await (const hash of secrets.hashCodeFormerly(accountId, keyed, code)) hashes.push(hash);
-    const codeHash = hashes[form] ?? '';
-    await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
+    const codeHash = (await formerHashes(service, code))[form];
+    await changeStored(service, 'UPDATE "associationCodes" SET "codeHash" = ? WHERE "deviceId" = ?', [
+      codeHash,
+      device.id,
+    ]);
     const body = { associationCode, organizationId: home.id };
     t.equal(
       (await service.ok('POST', '/api/v1/association/start-association-with-code', { body })).deviceId,
@@ -96,8 +96,10 @@ t.test('codes that were stored by former hashes are still found, and so are secr
     );
 
     const secretHash = await hash(secret, { memoryCost: 64, timeCost: 1, parallelism: 1 });
-    await registry.query.updateTable('credentials').set({ secretHash }).where('entityId', '=', device.id).execute();
-    registry.credentialChanged(device.id);
+    await changeStored(service, 'UPDATE "credentials" SET "secretHash" = ? WHERE "entityId" = ?', [
+      secretHash,
+      device.id,
+    ]);
     await t.resolves(service.connect({ deviceId: device.id, secret }));
   }
 });
@@ -168,11 +170,7 @@ t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
   const tooMany = await postRows(service, numbered('X-', 50_001));
   t.match(tooMany, { status: 400, body: { error: { details: [{ path: 'rows', message: /50000/ }] } } });
   t.strictSame(await devicesWith('X-'), [], 'nothing has been made');
-  t.equal(
-    (await service.server.ctx.registry.query.selectFrom('jobs').where('state', '=', 'receiving').selectAll().execute())
-      .length,
-    0,
-  );
+  t.equal(countStored(service, 'jobs', `"state" = 'receiving'`), 0);
 });
 
 t.test('a bad row says what is wrong with it, as POST /devices does, and leaves the others alone', async (t) => {
@@ -258,15 +256,14 @@ t.test('a column that is a custom field too is refused, and says what to give in
 });
 
 t.test('of long rows only a few are looked at together, and none is left out', async (t) => {
-  const { registry } = service.server.ctx;
   const rows = Array.from({ length: 39 }, (_, at) => ({ serialNumber: `LONG-${at}`, name: 'x'.repeat(40_000) }));
   const job = await provision(service, rows, '?dryRun=true');
   t.match(job, { failed: 39 });
   t.equal((await rowsOf(service, job.id, 'failed')).at(-1)?.serialNumber, 'LONG-38');
-  await registry.query.updateTable('jobRows').set({ state: 'pending' }).where('jobId', '=', job.id).execute();
+  await changeStored(service, `UPDATE "jobRows" SET "state" = 'pending' WHERE "jobId" = ?`, [job.id]);
   const seen: number[] = [];
   for (;;) {
-    const share = await pendingRows(registry.query, job.id, seen.at(-1) ?? 0, 500);
+    const share = await nextShare(service, job.id, seen.at(-1) ?? 0);
     if (share.length === 0) break;
     const bytes = share.reduce((sum, { input }) => sum + input.length, 0);
     t.ok(bytes <= maxShareBytes && share.length > 1, `${share.length} rows of ${bytes} bytes`);
@@ -409,13 +406,8 @@ t.test('its events end when it cannot be read who may have them, and nothing els
   const events = await fetch(`${service.server.url}${jobs}/${job.id}/events`, {
     headers: { authorization: `Bearer ${service.admin}` },
   });
-  const { sessions } = service.server.ctx;
-  const isOpen = sessions.isOpen.bind(sessions);
-  sessions.isOpen = () => {
-    throw new Error('disk I/O error');
-  };
-  t.notMatch(await events.text(), /"state":"succeeded"/);
-  sessions.isOpen = isOpen;
+  const text = await whileSessionsFail(service, () => events.text());
+  t.notMatch(text, /"state":"succeeded"/);
   t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
 });
 

@@ -4,14 +4,16 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
-import type { Test } from 'tap';
 import yauzl from 'yauzl';
-import { clearRows } from '../../src/factory/results/expiry.ts';
 import { resultFile } from '../../src/factory/results/files.ts';
 import { encrypt } from '../../src/formats/aes-gcm.ts';
+import { Sealing } from '../../src/identity/secrets/sealing.ts';
+import { lookAtJobs } from '../support/clockwork.ts';
+import { changeStored, clearRowsOf, emptyLog } from '../support/faults.ts';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { countStored, storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
@@ -185,59 +187,53 @@ t.test('while a job runs there is nothing to fetch, nor to confirm', async (t) =
 
 t.test('after a day the results are gone, from the files too, and the job says so', async (t) => {
   const job = await provision(service, [{ serialNumber: 'D-1' }]);
-  const { registry, jobs: engine } = service.server.ctx;
-  const stored = () => registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id).execute();
-  const [{ sealedKey } = { sealedKey: null }] = await stored();
+  const stored = () => keysOf('"id" = ?', [job.id]);
+  const [sealedKey = ''] = stored();
   now += 86_399_000;
   await service.login();
   const [unit] = await unitsOf(service, job.id);
-  t.equal(filesWith(service.directory, [sealedKey ?? '']).length > 0, true, 'until then its key is there');
+  t.equal(filesWith(service.directory, [sealedKey]).length > 0, true, 'until then its key is there');
   now += 2000;
   for (const what of ['results', 'labels']) t.match(await service.http('GET', `${jobs}/${job.id}/${what}`), gone);
   t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), gone);
   t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', done: 1, confirmed: null });
   t.equal((await postRows(service, [{ serialNumber: 'D-1' }])).body.job.id, job.id, 'it is still the same job');
   // As each minute.
-  engine.look();
-  await looked(t, job.id);
-  while (filesWith(service.directory, [sealedKey ?? '']).length > 0)
-    await new Promise((resolve) => setImmediate(resolve));
+  lookAtJobs(service);
+  await looked(job.id);
+  while (filesWith(service.directory, [sealedKey]).length > 0) await new Promise((resolve) => setImmediate(resolve));
   t.strictSame(filesWith(service.directory, [unit.secret, unit.associationCode.replaceAll('-', '')]), []);
   t.ok((await service.connect(unit)).connected, 'the unit itself goes on');
 });
 
 t.test('a program that reads the database holds nobody up: the log is emptied when it has ended', async (t) => {
-  const { registry } = service.server.ctx;
   const reader = new Sqlite(join(service.directory, 'registry.db'), { readonly: true });
   reader.exec('BEGIN');
   reader.prepare('SELECT count(*) FROM "jobs"').get();
   await provision(service, [{ serialNumber: service.unique('READ') }]);
   const from = performance.now();
-  t.equal(registry.emptyLog(), false);
+  t.equal(emptyLog(service), false);
   const waited = performance.now() - from;
   t.ok(waited < 2500, `it waits for nobody: ${waited} ms`);
   reader.close();
-  t.equal(registry.emptyLog(), true);
+  t.equal(emptyLog(service), true);
   await provision(service, [{ serialNumber: service.unique('READ') }]);
 });
 
 t.test('30 days after the end of a job its rows are forgotten, and the job is not', async (t) => {
   const job = await provision(service, [{ serialNumber: 'OLD-1' }, { serialNumber: 'OLD-2' }]);
-  const { jobs: engine, registry } = service.server.ctx;
   const login = async () => {
     service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
   };
-  const left = () => registry.query.selectFrom('jobRows').select('row').where('jobId', '=', job.id).execute();
   now += 30 * 86_400_000 - 1000;
   await login();
-  engine.look();
-  await looked(t, job.id);
+  lookAtJobs(service);
+  await looked(job.id);
   const later = await provision(service, [{ serialNumber: 'OLD-3' }]);
   t.equal((await rowsOf(service, job.id)).length, 2, 'until then they can be read');
   now += 2000;
-  engine.look();
-  for (let tries = 0; tries < 500 && (await left()).length > 0; tries += 1)
-    await new Promise((resolve) => setImmediate(resolve));
+  lookAtJobs(service);
+  await until(() => countStored(service, 'jobRows', '"jobId" = ?', [job.id]) === 0);
   t.strictSame(await rowsOf(service, job.id), []);
   t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', total: 2, done: 2 });
   t.equal((await rowsOf(service, later.id)).length, 1, 'those of a later one stay');
@@ -253,7 +249,7 @@ t.test('what a retry has made outlives the end of what was confirmed before', as
   await service.ok('POST', `${jobs}/${job.id}/retry`);
   t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 2 });
   // As the sweep does that found the job before it was retried.
-  await clearRows(service.server.ctx, job.id, () => false);
+  await clearRowsOf(service, job.id);
   const [unit, none] = await unitsOf(service, job.id);
   t.equal(none, undefined);
   t.ok((await service.connect(unit)).connected);
@@ -262,19 +258,15 @@ t.test('what a retry has made outlives the end of what was confirmed before', as
 t.test('results that an earlier version has sealed, each with its own row, can be fetched', async (t) => {
   const job = await provision(service, [{ serialNumber: 'FORMER-1' }, { serialNumber: 'FORMER-2' }]);
   const units = await unitsOf(service, job.id);
-  const { registry, sealing } = service.server.ctx;
-  const { sealedKey } = await registry.query
-    .selectFrom('jobs')
-    .select('sealedKey')
-    .where('id', '=', job.id)
-    .executeTakeFirstOrThrow();
-  const key = Buffer.from(sealing.open(`job/${job.id}`, sealedKey ?? ''), 'base64');
+  const sealing = Sealing.open(join(service.directory, 'keys'));
+  const [sealedKey = ''] = keysOf('"id" = ?', [job.id]);
+  const key = Buffer.from(sealing.open(`job/${job.id}`, sealedKey), 'base64');
   const { deviceTemplateId } = (await service.ok('GET', `/api/v1/devices/${units[0].deviceId}`)).device;
   for (const { row, serialNumber, secret, associationCode } of units) {
     const result = { serialNumber, deviceTemplateId, secret, code: associationCode.replaceAll('-', '') };
     const sealedResult = encrypt(key, JSON.stringify(result), `${job.id}/${row}`);
-    const stored = registry.query.updateTable('jobRows').set({ sealedResult }).where('jobId', '=', job.id);
-    await stored.where('row', '=', row).execute();
+    const seal = 'UPDATE "jobRows" SET "sealedResult" = ? WHERE "jobId" = ? AND "row" = ?';
+    await changeStored(service, seal, [sealedResult, job.id, row]);
   }
   t.strictSame(await unitsOf(service, job.id), units);
 });
@@ -284,24 +276,18 @@ t.test('what was confirmed is nowhere any more', async (t) => {
   const units = await unitsOf(service, job.id);
   const others = [];
   for (let at = 0; at < 8; at += 1) others.push(await provision(service, [{ serialNumber: `QQ-${at}` }]));
-  const { registry } = service.server.ctx;
-  const stored = () => registry.query.selectFrom('jobs').selectAll().where('id', '=', job.id).executeTakeFirstOrThrow();
-  const { sealedKey } = await stored();
-  const keys = (await registry.query.selectFrom('jobs').select('sealedKey').execute()).flatMap(
-    (one) => one.sealedKey ?? [],
-  );
+  const [sealedKey] = keysOf('"id" = ?', [job.id]);
+  const keys = keysOf();
   t.equal(typeof sealedKey, 'string');
   const { job: confirmed } = await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
   t.match(confirmed, { state: 'succeeded', confirmed: /.+/, expires: null });
   t.match((await service.ok('POST', `${jobs}/${job.id}/results/confirm`)).job, confirmed, 'twice is as once');
   for (const what of ['results', 'labels']) t.match(await service.http('GET', `${jobs}/${job.id}/${what}`), gone);
-  t.equal((await stored()).sealedKey, null);
+  t.same(keysOf('"id" = ?', [job.id]), []);
   t.equal((await rowsOf(service, job.id, 'done')).length, 2, 'the rows are there, without their secrets');
-  await looked(t, job.id);
+  await looked(job.id);
   for (const { id } of others) await service.ok('POST', `${jobs}/${id}/results/confirm`);
-  const left = (await registry.query.selectFrom('jobs').select('sealedKey').execute()).flatMap(
-    (one) => one.sealedKey ?? [],
-  );
+  const left = keysOf();
   const destroyed = keys.filter((key) => !left.includes(key));
   // While it runs and nobody writes: the write-ahead log is emptied too.
   await until(() => filesWith(service.directory, destroyed).length === 0);
@@ -318,14 +304,15 @@ t.test('what was confirmed is nowhere any more', async (t) => {
 });
 
 /** Waits until the sealed rows of a job have been cleared. */
-async function looked(t: Test, id: string): Promise<void> {
-  const { registry } = service.server.ctx;
-  for (let tries = 0; tries < 500; tries += 1) {
-    const left = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id);
-    if (!(await left.where('sealedResult', 'is not', null).limit(1).executeTakeFirst())) return;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  t.fail('sealed results are still there');
-}
+const looked = (id: string) =>
+  until(() => countStored(service, 'jobRows', '"jobId" = ? AND "sealedResult" IS NOT NULL', [id]) === 0);
+
+/** The sealed keys of jobs that have one. */
+const keysOf = (condition = '1', values: unknown[] = []) =>
+  storedRows<{ sealedKey: string }>(
+    service,
+    `SELECT "sealedKey" FROM "jobs" WHERE "sealedKey" IS NOT NULL AND ${condition}`,
+    values,
+  ).map(({ sealedKey }) => sealedKey);
 
 t.end();

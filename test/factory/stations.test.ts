@@ -1,7 +1,11 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
+
+import { audited } from '../support/audited.ts';
+import { beforeNextTransaction } from '../support/faults.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -180,8 +184,7 @@ t.test('twenty at once do not get past its count, and what is deleted is not giv
   for (const { status, body } of answers)
     if (status !== 200)
       t.match({ status, body }, { status: 403, body: { error: { code: 21, message: /5 of its 5 devices/ } } });
-  const devices = service.server.ctx.registry.query.selectFrom('devices').select('id').where('createdById', '=', id);
-  t.equal((await devices.execute()).length, 5);
+  t.equal(countStored(service, 'devices', '"createdById" = ?', [id]), 5);
   const { device } = present(made[0]).body;
   await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
   t.equal((await make(jwt)).status, 403);
@@ -270,13 +273,9 @@ t.test('it ends when it expires: no session outlives it, and it cannot log in ag
 
 t.test('a write that began before the expiry is refused after it', async (t) => {
   const { jwt, id } = await station();
-  const { registry } = service.server.ctx;
-  const original = registry.transaction;
-  registry.transaction = (work) => {
-    registry.transaction = original;
+  beforeNextTransaction(service, async () => {
     time.now = start + hour;
-    return original.call(registry, work) as never;
-  };
+  });
   t.match(await make(jwt), { status: 403, body: { error: { code: 21, message: 'The station has expired.' } } });
   t.equal(await madeDevices(id), 0);
 });
@@ -298,10 +297,8 @@ t.test('every use of it is in the audit record, with the endpoint', async (t) =>
   const requests = [{ method: 'GET', path: `/api/v1/devices/${device.id}` }];
   await service.http('POST', '/api/v1/batch', { token: jwt, body: { requests } });
   await t.rejects(service.connect({ jwt }));
-  await service.server.ctx.audit.close();
-  const query = `accountId=${service.accountId}&actorId=${id}&sortOrder=asc&pageSize=100`;
-  const { auditRecords } = await service.ok('GET', `/api/v1/audit?${query}`);
-  const said = auditRecords.results.map(
+  await audited(service, `actorId=${id}&event=tokenUsed`, 7);
+  const said = (await audited(service, `actorId=${id}&sortOrder=asc`)).map(
     ({ event, details }) => [event, String(details.endpoint ?? details.over)] as const,
   );
   t.strictSame(

@@ -1,7 +1,9 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
-import { setTimeout as delay } from 'node:timers/promises';
+import { changeStored, watchesBegun } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -15,32 +17,16 @@ t.before(async () => {
 const verify = (body: object, token = service.admin) =>
   service.http('POST', '/api/v1/provisioning/verify', { body, token });
 /** Resolves when so many more verifications have begun to wait. */
-function begun(count: number): Promise<void> {
-  const { streams } = service.server.ctx;
-  const { watchDevice } = streams;
-  let left = count;
-  return new Promise((resolve) => {
-    streams.watchDevice = (...asked) => {
-      left -= 1;
-      if (left === 0) {
-        streams.watchDevice = watchDevice;
-        resolve();
-      }
-      return watchDevice.apply(streams, asked);
-    };
-  });
-}
+const begun = (count: number) => watchesBegun(service, count);
 
 /** As it is now. */
 const look = async (deviceId: string) => (await verify({ deviceId, timeoutSeconds: 0 })).body.verification;
 const unit = (body: object = {}) => service.device({ deviceTemplateId: template.id, ...body });
 const listed = async (query: string) =>
   (await service.ok('GET', `/api/v1/provisioning/verifications?accountId=${service.accountId}&${query}`)).verifications;
-/** Resolves once the first messages so far are on record. They are recorded at intervals, so a time is waited for. */
-async function recorded(deviceId: string): Promise<void> {
-  const first = service.server.ctx.registry.query.selectFrom('publications').select('time');
-  while ((await first.where('deviceId', '=', deviceId).executeTakeFirst()) === undefined) await delay(20);
-}
+/** Resolves once the first messages so far are on record. */
+const recorded = (deviceId: string) =>
+  until(() => countStored(service, 'publications', '"deviceId" = ?', [deviceId]) > 0);
 
 t.test('it passes as soon as the unit is connected and has published', async (t) => {
   const { device, secret } = await unit({ serialNumber: 'unit 1' });
@@ -134,7 +120,7 @@ t.test('a connection that goes on is looked at again when somebody asks', async 
   await client.publishAsync(topic, '21', { qos: 1 });
   await recorded(device.id);
   // What a certificate that is registered does to the record.
-  await service.server.ctx.registry.query.deleteFrom('publications').where('deviceId', '=', device.id).execute();
+  await changeStored(service, 'DELETE FROM "publications" WHERE "deviceId" = ?', [device.id]);
   t.match(await look(device.id), { connected: true, published: false });
   const verdict = verify({ deviceId: device.id });
   await client.publishAsync(topic, '22', { qos: 1 });

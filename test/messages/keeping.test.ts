@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import type { Test } from 'tap';
-import { purge } from '../../src/purge/purge.ts';
 import { startReceiver } from '../bridges/receiver.ts';
+import { purgeNow } from '../support/clockwork.ts';
 import { part } from '../support/part.ts';
 import {
   adminEmail,
@@ -82,7 +82,7 @@ t.test('retention', async (t) => {
       const pass = async (days: number) => {
         now += days * day;
         await service.login();
-        await purge(service.server.ctx);
+        await purgeNow(service);
         return [values(await read()), values(await read('brief')), values(await read('ever'))];
       };
       t.strictSame(await pass(0.75), [[1, 2], [2], [1, 2]]);
@@ -273,7 +273,7 @@ t.test(
       persistenceType: 'timeSeries',
     });
     const device = await make('/devices', 'device', { deviceTemplateId: template.id, serialNumber: 'victim' });
-    const topic = `${service.server.ctx.config.topicRoot}/${other.accountId}/d/${device.id}/data`;
+    const topic = `${service.topicRoot}/${other.accountId}/d/${device.id}/data`;
     const rows = (count: number, date: (n: number) => number) =>
       Array.from({ length: count }, (_, n) => `${date(n)},c,${n},`).join('\n');
     const write = (body: string) =>
@@ -308,7 +308,7 @@ async function otherAccount(service: Service) {
   const channel = { entityId: template.id, entityType: 'deviceTemplate', name: 'data', persistenceType: 'timeSeries' };
   await make('/channels/templates', 'channelTemplate', channel);
   const device = await make('/devices', 'device', { deviceTemplateId: template.id, serialNumber: 'victim' });
-  const topic = `${service.server.ctx.config.topicRoot}/${accountId}/d/${device.id}/data`;
+  const topic = `${service.topicRoot}/${accountId}/d/${device.id}/data`;
   const write = (rows: number, from = Date.now()) =>
     service.http('POST', `/api/v4/data/${topic}`, {
       token,

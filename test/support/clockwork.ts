@@ -8,3 +8,6 @@ export const purgeNow = ({ server }: Service, isStopped?: () => boolean): Promis
 
 /** Warns of what expires soon, as once a day. */
 export const warnNow = ({ server }: Service): void => warnOfExpiry(server.ctx);
+
+/** Looks for jobs that are over, as each minute. */
+export const lookAtJobs = ({ server }: Service): void => server.ctx.jobs.look();

@@ -2,7 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
+import { rowsOf } from '../../db/registry/statement.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { pendingRows } from '../../src/factory/jobs/shares.ts';
+import { clearRows } from '../../src/factory/results/expiry.ts';
 import type { Service } from './service.ts';
 import { storedRows } from './stored.ts';
 import { until } from './until.ts';
@@ -162,3 +165,97 @@ export async function leaveDeadLetter({ server }: Service, bridgeId: string, tex
   const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
   await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: text });
 }
+
+/** What `work` gives while nothing that devices have said can be deleted. */
+export async function whileDevicesStay<R>({ server }: Service, work: () => Promise<R>): Promise<R> {
+  const { messages } = server.ctx;
+  const original = messages.deleteDevice;
+  messages.deleteDevice = () => Promise.reject(new Error('of the test'));
+  return work().finally(() => {
+    messages.deleteDevice = original;
+  });
+}
+
+/** What `work` gives while the disk is full for what `isFull` says. A request gives its account, and the bytes that it brings if it says so. */
+export async function whileDiskIsFull<R>(
+  { server }: Service,
+  isFull: (accountId: string, bytes?: number) => boolean,
+  work: () => Promise<R>,
+): Promise<R> {
+  const { keeping } = server.ctx;
+  const refusal = (accountId: string, bytes?: number) => (isFull(accountId, bytes) ? 'The disk is full.' : undefined);
+  const faulty = Object.defineProperty(keeping, 'refusal', { configurable: true, value: refusal });
+  return work().finally(() => Reflect.deleteProperty(faulty, 'refusal'));
+}
+
+/** How many sockets of MQTT are open in this very turn of the event loop, which /metrics tells only in a later one. */
+export const socketsOf = ({ server }: Service): number => server.ctx.broker.gauges.sockets;
+
+/** The stored forms that earlier versions gave to a code of an association. */
+export async function formerHashes({ server, accountId }: Service, code: string): Promise<string[]> {
+  const { secrets, sealing } = server.ctx;
+  const keyed = sealing.digest('associationCode', `${accountId}/${code}`);
+  const hashes: string[] = [];
+  for await (const hash of secrets.hashCodeFormerly(accountId, keyed, code)) hashes.push(hash);
+  return hashes;
+}
+
+/** What `work` gives while nobody can read whether a session is open. */
+export async function whileSessionsFail<R>({ server }: Service, work: () => Promise<R>): Promise<R> {
+  const { sessions } = server.ctx;
+  const isOpen = sessions.isOpen.bind(sessions);
+  sessions.isOpen = () => {
+    throw new Error('disk I/O error');
+  };
+  return work().finally(() => {
+    sessions.isOpen = isOpen;
+  });
+}
+
+/** Resolves when so many more requests have begun to wait for events of a device. */
+export function watchesBegun({ server }: Service, count: number): Promise<void> {
+  const { streams } = server.ctx;
+  const { watchDevice } = streams;
+  let left = count;
+  return new Promise((resolve) => {
+    streams.watchDevice = (...asked) => {
+      left -= 1;
+      if (left === 0) {
+        streams.watchDevice = watchDevice;
+        resolve();
+      }
+      return watchDevice.apply(streams, asked);
+    };
+  });
+}
+
+/** What the service tells of a job while `work` is done: how much of it was done each time, also between two looks of a client. */
+export async function progressOf({ server }: Service, work: () => Promise<{ id: string }>): Promise<number[]> {
+  const { jobs } = server.ctx;
+  const { changed } = jobs;
+  const told: Array<{ id: string; done: number }> = [];
+  jobs.changed = (job) => {
+    told.push({ id: job.id, done: job.done });
+    changed.call(jobs, job);
+  };
+  const { id } = await work().finally(() => {
+    jobs.changed = changed;
+  });
+  return told.flatMap((one) => (one.id === id ? [one.done] : []));
+}
+
+/** Clears the rows of a job, as the sweep does that found it before it was retried. */
+export const clearRowsOf = ({ server }: Service, jobId: string): Promise<unknown> =>
+  clearRows(server.ctx, jobId, () => false);
+
+/** Empties the write-ahead log of the registry, as after each confirmed job: whether nobody held it. */
+export const emptyLog = ({ server }: Service): boolean => server.ctx.registry.emptyLog();
+
+/** Makes the writers of the registry wait for no other program: in the thread of the service, and in the one for long transactions. */
+export async function makeImpatient({ server }: Service, writer: 'transaction' | 'longTransaction'): Promise<void> {
+  await server.ctx.registry[writer]((tx) => rowsOf(tx, 'PRAGMA busy_timeout = 0', []));
+}
+
+/** The rows of a job that are worked on together, after a row. */
+export const nextShare = ({ server }: Service, jobId: string, after: number) =>
+  pendingRows(server.ctx.registry.query, jobId, after, 500);

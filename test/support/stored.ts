@@ -19,8 +19,14 @@ export function storedRows<Row extends object = StoredRow>(
   }
 }
 
-/** How many rows of a table meet a condition. */
-export function countStored(at: { directory: string }, table: string, condition = '1', values: unknown[] = []): number {
-  const statement = `SELECT count(*) AS "count" FROM "${table}" WHERE ${condition}`;
-  return storedRows<{ count: number }>(at, statement, values)[0]?.count ?? 0;
+/** How many rows of a table, or of tables that are joined, meet a condition. */
+export function countStored(
+  at: { directory: string },
+  table: string,
+  condition = '1',
+  values: unknown[] = [],
+  database?: string,
+): number {
+  const statement = `SELECT count(*) AS "count" FROM ${table} WHERE ${condition}`;
+  return storedRows<{ count: number }>(at, statement, values, database)[0]?.count ?? 0;
 }

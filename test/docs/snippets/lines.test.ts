@@ -49,8 +49,7 @@ t.test('the lines of a first start can be pasted, with the password that it has 
 
 t.test('with TLS they use the port with TLS and the file of the CA', async (t) => {
   const env = certificate(t);
-  const { server } = await startService(t, { env: { ...first, ...env } });
-  const { mqtts } = server.ctx.broker.addresses;
+  const { server, mqttsPort: mqtts } = await startService(t, { env: { ...first, ...env } });
   const said = greeting(server);
   t.match(said, new RegExp(`^npx --yes mqtt@5 pub -C mqtts -h 127\\.0\\.0\\.1 -p ${mqtts} `, 'm'));
   t.match(said, new RegExp(`^mosquitto_pub --cafile .* -h 127\\.0\\.0\\.1 -p ${mqtts} `, 'm'));
