@@ -1,17 +1,22 @@
-/** The types of a connection and of its messages: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
-import type { EventEmitter } from 'node:events';
-import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
+/** The types of a connection and of its messages, and what the published types of Aedes 1.2 leave out. */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Aedes, AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
 import type { Caller } from '../src/access.ts';
+import type { Codec } from './packets/codec.ts';
 import type { Turns } from './packets/turns.ts';
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
 export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };
 
-/** A PUBLISH on its way through the hooks; `authorizePublish` may rewrite it before it is delivered. */
+/** A PUBLISH on its way in. */
 export type Incoming = PublishPacket & { payload: Buffer };
 
-/** A message on its way to one subscriber; `nl` when one that sent it must not get it back. */
-export type Outgoing = AedesPublishPacket & { clientId?: string; nl?: boolean };
+/** A message on its way to one subscriber. */
+export type Outgoing = AedesPublishPacket & { clientId?: string };
+
+/** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published. */
+export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean };
 
 /** The `brokerId` of a message for one client: it is not among the messages of all, and may overtake those that wait. */
 export const forOneClient = 'one client';
@@ -21,52 +26,47 @@ export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
   return !!brokerId && brokerId !== forOneClient;
 }
 
-type Deliver = (packet: Outgoing, done: (error?: Error) => void) => void;
-
-/** The socket of a client, for those above it. */
-export interface Connection {
-  /** The protocol level of its CONNECT; undefined before. */
-  readonly level: number | undefined;
+/** A client from its CONNECT on, as Aedes knows it, too. */
+export interface BrokerClient {
+  /** Private to the principal; empty until the credential is proven. */
+  id: string;
+  readonly clean: boolean;
+  readonly conn: Duplex;
+  /** Of a WebSocket. */
+  readonly request: IncomingMessage | undefined;
+  readonly live: LiveClient;
+  /** How packets are written to it. */
+  readonly codec: Codec;
+  closed: boolean;
+  /** Published when the connection ends; undefined once it has been, or when it is void. */
+  will: Will | undefined;
+  /** The packet id that the next message gets. */
+  nextId: number;
+  /** Filters in force. */
+  readonly subscriptions: ReadonlyMap<string, Filter>;
   /** Packets that are being handled. */
   readonly inFlight: number;
-  /** A message that has passed holds so many points. */
+  /** A message of it holds so many points. */
   charge(points: number): void;
-  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
-  opened(): void;
-}
-
-export interface BrokerClient extends Client {
-  /** Ours, from preConnect on; undefined before CONNECT. */
-  live?: LiveClient;
-  /** Ours, as soon as Aedes has the client. */
-  connection?: Connection;
-  /** Reads the CONNECT, and nothing after it. */
-  _parser: EventEmitter & { _queue: unknown; parse(bytes: Buffer): number };
-  /** The will that fires when the connection ends; null once it has fired or has been dropped. */
-  will: Will | null;
-  /** The will of a CONNECT that is not finished yet. */
-  _will: Will | null;
-  /** The packet id that the next message gets. */
-  _nextId: number;
-  /** Whether a DISCONNECT has come: then the will is void. */
-  _disconnected: boolean;
-  /** Ends the connection; `_keepaliveInterval` is milliseconds, or 0 and less for none. */
-  readonly _keepaliveTimer: NodeJS.Timeout | null;
-  readonly _keepaliveInterval: number;
-  /** Delivers a message to this client, by the QoS of the subscription. */
-  deliver0: Deliver;
-  deliverQoS: Deliver;
-  /** Calls back when the socket has drained; ends the connection when it does not in time. */
-  waitForDrain(done: (error?: Error) => void): void;
-  readonly subscriptions: Readonly<Record<string, { qos: 0 | 1 | 2 }>>;
+  /** It is alive: it has sent something, or reads what it is sent. */
+  keepAlive(): void;
+  /** Calls back once the socket has room again, at once when it has, or when the connection ends because it never has. */
+  whenWritable(done: () => void): void;
+  subscribe(filter: Filter): void;
+  unsubscribe(filters: readonly string[]): void;
+  /** Ends it by an error. */
+  fail(error: Error): void;
+  close(done?: () => void): void;
 }
 
 export interface BrokerCore extends Aedes {
   /** The counter of the last message. */
   counter: number;
-  /** Hands a message of this client on to its subscribers. */
-  publish: Aedes['publish'] & ((packet: Incoming, client: BrokerClient, done: (error?: Error) => void) => void);
-  /** Forgets a client that was registered although it had been closed. */
+  /** Hands a message on to its subscribers; that of a client is not sent back to a bridge. */
+  publish: Aedes['publish'] & ((packet: Incoming, client: { id: string }, done: (error?: Error) => void) => void);
+  readonly clients: Readonly<Record<string, BrokerClient>>;
+  /** Makes this the one client of its id: another is closed before; emits `client`. */
+  registerClient(client: BrokerClient): void;
   deleteClient(clientId: string): void;
 }
 
@@ -106,9 +106,6 @@ export interface LiveClient {
   sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'> | undefined;
   /** QoS 2 messages of this connection that wait for their PUBREL; undefined before the first. */
   unreleased: Set<number> | undefined;
-  /** Filters of the SUBSCRIBE under way that were refused, if any, and who hears when all of it has been answered. */
-  refusedFilters: Set<string> | undefined;
-  whenSubscribed: (() => void) | undefined;
   /** Whether a stored session was found. */
   sessionPresent: boolean;
 }

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.ts';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
@@ -8,32 +7,18 @@ import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts'
 import type { Authority } from './authorize.ts';
 import { privateClientId } from './connections/client-ids.ts';
 import type { LimitName, RefusalReason } from './connections/counters.ts';
-import type { Limits } from './connections/limits.ts';
-import { newLiveClient, type Sessions } from './connections/live-clients.ts';
+import type { About, Limits } from './connections/limits.ts';
+import type { Sessions } from './connections/live-clients.ts';
 import type { PeerCertificates } from './connections/peer-certificates.ts';
+import type { Connect } from './packets/connect.ts';
+import { Malformed } from './packets/fields.ts';
+import { connectReasons } from './reasons.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
 /** Bytes, in MQTT 3.1 too. */
 const maxClientIdLength = 128;
 const maxUsernameLength = 256;
 const jwtUsername = 'Auth:JWT';
-
-/** CONNACK return codes [MQTT-3.2.2.3]. */
-export const connack = {
-  unacceptableLevel: 1,
-  identifierRejected: 2,
-  unavailable: 3,
-  badCredentials: 4,
-  notAuthorized: 5,
-} as const;
-type ReturnCode = (typeof connack)[keyof typeof connack];
-const reasons: Record<ReturnCode, RefusalReason> = {
-  1: 'level',
-  2: 'identifier_rejected',
-  3: 'unavailable',
-  4: 'bad_credentials',
-  5: 'not_authorized',
-};
 
 /** Limits that are looked at when the credential has been proven. */
 const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
@@ -42,11 +27,11 @@ const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
   'max_stored_sessions_per_account',
 ]);
 
-/** A refused CONNECT; Aedes answers with `returnCode` and closes. */
+/** A refused CONNECT. */
 export class ConnectRefused extends Error {
   override name = 'ConnectRefused';
 
-  readonly returnCode: ReturnCode;
+  readonly reason: RefusalReason;
   readonly about: {
     /** The limit that was reached, when it was one, and when it is over. */
     limit?: LimitName;
@@ -56,7 +41,7 @@ export class ConnectRefused extends Error {
   };
 
   constructor(
-    returnCode: ReturnCode,
+    reason: RefusalReason,
     message: string,
     about: {
       /** The limit that was reached, when it was one, and when it is over. */
@@ -67,7 +52,7 @@ export class ConnectRefused extends Error {
     } = {},
   ) {
     super(message);
-    this.returnCode = returnCode;
+    this.reason = reason;
     this.about = about;
   }
 
@@ -75,13 +60,14 @@ export class ConnectRefused extends Error {
     return this.about.limit;
   }
 
-  get reason(): RefusalReason {
-    return reasons[this.returnCode];
+  /** The return code of CONNACK. */
+  get returnCode(): number {
+    return connectReasons[this.reason].connack;
   }
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
   get isProven(): boolean {
-    return this.returnCode === connack.notAuthorized || limitsOfProven.has(this.limit);
+    return this.reason === 'not_authorized' || limitsOfProven.has(this.limit);
   }
 }
 
@@ -95,7 +81,7 @@ export class Authenticator {
   readonly #mayBegin: (clientId: string) => boolean;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
-  #unproven = 0;
+  #namelessCount = 0;
 
   constructor(
     services: BrokerServices,
@@ -114,39 +100,27 @@ export class Authenticator {
   }
 
   /**
-   * Looks at a CONNECT before anything is proven. A refusal always carries an error: Aedes leaves the socket of a
-   * refusal without one open for ever.
+   * Looks at a CONNECT before anything is proven. @throws ConnectRefused; Malformed, which is not answered
    */
-  preConnect(client: BrokerClient, packet: ConnectPacket, done: (error: Error | null, success: boolean) => void): void {
-    const { clientId, username, will, clean } = packet;
-    const texts = [clientId, username ?? '', will?.topic ?? ''];
-    if (texts.some(hasForbiddenCharacter) || (will && !isPublishTopic(will.topic))) {
-      done(new Error('malformed CONNECT'), false);
-      return;
-    }
-    if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !clean)) {
-      // Aedes sends no CONNACK for a refusal here, and destroys the socket when the callback gets an error.
-      const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
-      void this.#limits.refused(refusal, this.#limits.about(client.conn));
-      client.conn.write(Buffer.from([0x20, 2, 0, refusal.returnCode]), () => done(refusal, false));
-      return;
-    }
-    const { maxKeepaliveSeconds } = this.#services.config.mqtt;
-    if (maxKeepaliveSeconds > 0 && (!packet.keepalive || packet.keepalive > maxKeepaliveSeconds)) {
-      packet.keepalive = maxKeepaliveSeconds;
-      this.#limits.hit('max_keepalive_seconds', this.#limits.about(client.conn));
-    }
-    client.live = newLiveClient(client, clientId, this.#limits.about(client.conn));
-    // Until the principal is known no id of a session may be here: Aedes cleans up by it when a connection closes.
-    this.#unproven += 1;
-    packet.clientId = `${this.#nameless}/${this.#unproven}`;
-    done(null, true);
+  look({ clientId, username = '', will, clean }: Connect): void {
+    const texts = [clientId, username, will?.topic ?? ''];
+    if (texts.some(hasForbiddenCharacter) || (will && !isPublishTopic(will.topic)))
+      throw new Malformed('malformed CONNECT');
+    if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !clean))
+      throw new ConnectRefused('identifier_rejected', 'client id refused');
   }
 
-  /** Proves the credential of a CONNECT, registers the connection and makes its client id private to the principal. */
-  async authenticate(client: BrokerClient, username: string | undefined, password: Buffer | undefined): Promise<void> {
-    const live = client.live;
-    if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
+  /** The seconds after which a silent client is ended; 0 for never. */
+  keepAliveOf({ keepAlive }: Connect, about: About): number {
+    const { maxKeepaliveSeconds: most } = this.#services.config.mqtt;
+    if (most === 0 || (keepAlive > 0 && keepAlive <= most)) return keepAlive;
+    this.#limits.hit('max_keepalive_seconds', about);
+    return most;
+  }
+
+  /** Proves the credential of a CONNECT, registers the connection and gives it its id, private to the principal. */
+  async authenticate(client: BrokerClient, { username, password }: Connect): Promise<void> {
+    const { live } = client;
     const mark = this.#sessions.beginCheck();
     let away: string | undefined;
     try {
@@ -159,23 +133,28 @@ export class Authenticator {
     }
     if (away !== undefined) await this.#sendAway(client, away);
     const { identity } = live;
-    if (!identity) throw new ConnectRefused(connack.badCredentials, 'not proven');
-    if (client._will && this.#authority.decidePublish(identity, client._will.topic).verdict !== 'accepted')
-      throw new ConnectRefused(connack.notAuthorized, 'will topic not permitted');
-    const id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || client.id);
+    if (!identity) throw new ConnectRefused('bad_credentials', 'not proven');
+    if (client.will && this.#authority.decidePublish(identity, client.will.topic).verdict !== 'accepted')
+      throw new ConnectRefused('not_authorized', 'will topic not permitted');
+    const id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || this.#nextNameless());
     if (!client.clean && !this.#mayBegin(id))
-      throw new ConnectRefused(connack.unavailable, 'the account has too many stored sessions', {
+      throw new ConnectRefused('unavailable', 'the account has too many stored sessions', {
         limit: 'max_stored_sessions_per_account',
       });
     client.id = id;
   }
 
+  #nextNameless(): string {
+    this.#namelessCount += 1;
+    return `${this.#nameless}/${this.#namelessCount}`;
+  }
+
   #admit(client: BrokerClient, live: LiveClient, identity: ProvenIdentity, mark: number): void {
-    if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
+    if (client.closed || client.conn.destroyed) throw new ConnectRefused('unavailable', 'closed meanwhile');
     const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
-    if (limit) throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', { limit });
+    if (limit) throw new ConnectRefused('unavailable', 'too many connections of one principal', { limit });
     if (!this.#sessions.admit(live, identity, mark))
-      throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
+      throw new ConnectRefused('unavailable', 'the principal changed meanwhile');
   }
 
   /** Not answered until it is decided where the account is: the client then comes back to the right server. */
@@ -187,7 +166,7 @@ export class Authenticator {
     await this.#services.gate.whenBack(accountId, gone.signal);
     // Without CONNACK: some clients never come back after a refusal.
     conn.destroy();
-    throw new ConnectRefused(connack.unavailable, 'the account is on its way to another server');
+    throw new ConnectRefused('unavailable', 'the account is on its way to another server');
   }
 
   /**
@@ -218,7 +197,7 @@ export class Authenticator {
   /** An identity with no end-user yet, say, has nothing to hear. */
   #demandReach(caller: Caller): void {
     if (!this.#services.access.may(caller, 'subscribe', 'device'))
-      throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
+      throw new ConnectRefused('not_authorized', 'nothing in reach');
   }
 
   /** With a password it is that which is proven: a whole fleet may be behind one certificate. */
@@ -269,7 +248,7 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
     if (!(await this.#limits.mayGuess(guessed, address)))
-      throw new ConnectRefused(connack.badCredentials, 'too many wrong secrets for one principal', {
+      throw new ConnectRefused('bad_credentials', 'too many wrong secrets for one principal', {
         limit: 'failed_connects_per_principal',
         allowance: this.#limits.guessesLeft(guessed, address),
       });
@@ -277,7 +256,7 @@ export class Authenticator {
     try {
       return await attempt();
     } catch (error) {
-      if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
+      if (error instanceof ConnectRefused && error.reason === 'bad_credentials') outcome = 'wrong';
       throw error;
     } finally {
       this.#limits.guessed(guessed, address, outcome);
@@ -286,7 +265,7 @@ export class Authenticator {
 
   async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
     const session = await this.#services.verifyToken(password?.toString() ?? '');
-    if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
+    if (!session) throw new ConnectRefused('bad_credentials', 'not the token of a live session');
     const { caller, sessionId, expires, tokenLifetime } = session;
     this.#demandReach(caller);
     const principal = caller.id;
@@ -307,8 +286,8 @@ export class Authenticator {
       entityId.length > maxUsernameLength
         ? { result: 'wrong' }
         : await this.#services.verifySecret(entityId, secret, address);
-    if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
-    if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
+    if (proof.result === 'wrong') throw new ConnectRefused('bad_credentials', 'unknown or wrong credentials');
+    if (proof.result === 'refused') throw new ConnectRefused('not_authorized', 'the entity may not connect now');
     const { caller, generation } = proof;
     this.#demandReach(caller);
     return {
@@ -330,9 +309,9 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     const proof = await this.#services.certificates.check(presented, username, address);
     if (proof.result === 'wrong')
-      throw new ConnectRefused(connack.badCredentials, proof.reason, { deviceId: proof.deviceId });
+      throw new ConnectRefused('bad_credentials', proof.reason, { deviceId: proof.deviceId });
     if (proof.result === 'refused')
-      throw new ConnectRefused(connack.notAuthorized, proof.reason, { deviceId: proof.deviceId });
+      throw new ConnectRefused('not_authorized', proof.reason, { deviceId: proof.deviceId });
     const { caller, certificateId, expires } = proof;
     return {
       caller,

@@ -340,7 +340,7 @@ function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
   let granted = live.highestQos;
   if (live.lowestQos !== granted) {
     granted = 0;
-    for (const [filter, { qos }] of Object.entries(live.client.subscriptions))
+    for (const [filter, { qos }] of live.client.subscriptions)
       if (qos > granted && matches(filter, packet.topic)) granted = qos;
   }
   // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.

@@ -1,7 +1,6 @@
 /** What can stand before the services behind the broker do: rights, clients, what is stored of them, and what is said to devices. */
 
 import { Aedes } from 'aedes';
-import mqttPacket from 'mqtt-packet';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import { Scheduler } from '../src/scheduler/scheduler.ts';
 import { slices } from '../src/scheduler/time-slice.ts';
@@ -14,20 +13,12 @@ import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
 import { FanOut } from './packets/fan-out.ts';
 import { ServiceChannels } from './service-channels.ts';
+import { persistenceForAedes } from './sessions/for-aedes.ts';
 import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
 
-/** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
-const drainTimeout = 5000;
-/** Aedes' own limit, above any private id that we make. */
-const maxPrivateClientIdLength = 1024;
-/** For Aedes' own connect timer, which ends when CONNECT arrives; the listeners' deadline lasts until CONNACK. */
-const never = 2 ** 31 - 1;
 /** Levels that the matcher of Aedes can take. */
 const maxTopicLevels = 100;
-
-// Before it first writes a packet it would make a buffer for each number of two bytes: 8 MB, and a pause.
-Object.assign(mqttPacket.writeToStream, { cacheNumbers: false });
 
 /** Cost of packets that an account takes before another has its turn, while others wait. */
 const costOfTurn = 512;
@@ -39,7 +30,6 @@ export interface Foundation {
   persistence: SessionStore;
   scheduler: Scheduler;
   fanOut: FanOut;
-  /** Without hooks: `attachHooks` sets them before it listens. */
   aedes: BrokerCore;
   maxTopicLevels: number;
   channels: ServiceChannels;
@@ -64,15 +54,12 @@ export function layFoundation(services: BrokerGround): Foundation {
   });
   const levels = config.mqtt.maxTopicLevels || maxTopicLevels;
   const aedes = new Aedes({
-    persistence,
+    persistence: persistenceForAedes(persistence),
     mq: fanOut,
-    // With a limit, one subscriber that does not read stalls everyone.
-    concurrency: 0,
-    drainTimeout,
-    connectTimeout: never,
-    maxClientsIdLength: maxPrivateClientIdLength,
     maxTopicLevels: levels,
   }) as BrokerCore;
+  // Without a listener, an error in the way of a message would end the process.
+  (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ fault: faultOf(error) }, 'broker error'));
   const channels = new ServiceChannels(services, aedes);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   return {
@@ -104,12 +91,10 @@ function sessionRules({ gate }: BrokerGround, authority: Authority): Persistence
     accountOf: (topic) => authority.accountOf(topic),
     reachOf: (live) => authority.reachOf(live),
     mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
-    isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
     mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
     // What arrives from another server may be here before its owner.
     hasOwner: (clientId) => gate.isAway(accountIn(clientId)) || authority.hasOwner(clientId),
     mayBeRetained: (topic) => gate.isAway(authority.accountOf(topic)) || authority.namesDevice(topic),
     isAway: (accountId) => gate.isAway(accountId),
-    sendsRetained: true,
   };
 }

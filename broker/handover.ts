@@ -44,7 +44,7 @@ export class AccountHandover {
     const until = performance.now() + patience;
     let busy = this.#livesOf(accountIds);
     for (;;) {
-      busy = busy.filter(({ client, ended }) => !ended && (client.connection?.inFlight ?? 0) > 0);
+      busy = busy.filter(({ client, ended }) => !ended && client.inFlight > 0);
       if (busy.length === 0) break;
       if (performance.now() > until) return false;
       await pause(lookEvery);

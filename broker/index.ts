@@ -124,5 +124,5 @@ async function close(parts: BrokerParts): Promise<void> {
   await parts.presence.close();
   await parts.publications.flush();
   await parts.refusals.flush();
-  await persistence.destroy();
+  persistence.close();
 }

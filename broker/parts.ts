@@ -1,6 +1,5 @@
 /** The parts of the broker, each made of those above it. */
 import type { BrokerServices } from '../src/broker-ports.ts';
-import type { BrokerClient } from './aedes-types.ts';
 import { Authenticator } from './authenticate.ts';
 import { Limits } from './connections/limits.ts';
 import { Listeners } from './connections/listeners.ts';
@@ -8,7 +7,6 @@ import { PeerCertificates } from './connections/peer-certificates.ts';
 import { ControlTopics } from './control.ts';
 import type { Foundation } from './foundation.ts';
 import { AccountHandover } from './handover.ts';
-import { attachHooks } from './hooks/attach.ts';
 import { ConnectHooks } from './hooks/connect.ts';
 import { DownlinkNews } from './hooks/downlink-news.ts';
 import { guardedBy } from './hooks/guarded.ts';
@@ -24,7 +22,6 @@ import { Rejections } from './ingest/rejections.ts';
 import { Reports } from './ingest/reports.ts';
 import { Deliveries } from './packets/deliveries.ts';
 import { PacketReceiver } from './packets/receiver.ts';
-import { tellSession } from './packets/write.ts';
 import { Presence } from './presence.ts';
 import { Publications } from './publications.ts';
 import { Publishing } from './publish.ts';
@@ -36,16 +33,20 @@ export type BrokerParts = ReturnType<typeof brokerParts>;
 
 export function brokerParts(foundation: Foundation, services: BrokerServices) {
   const own = ownParts(foundation, services);
+  const publishes = new PublishHooks(own);
+  const deliveries = new Deliveries({
+    ...own,
+    forward: (client, packet) => own.guarded('forward', () => publishes.forward(client, packet)),
+  });
   const hooks = {
-    connects: new ConnectHooks(own),
-    publishes: new PublishHooks(own),
-    subscribes: new SubscribeHooks(own),
+    publishes,
+    connects: new ConnectHooks({ ...own, deliveries, publishes }),
+    subscribes: new SubscribeHooks({ ...own, deliveries }),
   };
-  const network = networkParts({ ...own, ...hooks });
+  const listeners = newListeners({ ...own, ...hooks });
   own.sessions.whenEnded((live) => hooks.connects.ended(live));
-  attachHooks({ ...own, ...hooks, ...network, log: services.log });
   const streams = new Streams(own);
-  const parts = { ...own, ...hooks, ...network, streams };
+  const parts = { ...own, ...hooks, listeners, streams };
   return {
     ...parts,
     revocations: new RightsRevocations(parts),
@@ -83,32 +84,21 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   };
 }
 
-type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; publishes: PublishHooks };
+type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; subscribes: SubscribeHooks };
 
-/** What takes packets from sockets and writes them there. */
-function networkParts(parts: Networked) {
-  const { aedes, authority, connects, guarded, limits, maxTopicLevels, scheduler, peers, persistence } = parts;
-  const { publishes, publishing, reports, services } = parts;
-  const deliveries = new Deliveries({
-    forward: (client, packet) => guarded('authorizeForward', () => publishes.forward(client, packet)),
-    persistence,
-    scheduler,
-  });
+/** What takes packets from sockets. */
+function newListeners({ connects, guarded, services, ...parts }: Networked): Listeners {
+  const { limits, peers, scheduler } = parts;
   const receiver = new PacketReceiver({
-    ...{ authority, persistence, publishing, maxTopicLevels, reports },
+    ...parts,
     log: services.log,
     isAway: (accountId) => services.gate.isAway(accountId),
     sessionUsed: services.sessionUsed,
   });
-  const listeners = new Listeners({
+  return new Listeners({
     ...{ services, limits, peers, receiver, scheduler },
     levelRefused: (conn, connect) => guarded('levelRefused', () => connects.levelRefused(conn, connect)),
-    handle: (conn, request) => {
-      const client = aedes.handle(conn, request) as BrokerClient;
-      deliveries.attach(client);
-      tellSession(conn, () => client.live?.sessionPresent === true && client.connection?.level !== 3);
-      return client;
-    },
+    connected: (connecting) => connects.connected(connecting),
+    failed: (conn, error) => guarded('failed', () => connects.failed(conn, error)),
   });
-  return { receiver, listeners };
 }

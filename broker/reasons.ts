@@ -1,6 +1,6 @@
 import type { Rejection } from '../src/broker-ports.ts';
 import { type ErrorDetail, type FailureKind, failure } from '../src/errors.ts';
-import { type LimitName, type PublishRefusal, variableOf } from './connections/counters.ts';
+import { type LimitName, type PublishRefusal, type RefusalReason, variableOf } from './connections/counters.ts';
 
 interface Row {
   kind: FailureKind;
@@ -70,6 +70,15 @@ const rows = {
 export type ReasonCode = keyof typeof rows;
 const byCode: Record<ReasonCode, Row> = rows;
 const codes = Object.keys(rows) as ReasonCode[];
+
+/** Why a CONNECT is refused: the return code of CONNACK up to level 4, and the reason code of MQTT 5. */
+export const connectReasons = {
+  level: { connack: 1, mqtt5: 0x84 },
+  identifier_rejected: { connack: 2, mqtt5: 0x85 },
+  unavailable: { connack: 3, mqtt5: 0x88 },
+  bad_credentials: { connack: 4, mqtt5: 0x86 },
+  not_authorized: { connack: 5, mqtt5: 0x87 },
+} as const satisfies Record<RefusalReason, { connack: number; mqtt5: number }>;
 
 /** A reason with its sentence, and with what can be said of this one case. */
 export interface Reason extends Rejection {

@@ -7,7 +7,7 @@ import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
 import type { Listeners } from './connections/listeners.ts';
-import type { Sessions } from './connections/live-clients.ts';
+import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
 import type { SessionStore } from './sessions/persistence.ts';
@@ -58,7 +58,7 @@ export class RightsRevocations implements Revocations {
   /** The steps of a loss, in order. `ended` are the connections and streams that ended at once. */
   async #end(loss: Loss, ended = new Ended()): Promise<Revoked> {
     const principals = [...((await loss.principals?.()) ?? [])];
-    for (const principal of principals) await this.#endSubscriptions(principal, ended);
+    for (const principal of principals) this.#endSubscriptions(principal, ended);
     for (const principal of principals) await this.#endStoredSessions(principal, loss, ended);
     await loss.commands?.();
     await loss.offers?.();
@@ -245,35 +245,20 @@ export class RightsRevocations implements Revocations {
   }
 
   /** Ends the live subscriptions that a principal may not hold any more. */
-  async #endSubscriptions(principal: string, ended: Ended): Promise<void> {
+  #endSubscriptions(principal: string, ended: Ended): void {
     const { sessions, authority } = this.#parts;
-    const lives = [...sessions.of(principal)];
-    await Promise.all(
-      lives.map(async (live) => {
-        const refused = authority.refusedFilters(live);
-        for (const filter of refused) {
-          live.filters.delete(filter);
-          ended.filter(live.client.id, filter);
-        }
-        if (refused.length > 0) await unsubscribe(live, refused);
-      }),
-    );
+    for (const live of sessions.of(principal)) {
+      const refused = authority.refusedFilters(live);
+      for (const filter of refused) ended.filter(live.client.id, filter);
+      dropFilters(live, refused);
+    }
   }
 
-  /** Aedes' own unsubscribe is about the live subscription only. */
   async #endStoredSessions(principal: string, { accountId, device = () => true }: Loss, ended: Ended): Promise<void> {
     const removed = (clientId: string, filter: string) => ended.filter(clientId, filter);
     await this.#parts.persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
     await nextTurn();
   }
-}
-
-/** Takes live subscriptions back; a connection that has closed has none. */
-export function unsubscribe({ client }: LiveClient, filters: string[]): Promise<void> {
-  if (client.closed) return Promise.resolve();
-  return new Promise((resolve) =>
-    client.unsubscribe({ cmd: 'unsubscribe', unsubscriptions: filters }, () => resolve()),
-  );
 }
 
 /** Counts what has ended. A filter counts once for its session, live or stored. */

@@ -2,7 +2,7 @@ import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
-import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.ts';
+import type { BrokerCore, Incoming } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
 
@@ -59,14 +59,12 @@ export class ServiceChannels {
     if (Object.keys(changes).length > 0) this.#publish(this.#packet(device, '_updates/fields', stateOf(changes)));
   }
 
-  /** Sends the whole state to a connection that has subscribed to exactly this device's `_updates/fields`. */
-  async sendState({ client }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
+  /** The whole state of the device whose `_updates/fields` this is; undefined for other topics. */
+  async stateOn(topic: string): Promise<Buffer | undefined> {
     const named = parseTopic(this.#root, topic);
-    if (named?.channel !== '_updates/fields') return;
+    if (named?.channel !== '_updates/fields') return undefined;
     const state = await this.#services.deviceState(named.deviceId);
-    if (!state || client.closed) return;
-    const packet = { cmd: 'publish', topic, payload: stateOf(state), qos, retain: false, dup: false } as const;
-    client.publish(Object.assign(packet, { brokerId: forOneClient }), () => {});
+    return state && stateOf(state);
   }
 
   #packet({ accountId, deviceId }: DeviceAddress, channel: string, payload: Buffer): Incoming {

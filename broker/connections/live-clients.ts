@@ -1,4 +1,5 @@
 import type { Caller } from '../../src/access.ts';
+import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';
 
@@ -67,12 +68,9 @@ export class Sessions {
   kick(live: LiveClient): void {
     const { client } = live;
     live.kicked = true;
-    client.will = null;
-    client._will = null;
+    client.will = undefined;
     this.remove(live);
     client.close();
-    // Aedes destroys the socket only after its subscriptions are gone, a few turns of the loop later.
-    client.conn.destroy();
   }
 
   /** Ends every connection of a principal, CONNECTs that are being checked included; those that were ended. */
@@ -187,10 +185,13 @@ export function newLiveClient(
     lastHeard: 0,
     sent: undefined,
     unreleased: undefined,
-    refusedFilters: undefined,
-    whenSubscribed: undefined,
     sessionPresent: false,
   };
+}
+
+/** Where what this client asks for waits. */
+export function laneOfClient({ identity }: LiveClient): Lane {
+  return { accountId: identity?.caller.accountId ?? '', callerId: identity?.caller.id ?? '' };
 }
 
 /** The client has been sent a packet and is to answer with this one. */
@@ -206,11 +207,19 @@ export function grant(live: LiveClient, { topic, qos }: { topic: string; qos: 0 
   if (qos > live.highestQos) live.highestQos = qos;
 }
 
+/** Ends live subscriptions; a connection that has closed has none. */
+export function dropFilters(live: LiveClient, filters: readonly string[]): void {
+  if (filters.length === 0) return;
+  live.client.unsubscribe(filters);
+  for (const filter of filters) live.filters.delete(filter);
+  refreshFilters(live);
+}
+
 /** Brings the filters and their QoS bounds up to date with what Aedes holds; a granted one may be on its way there. */
 export function refreshFilters(live: LiveClient): void {
   live.lowestQos = 2;
   live.highestQos = 0;
-  for (const [filter, { qos }] of Object.entries(live.client.subscriptions)) {
+  for (const [filter, { qos }] of live.client.subscriptions) {
     live.filters.add(filter);
     if (qos < live.lowestQos) live.lowestQos = qos;
     if (qos > live.highestQos) live.highestQos = qos;

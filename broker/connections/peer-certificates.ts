@@ -36,8 +36,8 @@ export class PeerCertificates {
   }
 
   /** The certificate of a client, returned once; undefined without TLS or without a certificate. */
-  take({ conn, req }: BrokerClient): PresentedCertificate | undefined {
-    const socket = req?.socket ?? conn;
+  take({ conn, request }: Pick<BrokerClient, 'conn' | 'request'>): PresentedCertificate | undefined {
+    const socket = request?.socket ?? conn;
     if (!(socket instanceof TLSSocket)) return undefined;
     const shown = this.#shown.get(socket);
     this.#shown.delete(socket);

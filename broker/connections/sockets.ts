@@ -5,8 +5,8 @@ import type { BrokerServices } from '../../src/broker-ports.ts';
 import { peerAddress, type Trust } from '../../src/network/addresses.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
-import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.ts';
-import type { UnsupportedConnect } from '../packets/read.ts';
+import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
+import { Connection, type PacketLimits, type Receiver } from '../packets/connection.ts';
 import type { Limits } from './limits.ts';
 import { takeProxyHeader } from './proxy-protocol.ts';
 import { PublishRate } from './publish-rate.ts';
@@ -19,8 +19,16 @@ const otherPackets = 65_536;
 /** Bytes next to a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
 const webSocketOverhead = 65_536;
 
-/** The receiver of a connection that speaks MQTT. */
-export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
+/** A connection that has sent a CONNECT. */
+export interface Connecting {
+  conn: Duplex;
+  connection: Connection;
+  connect: Connect;
+  /** The request of a WebSocket. */
+  request: IncomingMessage | undefined;
+  /** The client is let in: the deadline is over, and the larger limits hold. */
+  accept(isSessionPresent: boolean): void;
+}
 
 /** The services of the sockets. */
 export interface SocketParts {
@@ -28,13 +36,15 @@ export interface SocketParts {
   limits: Limits;
   /** The proxies that say on whose behalf a connection comes. */
   trusts: Trust;
-  /** Is given each connection that speaks MQTT. */
-  handle: Handle;
-  /** Is given its packets after CONNECT, when its account may. */
+  /** Is given each CONNECT: the client that it makes. */
+  connected(connecting: Connecting): BrokerClient;
+  /** Is given the packets after it, at the pace of all. */
   receiver: Receiver;
   scheduler: Scheduler;
   /** Is told of a CONNECT that was answered with CONNACK 1. */
   levelRefused(conn: Duplex, connect: UnsupportedConnect): void;
+  /** Is told of the error by which a connection has ended that had sent no CONNECT. */
+  failed(conn: Duplex, error: Error): void;
 }
 
 /**
@@ -105,27 +115,21 @@ export class Sockets {
     };
     const rate = new PublishRate(rates, clock);
     const { limits, receiver, scheduler } = this.#parts;
-    const inbound = new Inbound(conn, this.#packetLimits, rate, receiver, scheduler, {
-      slowed: (limit) => limits.hit(limit, limits.about(conn)),
-      levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
-    });
     this.track(conn);
     const release = request ? this.#countBytes(request.socket) : () => {};
-    const client = this.#parts.handle(conn, request);
-    client.connection = {
-      get level() {
-        return inbound.dialect?.level;
+    new Connection(conn, this.#packetLimits, rate, receiver, scheduler, {
+      slowed: (limit) => limits.hit(limit, limits.about(conn)),
+      levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
+      failed: (error) => this.#parts.failed(conn, error),
+      connected: (connection, connect) => {
+        const accept = (isSessionPresent: boolean) => {
+          clearTimeout(deadline);
+          release();
+          connection.accept(isSessionPresent);
+        };
+        return this.#parts.connected({ conn, connection, connect, request, accept });
       },
-      get inFlight() {
-        return inbound.inFlight;
-      },
-      charge: (points) => inbound.charge(points),
-      opened: () => {
-        clearTimeout(deadline);
-        release();
-        inbound.open(client);
-      },
-    };
+    });
   }
 
   /** Ends a socket that has not got its CONNACK in time; the one it is on has begun the time already. */

@@ -1,27 +1,27 @@
-import { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
-import type { AuthenticateError, ConnectPacket } from 'aedes';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { laneOfAddress } from '../../src/limits/lanes.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
-import { ConnectRefused, connack } from '../authenticate.ts';
+import { ConnectRefused } from '../authenticate.ts';
 import { connectedDevice, type DeviceAddress } from '../authorize.ts';
+import { Client } from '../connections/client.ts';
 import { refusePublish } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { refreshFilters } from '../connections/live-clients.ts';
+import { grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import { Malformed, type UnsupportedConnect } from '../packets/read.ts';
+import type { Connecting } from '../connections/sockets.ts';
+import type { UnsupportedConnect } from '../packets/connect.ts';
+import type { Deliveries } from '../packets/deliveries.ts';
+import { Malformed } from '../packets/fields.ts';
 import { reason, reasonOfLimit } from '../reasons.ts';
 import type { HookParts } from './parts.ts';
+import type { PublishHooks } from './publish.ts';
 
-/** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
-const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });
-
+/** What a message that has been kept costs next to a delivery: it is read from the disk. */
+const costOfKept = 4;
 /** Characters of a client id that nobody has checked. */
 const maxLoggedId = 128;
-
-type Answered<T> = (error: Error | null, answer: T) => void;
 
 /** A connection that has ended while its account was on its way to another server. */
 interface EndedAway {
@@ -31,25 +31,27 @@ interface EndedAway {
   time: number;
 }
 
+type ConnectParts = HookParts & { deliveries: Deliveries; publishes: PublishHooks };
+
 /** A connection from CONNECT to its end. */
 export class ConnectHooks {
-  readonly #parts: HookParts;
+  readonly #parts: ConnectParts;
   #endedAway: EndedAway[] = [];
   /** Networks whose refused protocol levels are in the log. */
   readonly #levelsLogged: Attempts;
 
-  constructor(parts: HookParts) {
+  constructor(parts: ConnectParts) {
     this.#parts = parts;
     this.#levelsLogged = limitTries('loggedLevels', parts.services);
   }
 
-  /** Aedes sees nothing of a CONNECT of an unsupported level. */
+  /** A CONNECT of an unsupported level has been answered. */
   levelRefused(conn: Duplex, { unsupportedLevel, username, clientId }: UnsupportedConnect): void {
     const { limits, notes, services } = this.#parts;
     const about = limits.about(conn);
     // Few texts: each one takes a line of those that strangers may fill.
     const spoken = unsupportedLevel === 5 ? 'MQTT 5' : 'this protocol level';
-    const refusal = new ConnectRefused(connack.unacceptableLevel, `${spoken} is not supported; use MQTT 3.1.1`);
+    const refusal = new ConnectRefused('level', `${spoken} is not supported; use MQTT 3.1.1`);
     void limits.refused(refusal, about);
     // Once a minute for each network: strangers would fill the log.
     const from = { address: about.address ?? '' };
@@ -61,88 +63,126 @@ export class ConnectHooks {
     if (name) notes.noteConnect(name, { address: about.address, clientId }, refusal);
   }
 
-  preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
-    const { username, clientId } = packet;
-    const address = this.#parts.limits.addressOf(client.conn);
-    this.#parts.authenticator.preConnect(client, packet, (error, success) => {
-      done(error, success);
-      if (error instanceof ConnectRefused)
-        this.#parts.notes.noteConnect(username || clientId, { address, clientId }, error);
-    });
+  /** A CONNECT has come: its client, which is let in or refused when its credential has been checked. */
+  connected(connecting: Connecting): BrokerClient {
+    const { aedes, deliveries, guarded, limits, persistence, sessions } = this.#parts;
+    const { conn } = connecting;
+    const about = limits.about(conn);
+    const client = new Client(
+      {
+        aedes,
+        deliver: (to, packet, done) => deliveries.deliver(to, packet, done),
+        failed: (one, error) => guarded('failed', () => this.#failed(one, error)),
+        closed: (one) => guarded('closed', () => this.#closed(one)),
+      },
+      { ...connecting, about },
+    );
     const { live } = client;
-    if (!live) return;
-    client.conn.on('close', () => {
-      this.#parts.sessions.remove(live);
-      if (live.identity) this.#parts.persistence.leave(client);
+    conn.on('close', () => {
+      guarded('ended', () => sessions.remove(live));
+      if (live.identity) guarded('left', () => persistence.leave(client));
     });
+    void this.#enter(client, connecting);
+    return client;
   }
 
   /** Never rejects: nobody would hear of it. */
-  async authenticate(
-    client: BrokerClient,
-    username: string | undefined,
-    password: Buffer | undefined,
-    done: (error: AuthenticateError | null, success: boolean | null) => void,
-  ): Promise<void> {
+  async #enter(client: Client, connecting: Connecting): Promise<void> {
     const { authenticator, limits, services } = this.#parts;
+    const { connect } = connecting;
     const about = limits.about(client.conn);
     const { connectionId = '' } = about;
-    const lane = laneOfAddress(limits.addressOf(client.conn) ?? '');
-    let refusal: ConnectRefused | undefined;
+    const lane = laneOfAddress(about.address ?? '');
     try {
-      await services.onBehalfOf({ cause: { connectionId }, lane }, () =>
-        authenticator.authenticate(client, username, password),
-      );
+      authenticator.look(connect);
+      await services.onBehalfOf({ cause: { connectionId }, lane }, () => authenticator.authenticate(client, connect));
     } catch (error) {
-      if (!(error instanceof ConnectRefused))
-        services.log.error({ err: error, ...about }, 'a CONNECT could not be checked');
-      refusal =
-        error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
-    }
-    if (refusal) await limits.refused(refusal, about);
-    try {
-      done(refusal ?? null, refusal === undefined);
-    } catch (error) {
-      services.log.error({ fault: faultOf(error), ...about }, 'a CONNECT could not be answered');
-    }
-    const { live } = client;
-    // A client that has gone by itself was not refused.
-    const isGone = refusal?.returnCode === connack.unavailable && client.conn.destroyed;
-    const name = refusal?.about.deviceId ?? (username || live?.clientId);
-    if (refusal && live && name && !isGone) this.#parts.notes.noteConnect(name, live, refusal);
-  }
-
-  /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
-  registered(client: BrokerClient): void {
-    const { sessions, persistence, aedes } = this.#parts;
-    const { live } = client;
-    if (!live || client.closed || live.ended) {
-      aedes.deleteClient(client.id);
+      if (error instanceof Malformed) client.fail(error);
+      else await this.#refuse(client, connecting, error);
       return;
     }
-    if (!client.clean) live.sessionPresent = persistence.begin(client);
-    refreshFilters(live);
-    for (const other of sessions.predecessorsOf(live)) other.client.close();
-    this.#endUnlessCurrent(live);
+    try {
+      this.#begin(client, connecting);
+    } catch (error) {
+      services.log.error({ fault: faultOf(error), ...about }, 'a CONNECT could not be answered');
+      client.fail(error as Error);
+    }
   }
 
-  connackSent(client: BrokerClient): void {
-    const { presence, services, sessions, signs } = this.#parts;
-    client.connection?.opened();
-    const { live } = client;
-    if (!live || live.ended) return;
-    if (live.identity && services.gate.isAway(live.identity.caller.accountId)) {
-      // Proven before its account was held: it comes back, and waits.
+  async #refuse(client: BrokerClient, { connect, connection }: Connecting, error: unknown): Promise<void> {
+    const { limits, notes, services } = this.#parts;
+    const { conn, live } = client;
+    const about = limits.about(conn);
+    const isRefusal = error instanceof ConnectRefused;
+    if (!isRefusal) services.log.error({ err: error, ...about }, 'a CONNECT could not be checked');
+    const refusal = isRefusal ? error : new ConnectRefused('unavailable', 'the check has failed');
+    await limits.refused(refusal, about);
+    // A client that has gone by itself was not refused.
+    const isGone = refusal.reason === 'unavailable' && conn.destroyed;
+    connection.refuse(refusal.reason);
+    const name = refusal.about.deviceId ?? (connect.username || live.clientId);
+    if (name && !isGone) notes.noteConnect(name, live, refusal);
+  }
+
+  /** The credential is proven, and nothing else happens until CONNACK is written: what comes then, comes after it. */
+  #begin(client: Client, { connect, accept }: Connecting): void {
+    const { aedes, authenticator, authority, persistence, services, sessions } = this.#parts;
+    const { conn, live } = client;
+    if (client.closed || live.ended || aedes.closed) return;
+    client.expectPackets(authenticator.keepAliveOf(connect, this.#parts.limits.about(conn)));
+    aedes.registerClient(client);
+    for (const other of sessions.predecessorsOf(live)) other.client.close();
+    const { identity } = live;
+    const isAway = identity && services.gate.isAway(identity.caller.accountId);
+    // What was true when the credential was proven may have changed. Whose account is away comes back, and waits.
+    if (!identity || isAway || !authenticator.isCurrent(identity)) {
       sessions.kick(live);
       return;
     }
+    live.sessionPresent = persistence.begin(client);
+    for (const filter of persistence.filtersOf(client)) {
+      if (!authority.maySubscribe(live, filter.topic)) continue;
+      grant(live, filter);
+      client.subscribe(filter);
+    }
+    refreshFilters(live);
+    accept(live.sessionPresent);
     live.ready = true;
-    const { connectionId, address } = live;
+    this.#parts.guarded('ready', () => this.#tellConnected(live));
+    // After CONNACK has left: a program may begin to listen only when it hears that it is connected.
+    setImmediate(() => void this.#sendKept(live));
+  }
+
+  #tellConnected(live: LiveClient): void {
+    const { presence, services, signs } = this.#parts;
+    const { client, connectionId, address } = live;
     services.log.debug({ connectionId, address, clientId: client.id }, 'connected');
     const device = connectedDevice(live);
     if (device) presence.connected(device, live);
     if (device) signs.sign(device.deviceId);
     this.#endPrevious(live);
+  }
+
+  /** Sends what a stored session has kept, before anything that comes now. Never rejects. */
+  async #sendKept(live: LiveClient): Promise<void> {
+    const { authenticator, deliveries, news, persistence, scheduler, sessions } = this.#parts;
+    const { client } = live;
+    try {
+      if (!client.clean)
+        for await (const packet of persistence.keptFor(client)) {
+          scheduler.spend(costOfKept);
+          if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
+          await deliveries.sendKept(live, packet);
+          if (client.closed) return;
+        }
+      if (live.ended) return;
+      if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
+      // The filters of a session that was taken up again.
+      else news.subscribed(live, [...live.filters]);
+    } catch (error) {
+      // The queue stays.
+      client.fail(error as Error);
+    }
   }
 
   /** Where two secrets are in force, the previous one ends when the new one has connected. */
@@ -157,23 +197,30 @@ export class ConnectHooks {
       .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
   }
 
-  ready(client: BrokerClient): void {
-    // The parser of a connection takes some 2 kB, and what it has read.
-    client._parser = spent;
-    const { live } = client;
-    if (!live || live.ended) return;
-    this.#endUnlessCurrent(live);
-    // The filters of a session that was taken up again.
-    this.#parts.news.subscribed(live, [...live.filters]);
+  /** A connection has ended by an error before its CONNECT. */
+  failed(conn: Duplex, error: Error): void {
+    const { limits, services } = this.#parts;
+    limits.ended(error, conn);
+    services.log.debug({ fault: faultOf(error), ...limits.about(conn) }, 'connection failed before CONNECT');
   }
 
-  /** A connection ends by an error; what `packets` ends passes no other hook. */
-  failed({ live }: BrokerClient, error: Error): void {
-    const { notes } = this.#parts;
-    if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
-    if (!live || !(error instanceof OverLimit) || error.isNoted) return;
+  #failed({ id, conn, live }: BrokerClient, error: Error): void {
+    const { limits, notes, services } = this.#parts;
+    limits.ended(error, conn);
+    services.log.debug({ fault: faultOf(error), clientId: id, ...limits.about(conn) }, 'connection failed');
+    if (error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
+    if (!(error instanceof OverLimit) || error.isNoted) return;
     const why = reasonOfLimit(error.limit);
     if (why) notes.note(live, 'publish', null, why);
+  }
+
+  #closed(client: BrokerClient): void {
+    const { persistence, publishes } = this.#parts;
+    const { will, live } = client;
+    client.will = undefined;
+    if (client.clean) persistence.received.clear(client);
+    if (will && live.ready) publishes.publishWill(client, will);
+    else persistence.deleteWill(client);
   }
 
   #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {
@@ -213,10 +260,5 @@ export class ConnectHooks {
     const taken = this.#endedAway.filter(({ device }) => accountIds.has(device.accountId));
     this.#endedAway = this.#endedAway.filter(({ device }) => !accountIds.has(device.accountId));
     return taken;
-  }
-
-  #endUnlessCurrent(live: LiveClient): void {
-    const { authenticator, sessions } = this.#parts;
-    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
   }
 }

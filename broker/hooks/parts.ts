@@ -13,6 +13,7 @@ import type { Publishing } from '../publish.ts';
 import type { ServiceChannels } from '../service-channels.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { DownlinkNews } from './downlink-news.ts';
+import type { Guarded } from './guarded.ts';
 import type { RefusalNotes } from './refusal-notes.ts';
 
 /** The services of the hooks. */
@@ -23,6 +24,7 @@ export interface HookParts {
   sessions: Sessions;
   authenticator: Authenticator;
   authority: Authority;
+  guarded: Guarded;
   limits: Limits;
   persistence: SessionStore;
   channels: ServiceChannels;

@@ -1,6 +1,5 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { BrokerClient, Incoming, Outgoing, Will } from '../aedes-types.ts';
-import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { HookParts } from './parts.ts';
 
@@ -12,22 +11,21 @@ export class PublishHooks {
     this.#parts = parts;
   }
 
-  /** The will of a connection that has ended. Aedes publishes nothing then: `done` is told of an error in every case. */
-  publishWill({ live }: BrokerClient, will: Will, done: (error: Error) => void): void {
+  /** The will of a connection that has ended. */
+  publishWill(client: BrokerClient, will: Will): void {
     const { authority, persistence, publishing, services } = this.#parts;
-    const ended = () => done(willTaken);
-    if (!live?.identity) {
-      ended();
-      return;
-    }
+    const { live } = client;
+    if (!live.identity) return;
     // One whose account is on its way is kept, and sent where the account is then.
     if (services.gate.isAway(live.identity.caller.accountId)) {
-      persistence.keepWill(live.client, will);
+      persistence.keepWill(client, will);
       return;
     }
     publishing.publish(live.identity, toPacket(will), {
-      ...{ live, acknowledge: () => {}, end: ended },
+      live,
+      acknowledge: () => {},
       isRefusedTooOften: () => authority.refusedTooOften(live),
+      end: () => persistence.deleteWill(client),
     });
   }
 
@@ -52,18 +50,12 @@ export class PublishHooks {
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
     const { authority, persistence } = this.#parts;
     if (!client.clean && persistence.isBehind(client, packet)) return undefined;
-    const { live } = client;
-    const allowed = live && authority.forward(live, packet);
+    const allowed = authority.forward(client.live, packet);
     if (allowed) this.#parts.counters.sent += 1;
     else if (!client.clean) persistence.forget(client, packet);
-    // From a session's queue, with its packet id.
-    if (live && allowed?.messageId !== undefined)
-      expect(live, allowed.messageId, allowed.qos === 1 ? 'puback' : 'pubrec');
     return allowed;
   }
 }
-
-const willTaken = new Error('the will is published already');
 
 function toPacket({ topic, qos, retain, payload }: Will): Incoming {
   return { cmd: 'publish', dup: false, topic, qos, retain, payload };

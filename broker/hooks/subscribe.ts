@@ -1,10 +1,8 @@
-import type { Subscription } from 'aedes';
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
-import type { FilterRefusal } from '../connections/counters.ts';
+import type { Filter, LiveClient } from '../aedes-types.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { grant, refreshFilters } from '../connections/live-clients.ts';
+import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
+import type { Deliveries } from '../packets/deliveries.ts';
 import { reason } from '../reasons.ts';
-import { unsubscribe } from '../revocation.ts';
 import type { HookParts } from './parts.ts';
 
 /** What a retained message costs next to a delivery, and bytes that cost as much as one. */
@@ -13,80 +11,75 @@ const bytesOfCost = 1024;
 /** Retained messages that one SUBSCRIBE gets before it may have to wait for its turn. */
 const retainedPerTurn = 16;
 
-type Answered<T> = (error: Error | null, answer: T) => void;
+type SubscribeParts = HookParts & { deliveries: Deliveries };
+type Granted = 0 | 1 | 2 | undefined;
 
 /** SUBSCRIBE and UNSUBSCRIBE. */
 export class SubscribeHooks {
-  readonly #parts: HookParts;
+  readonly #parts: SubscribeParts;
 
-  constructor(parts: HookParts) {
+  constructor(parts: SubscribeParts) {
     this.#parts = parts;
   }
 
-  /** `null` answers 0x80 and keeps the connection. */
-  subscribe({ live }: BrokerClient, subscription: Subscription, done: Answered<Subscription | null>): void {
-    const { authority, counters, notes } = this.#parts;
-    const { refusedSubscriptions } = counters;
-    const verdict = live ? authority.decideSubscribe(live, subscription) : 'refused';
-    if (verdict === 'granted') {
-      if (live) grant(live, subscription);
-      done(null, subscription);
-      return;
+  /**
+   * Resolves to the QoS of each filter, or undefined where it is refused; those that are granted are in force, and on disk for
+   * a stored session. Rejects when the client has been refused too often.
+   */
+  async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Granted[]> {
+    const { authority, persistence } = this.#parts;
+    const { client } = live;
+    // Of the same filters the last one counts.
+    const granted = new Map(filters.map((filter) => [filter.topic, filter]));
+    for (const [topic, filter] of granted) {
+      // It counts from now on: messages may come before its SUBACK.
+      if (authority.maySubscribe(live, topic)) grant(live, filter);
+      else {
+        granted.delete(topic);
+        this.#refuse(live, topic);
+      }
     }
-    if (verdict === 'malformed') {
-      if (live) notes.note(live, 'subscribe', subscription.topic, reason('malformedTopic'));
-      refusedSubscriptions.malformed += 1;
-      done(new Error('malformed filter'), null);
-      return;
-    }
-    const isTooOften = live !== undefined && authority.refusedTooOften(live);
-    let counted: FilterRefusal = isTooOften ? 'too_often' : 'out_of_reach';
-    if (live) {
-      const why = isTooOften ? reason('tooManyRefusals') : authority.filterRefusal(live, subscription.topic);
-      if (why.code === 'tooManyFilters') counted = 'too_many';
-      notes.note(live, 'subscribe', subscription.topic, why);
-    }
-    refusedSubscriptions[counted] += 1;
-    if (live) {
-      live.refusedFilters ??= new Set();
-      live.refusedFilters.add(subscription.topic);
-    }
-    done(isTooOften ? new OverLimit('refusals_per_minute', { isNoted: true }) : null, null);
+    if (!client.clean) await persistence.addSubscriptions(client, [...granted.values()]);
+    if (!client.closed) for (const filter of granted.values()) client.subscribe(filter);
+    return filters.map(({ topic, qos }) => (granted.has(topic) ? qos : undefined));
   }
 
-  /** A SUBSCRIBE has been answered; what is retained for it, and the states of devices, are sent before the next packet. */
-  subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
-    if (!live) return;
-    refreshFilters(live);
+  #refuse(live: LiveClient, filter: string): void {
+    const { authority, counters, notes } = this.#parts;
+    const isTooOften = authority.refusedTooOften(live);
+    const why = isTooOften ? reason('tooManyRefusals') : authority.filterRefusal(live, filter);
+    notes.note(live, 'subscribe', filter, why);
+    const counted = why.code === 'tooManyFilters' ? 'too_many' : 'out_of_reach';
+    counters.refusedSubscriptions[isTooOften ? 'too_often' : counted] += 1;
+    if (isTooOften) throw new OverLimit('refusals_per_minute', { isNoted: true });
+  }
+
+  /** SUBACK is written: sends what is retained for the filters, and the states of devices, before the next packet. */
+  async sendFirst(live: LiveClient, filters: readonly Filter[]): Promise<void> {
     const { authority, control, news, services } = this.#parts;
+    refreshFilters(live);
     // A right may have been lost between SUBSCRIBE and here.
-    const refused = authority.refusedFilters(live);
-    if (refused.length > 0) void unsubscribe(live, refused);
-    const granted = subscriptions.filter(({ qos }) => (qos as number) <= 2);
-    news.subscribed(
-      live,
-      granted.map(({ topic }) => topic),
-    );
-    for (const { topic } of granted) {
+    dropFilters(live, authority.refusedFilters(live));
+    if (filters.length === 0) return;
+    const topics = filters.map(({ topic }) => topic);
+    news.subscribed(live, topics);
+    for (const topic of topics) {
       const device = live.identity && authority.controlledBy(live.identity.caller, topic);
       if (device) control.listening(device);
     }
-    if (granted.length === 0) {
-      live.whenSubscribed?.();
-      return;
-    }
     const { connectionId } = live;
-    this.#sendFirst(live, granted)
-      .catch((error) => services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent'))
-      .finally(() => live.whenSubscribed?.());
+    try {
+      await this.#sendRetained(live, topics);
+      for (const { topic, qos } of filters) await this.#sendState(live, topic, qos);
+    } catch (error) {
+      services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
+    }
   }
 
-  async #sendFirst(live: LiveClient, granted: Subscription[]): Promise<void> {
-    const { channels, scheduler, persistence } = this.#parts;
+  async #sendRetained(live: LiveClient, filters: string[]): Promise<void> {
+    const { deliveries, scheduler, persistence } = this.#parts;
     const { client } = live;
-    const filters = granted.map(({ topic }) => topic);
-    const caller = live.identity?.caller;
-    const lane = { accountId: caller?.accountId ?? '', callerId: caller?.id ?? '' };
+    const lane = laneOfClient(live);
     let sent = 0;
     for await (const packet of persistence.retainedFor(live, filters)) {
       scheduler.spend(costOfRetained + packet.payload.length / bytesOfCost);
@@ -94,16 +87,21 @@ export class SubscribeHooks {
       if (sent % retainedPerTurn === 0 && scheduler.isOver)
         await new Promise<void>((resolve) => scheduler.wait(lane, resolve));
       if (client.closed) return;
-      await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
+      await new Promise<void>((resolve) => deliveries.deliver(client, packet, resolve));
       // A client that reads its answers is alive, though its own packets have to wait.
-      if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+      client.keepAlive();
     }
-    for (const { topic, qos } of granted) await channels.sendState(live, topic, qos);
   }
 
-  unsubscribed({ live }: BrokerClient, filters: string[]): void {
-    if (!live) return;
-    for (const filter of filters) live.filters.delete(filter);
-    refreshFilters(live);
+  /** The whole state, to a connection that has subscribed to exactly a device's `_updates/fields`. */
+  async #sendState({ client }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
+    const state = await this.#parts.channels.stateOn(topic);
+    if (state && !client.closed) this.#parts.deliveries.sendToOne(client, { topic, payload: state, qos });
+  }
+
+  /** They are out of force, and off the disk, when it resolves. */
+  async unsubscribe(live: LiveClient, filters: string[]): Promise<void> {
+    if (!live.client.clean) await this.#parts.persistence.removeSubscriptions(live.client, filters);
+    dropFilters(live, filters);
   }
 }

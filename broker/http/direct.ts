@@ -15,7 +15,7 @@ import type { Attempts } from '../../src/limits/attempts.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import { formatTopic } from '../../src/topics.ts';
 import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.ts';
-import { type Authenticator, ConnectRefused, connack } from '../authenticate.ts';
+import { type Authenticator, ConnectRefused } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
@@ -92,13 +92,13 @@ export class DirectPublisher implements Publisher {
     const { limits, counters } = this.#parts;
     counters.failedBasics += 1;
     await limits.failed(error, { address });
-    const { message, limit, returnCode: code, isProven } = error;
+    const { message, limit, reason: why, returnCode: code, isProven } = error;
     const { allowance, deviceId = username } = error.about;
     const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
     const principal = isProven ? ({ type: 'device', id: deviceId } as const) : undefined;
     this.#note(deviceId, { action: 'connect', topic: null, reason, code, address, principal });
     if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
-    return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
+    return { refused: why === 'bad_credentials' ? 'wrong' : 'notNow' };
   }
 
   /** As in Publisher. */

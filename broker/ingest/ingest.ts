@@ -162,7 +162,7 @@ export class Ingest {
   #enter(message: Message, settled: Done, begun: () => void): boolean {
     const { packet, read, origin } = message;
     const points = read && 'points' in read ? read.points.length : 0;
-    if (points > 1) origin.live?.client.connection?.charge(points - 1);
+    if (points > 1) origin.live?.client.charge(points - 1);
     // What waits for the registry takes no room of the store meanwhile.
     if (changesRegistry(message.route)) {
       this.#store(message, 0, settled);

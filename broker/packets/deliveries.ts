@@ -1,16 +1,26 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
-import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.ts';
+import {
+  type BrokerClient,
+  type BrokerCore,
+  forOneClient,
+  isOrdered,
+  type LiveClient,
+  type Outgoing,
+} from '../aedes-types.ts';
 import { expect } from '../connections/live-clients.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
-import type { Turn } from './turns.ts';
-import { copied, publishBytes, whenWritable, write, writePayload } from './write.ts';
+import type { Kept } from '../sessions/queues.ts';
+import { lastPacketId, nextPacketId } from '../sessions/session-queue.ts';
+import { copied, write, writePayload } from './write.ts';
 
-type Done = (error?: Error) => void;
+type Done = () => void;
 
 export interface DeliveryParts {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
-  persistence: Pick<SessionStore, 'outgoingUpdate'>;
+  persistence: Pick<SessionStore, 'noteSent' | 'enqueueFor'>;
+  /** Counts messages. */
+  aedes: Pick<BrokerCore, 'counter'>;
   scheduler: Scheduler;
 }
 
@@ -18,9 +28,6 @@ export interface DeliveryParts {
 const bufferFactor = 2;
 /** Cost of the first write to a socket in a turn of the event loop: a system call. */
 const costOfWrite = 3;
-
-/** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
-const lastPacketId = 65_535;
 
 /**
  * Messages on their way out: each client is sent them in the order in which they were published, whatever their QoS is and
@@ -31,37 +38,62 @@ export class Deliveries {
   /** By payload: its bytes alone, the same for all who get it. */
   readonly #own = new WeakMap<Buffer, Buffer>();
   /** Many subscribers get the same bytes at QoS 0. */
-  #last: { topic: string; payload: Buffer; retain: boolean; bytes: Buffer } | undefined;
+  #last: { topic: string; payload: Buffer; retain: boolean; level: number; bytes: Buffer } | undefined;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
   }
 
-  /** Takes the place of what Aedes does with a message for this client. */
-  attach(client: BrokerClient): void {
-    const deliver = (packet: Outgoing, done: Done) => this.#deliver(client, packet, done);
-    client.deliver0 = deliver;
-    client.deliverQoS = deliver;
+  /** A message that is live, or retained. `done` is called when its publisher may go on. */
+  deliver(client: BrokerClient, packet: Outgoing, done: Done): void {
+    const { live } = client;
+    // A message that matches two filters of a client is delivered once.
+    const isKnown = isOrdered(packet) && packet.brokerCounter <= live.lastHeard;
+    if (client.closed || isKnown) done();
+    else this.#deliver(live, packet, done);
   }
 
-  #deliver(client: BrokerClient, packet: Outgoing, done: Done): void {
-    const { live } = client;
-    if (!live || client.closed || this.#isKnown(live, packet)) {
-      done();
-      return;
-    }
+  /** A message for this client alone. */
+  sendToOne(client: BrokerClient, { topic, payload, qos }: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): void {
+    this.#parts.aedes.counter += 1;
+    const at = { brokerId: forOneClient, brokerCounter: this.#parts.aedes.counter };
+    const packet: Outgoing = { cmd: 'publish', topic, payload, qos, retain: false, dup: false, ...at };
+    if (qos > 0 && !client.clean) this.#parts.persistence.enqueueFor(client, packet);
+    this.deliver(client, packet, () => {});
+  }
+
+  /** A message, or a PUBREL, that a stored session has kept: it leaves as those that are live. */
+  sendKept(live: LiveClient, kept: Kept): Promise<void> {
+    return new Promise((resolve) => {
+      if (kept.cmd === 'pubrel') this.#sendRelease(live, kept.messageId, resolve);
+      else {
+        kept.messageId ??= takePacketId(live);
+        this.#deliver(live, kept, resolve);
+      }
+    });
+  }
+
+  #sendRelease({ client, leaving }: LiveClient, messageId: number, done: Done): void {
+    leaving.finish(
+      leaving.take(() => {
+        if (client.closed) {
+          done();
+          return;
+        }
+        expect(client.live, messageId, 'pubcomp');
+        write(client.conn, client.codec.answer('pubrel', messageId));
+        client.whenWritable(done);
+      }),
+    );
+  }
+
+  #deliver(live: LiveClient, packet: Outgoing, done: Done): void {
+    const { client } = live;
     const allowed = this.#parts.forward(client, packet);
     if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
     else this.#send(live, allowed, done);
-  }
-
-  /** A message that matches two filters of a client is delivered once, and a bridge is not sent its own. */
-  #isKnown(live: LiveClient, packet: Outgoing): boolean {
-    if (packet.nl && packet.clientId === live.client.id) return true;
-    // Retained messages and those for one client have no place in the order of all.
-    return isOrdered(packet) && packet.brokerCounter <= live.lastHeard;
   }
 
   #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
@@ -71,33 +103,31 @@ export class Deliveries {
 
   #send(live: LiveClient, packet: Outgoing, done: Done): void {
     const { client, leaving } = live;
-    packet.messageId = nextPacketId(live);
-    let turn: Turn | undefined;
-    let isReady = false;
+    packet.messageId ??= takePacketId(live);
     const pass = () => {
       const messageId = packet.messageId as number;
       expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
       const payload = this.#bytesOf(packet);
-      write(client.conn, publishBytes(packet, payload, packet.qos, messageId));
+      write(client.conn, client.codec.publish(packet, payload, packet.qos, messageId));
       writePayload(client.conn, payload);
-      whenWritable(client, done);
-    };
-    const ready = () => {
-      isReady = true;
-      if (turn) leaving.finish(turn);
-    };
-    const failed = (error: Error) => {
-      client.emit('error', error);
-      ready();
+      client.whenWritable(done);
     };
     // Retained messages are in no queue.
-    if (client.clean || packet.retain) ready();
-    else this.#parts.persistence.outgoingUpdate(client, packet).then(ready, failed);
-    if (isReady && leaving.idle) pass();
-    else {
-      turn = leaving.take(pass);
-      if (isReady) leaving.finish(turn);
+    const writing = client.clean || packet.retain ? undefined : this.#parts.persistence.noteSent(client, packet);
+    if (!writing && leaving.idle) {
+      pass();
+      return;
     }
+    const turn = leaving.take(pass);
+    if (!writing) leaving.finish(turn);
+    else
+      writing.then(
+        () => leaving.finish(turn),
+        (error) => {
+          client.fail(error);
+          leaving.finish(turn);
+        },
+      );
   }
 
   /** A small part of what was read from a socket would keep all of it in memory while it waits for another socket. */
@@ -115,21 +145,23 @@ export class Deliveries {
 
   #write0(client: BrokerClient, packet: Outgoing, done: Done): void {
     const { topic, retain } = packet;
+    const { level } = client.codec;
     const payload = this.#bytesOf(packet);
-    if (this.#last?.payload !== payload || this.#last.topic !== topic || this.#last.retain !== retain)
-      this.#last = { topic, payload, retain, bytes: publishBytes(packet, payload, 0) };
-    write(client.conn, this.#last.bytes);
+    const last = this.#last;
+    if (last?.payload !== payload || last.topic !== topic || last.retain !== retain || last.level !== level)
+      this.#last = { topic, payload, retain, level, bytes: client.codec.publish(packet, payload, 0) };
+    write(client.conn, (this.#last as NonNullable<typeof last>).bytes);
     writePayload(client.conn, payload);
     // Its publisher need not wait: more of them are shed until the socket has drained, or is closed because it does not.
-    whenWritable(client, () => {});
+    client.whenWritable(() => {});
     done();
   }
 }
 
 /** The next packet id that no message in flight has; the next one when all have been used. */
-function nextPacketId({ client, sent }: LiveClient): number {
-  let id = client._nextId;
-  for (let tried = 0; sent?.has(id) && tried < lastPacketId; tried += 1) id = (id % lastPacketId) + 1;
-  client._nextId = (id % lastPacketId) + 1;
+function takePacketId({ client, sent }: LiveClient): number {
+  let id = client.nextId;
+  for (let tried = 0; sent?.has(id) && tried < lastPacketId; tried += 1) id = nextPacketId(id);
+  client.nextId = nextPacketId(id);
   return id;
 }

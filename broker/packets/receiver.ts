@@ -4,13 +4,15 @@ import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import type { SubscribeHooks } from '../hooks/subscribe.ts';
 import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
 import { levelsOf, type Publishing } from '../publish.ts';
 import { rowOf } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
-import { type Answer, Malformed, type Packet } from './read.ts';
-import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.ts';
+import type { Answer, Packet } from './codec.ts';
+import { Malformed } from './fields.ts';
+import { write } from './write.ts';
 
 type Done = (error?: Error | null) => void;
 
@@ -18,6 +20,7 @@ export interface ReceiverParts {
   authority: Pick<Authority, 'refusedTooOften'>;
   publishing: Pick<Publishing, 'publish'>;
   persistence: SessionStore;
+  subscribes: Pick<SubscribeHooks, 'subscribe' | 'sendFirst' | 'unsubscribe'>;
   /** Levels that a topic may have. */
   maxTopicLevels: number;
   log: { error(details: object, message: string): void };
@@ -47,19 +50,15 @@ export class PacketReceiver {
   }
 
   isHeld({ live }: BrokerClient): boolean {
-    return live?.identity !== undefined && this.#parts.isAway(live.identity.caller.accountId);
+    return live.identity !== undefined && this.#parts.isAway(live.identity.caller.accountId);
   }
 
   isFull({ live }: BrokerClient): boolean {
-    return live !== undefined && this.#parts.reports.isFull(live);
+    return this.#parts.reports.isFull(live);
   }
 
   receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {
     const { live } = client;
-    if (!live) {
-      done(new Error('no CONNECT seen'));
-      return;
-    }
     try {
       const { sessionId, caller } = live.identity ?? {};
       if (sessionId !== undefined && caller) this.#parts.sessionUsed(sessionId, caller.accountId);
@@ -90,11 +89,10 @@ export class PacketReceiver {
         this.#subscribe(live, packet, done, answered);
         break;
       case 'unsubscribe':
-        if (this.#areTooDeep(packet.unsubscriptions, done)) return;
-        client.unsubscribe(packet as never, (error?: Error) => done(error));
+        this.#unsubscribe(live, packet, done);
         break;
       case 'pingreq':
-        this.#answerInTurn(live, pingResponse, done);
+        this.#answerInTurn(live, client.codec.pingresp(), done);
         break;
       case 'disconnect':
         done();
@@ -116,30 +114,41 @@ export class PacketReceiver {
     }
     const id = packet.messageId as number;
     const { received } = persistence;
-    received.find(client, packet).then(
-      () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
-      () => {
-        live.unreleased ??= new Set();
-        const { unreleased } = live;
-        if (!unreleased.has(id)) {
-          if (received.isFull(client)) {
-            done(new OverLimit('max_unreleased_per_account'));
-            return;
-          }
-          if (unreleased.size >= maxUnreleased) {
-            done(new Error('too many QoS 2 messages wait for their PUBREL'));
-            return;
-          }
-        }
-        unreleased.add(id);
-        const known = received.storing(client, packet);
-        const settled = (failure?: Error) => {
-          if (failure) unreleased.delete(id);
-          known(failure);
-        };
-        publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done, settled));
-      },
-    );
+    const known = received.isKnown(client, id);
+    if (known instanceof Promise)
+      known.then((isKnown) => this.#publishOnce(live, packet, isKnown, done)).catch((error) => done(error));
+    else this.#publishOnce(live, packet, known, done);
+  }
+
+  /** QoS 2: a message whose packet id is known has come before. */
+  #publishOnce(live: LiveClient, packet: Incoming, isKnown: boolean, done: Done): void {
+    const { authority, persistence, publishing } = this.#parts;
+    const { client, identity } = live;
+    const { received } = persistence;
+    const id = packet.messageId as number;
+    if (isKnown || !identity) {
+      this.#answerInTurn(live, client.codec.answer('pubrec', id), done);
+      return;
+    }
+    live.unreleased ??= new Set();
+    const { unreleased } = live;
+    if (!unreleased.has(id)) {
+      if (received.isFull(client)) {
+        done(new OverLimit('max_unreleased_per_account'));
+        return;
+      }
+      if (unreleased.size >= maxUnreleased) {
+        done(new Error('too many QoS 2 messages wait for their PUBREL'));
+        return;
+      }
+    }
+    unreleased.add(id);
+    const stored = received.storing(client, id);
+    const settled = (failure?: Error) => {
+      if (failure) unreleased.delete(id);
+      stored(failure);
+    };
+    publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done, settled));
   }
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
@@ -148,10 +157,10 @@ export class PacketReceiver {
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);
-      else this.#answer(client, answerBytes('pubcomp', messageId), done);
+      else this.#answer(client, client.codec.answer('pubcomp', messageId), done);
     });
-    this.#parts.persistence
-      .incomingDelPacket(client, { messageId })
+    this.#parts.persistence.received
+      .release(client, messageId)
       .then(() => {
         live.unreleased?.delete(messageId);
       })
@@ -171,7 +180,8 @@ export class PacketReceiver {
       return;
     }
     sent?.delete(messageId);
-    this.#parts.persistence.outgoingClearMessageId(client, { messageId }).then(() => done(), done);
+    this.#parts.persistence.acknowledge(client, messageId);
+    done();
   }
 
   /** PUBREC: PUBREL follows when a stored session knows of it on disk. */
@@ -185,15 +195,15 @@ export class PacketReceiver {
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);
-      else this.#answer(client, answerBytes('pubrel', messageId), done);
+      else this.#answer(client, client.codec.answer('pubrel', messageId), done);
     });
-    if (awaited !== undefined) expect(live, messageId, 'pubcomp');
-    if (client.clean) {
+    if (awaited !== undefined || !client.clean) expect(live, messageId, 'pubcomp');
+    const writing = client.clean ? undefined : this.#parts.persistence.noteReceived(client, messageId);
+    if (!writing) {
       turns.finish(turn);
       return;
     }
-    this.#parts.persistence
-      .outgoingUpdate(client, { cmd: 'pubrel', messageId })
+    writing
       .catch((error) => {
         failure = error;
       })
@@ -217,25 +227,32 @@ export class PacketReceiver {
     const turn = leaving.take(() => {});
     const release = () => leaving.finish(turn);
     client.conn.once('close', release);
-    live.refusedFilters = undefined;
-    live.whenSubscribed = () => {
-      live.whenSubscribed = undefined;
-      done();
-    };
-    // Without a packet id Aedes sends no SUBACK. Its own has one code for filters that are the same.
-    client.subscribe({ cmd: 'subscribe', subscriptions } as never, (error?: Error) => {
-      client.conn.off('close', release);
-      if (error) {
-        live.whenSubscribed = undefined;
+    this.#parts.subscribes
+      .subscribe(live, subscriptions)
+      .then((granted) => {
+        write(client.conn, client.codec.suback(messageId, granted));
         release();
-        done(error);
-        return;
-      }
-      const codes = subscriptions.map(({ topic, qos }) => (live.refusedFilters?.has(topic) ? 128 : qos));
-      write(client.conn, subackBytes(messageId, codes));
-      release();
-      answered();
-    });
+        answered();
+        return this.#parts.subscribes.sendFirst(
+          live,
+          subscriptions.filter((_, at) => granted[at] !== undefined),
+        );
+      })
+      .finally(() => {
+        client.conn.off('close', release);
+        release();
+      })
+      .then(() => done(), done)
+      .catch((error) => client.fail(error));
+  }
+
+  #unsubscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'unsubscribe' }>, done: Done): void {
+    const { messageId, unsubscriptions } = packet;
+    if (this.#areTooDeep(unsubscriptions, done)) return;
+    const { client } = live;
+    this.#parts.subscribes.unsubscribe(live, unsubscriptions).then(() => {
+      this.#answer(client, client.codec.unsuback(messageId), done);
+    }, done);
   }
 
   #areTooDeep(filters: readonly string[], done: Done): boolean {
@@ -251,7 +268,7 @@ export class PacketReceiver {
 
   #answer(client: BrokerClient, bytes: Buffer, done: Done): void {
     write(client.conn, bytes);
-    whenWritable(client, done);
+    client.whenWritable(done);
   }
 }
 
@@ -286,8 +303,9 @@ class PacketOrigin implements Origin {
 
   acknowledge(): void {
     this.#settled?.();
-    if (this.#qos > 0)
-      write(this.live.client.conn, answerBytes(this.#qos === 1 ? 'puback' : 'pubrec', this.#id as number));
+    if (this.#qos === 0) return;
+    const { conn, codec } = this.live.client;
+    write(conn, codec.answer(this.#qos === 1 ? 'puback' : 'pubrec', this.#id as number));
   }
 
   end({ reason }: Verdict, failure?: Error | null): void {
@@ -296,7 +314,7 @@ class PacketOrigin implements Origin {
     if (error) {
       this.#settled?.(error);
       this.#done(error);
-    } else whenWritable(this.live.client, this.#done);
+    } else this.live.client.whenWritable(this.#done);
   }
 }
 

@@ -1,6 +1,5 @@
 import { keyOf, type MqttChange, queueKey } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
-import { Settled } from './settled.ts';
 
 type Done = (error?: Error) => void;
 
@@ -75,7 +74,7 @@ export class Journal {
   /** Resolves when everything recorded until now is on disk, however long that takes. */
   durable(): Promise<void> {
     const last = this.#last();
-    if (!last) return Settled.of();
+    if (!last) return Promise.resolve();
     const written = new Promise<void>((resolve) => last.written.push(resolve));
     this.flush();
     return written;

@@ -1,4 +1,4 @@
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { LiveClient } from '../aedes-types.ts';
 import type { Reach } from './retained.ts';
 
 /** What the persistence asks about permissions. */
@@ -7,8 +7,6 @@ export interface PersistenceRules {
   deviceOf(topic: string): string | undefined;
   /** The account that a topic names; empty for one that names none. */
   accountOf(topic: string): string;
-  /** Whether a filter of a SUBSCRIBE packet has been granted. */
-  isGranted(client: BrokerClient, filter: string): boolean;
   /** The retained messages that a connection may receive. */
   reachOf(live: LiveClient): Reach;
   /** Whether a filter of a stored session can match anything in its owner's reach. */
@@ -21,6 +19,4 @@ export interface PersistenceRules {
   isAway(accountId: string): boolean;
   /** Whether a retained message can ever be delivered again. */
   mayBeRetained(topic: string): boolean;
-  /** The broker sends retained messages itself, and Aedes none. */
-  sendsRetained?: boolean;
 }

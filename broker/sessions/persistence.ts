@@ -1,20 +1,16 @@
-import { Readable } from 'node:stream';
-import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
 import type { MqttChange, MqttState, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
-import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.ts';
+import type { BrokerClient, BrokerCore, Filter, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
-import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
-import { type QueueServices, Queues, type Sending } from './queues.ts';
+import { type Kept, type QueueServices, Queues } from './queues.ts';
 import { ReceivedIds } from './received-ids.ts';
-import { type Reach, Retained, type RetainedRoom } from './retained.ts';
+import { Retained, type RetainedRoom } from './retained.ts';
 import { SessionRevocation } from './revocation.ts';
-import { Settled } from './settled.ts';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.ts';
 import { Unreleased } from './unreleased.ts';
 import { Wills } from './wills.ts';
@@ -29,16 +25,12 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
 }
 
 type Id = Pick<BrokerClient, 'id'>;
-type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
-type PacketId = { messageId?: number | undefined };
 type Done = (error?: Error) => void;
 
 /**
- * Sessions, subscriptions, queues, retained messages and wills, as Aedes asks for them: the interface of
- * aedes-persistence. Memory is the truth and answers at once (see Settled); the disk follows through the journal, and
- * what an acknowledgement promises is there before it. It differs from the in-memory store where that one loses or
- * leaks: denied filters of a SUBSCRIBE are not stored, sessions and queues are bounded, of a received QoS 2 message only
- * the packet id is kept, and an unknown packet id is no reason to end a connection.
+ * Sessions, subscriptions, queues, retained messages and wills. Memory is the truth and answers at once; the disk follows
+ * through the journal, and what an acknowledgement promises is there before it. Sessions and queues are bounded, of a received
+ * QoS 2 message only the packet id is kept, and an unknown packet id is no reason to end a connection.
  */
 export class SessionStore {
   readonly #services: PersistenceServices;
@@ -53,7 +45,6 @@ export class SessionStore {
   readonly received: ReceivedIds;
   /** What stored sessions lose with a permission. */
   readonly revocation: SessionRevocation;
-  #brokerId: string | undefined;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
 
@@ -76,16 +67,15 @@ export class SessionStore {
   }
 
   /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
-  async setup(broker: Pick<BrokerCore, 'id' | 'counter'>): Promise<void> {
+  load(broker: Pick<BrokerCore, 'counter'>): void {
     const { messages, clock } = this.#services;
-    this.#brokerId = broker.id;
     broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
     this.#retained.load();
     this.#wills.load(messages.mqtt.wills(), clock.now());
   }
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
-  async destroy(): Promise<void> {
+  close(): void {
     this.#journal.close();
   }
 
@@ -104,17 +94,24 @@ export class SessionStore {
     return this.#sessions.mayBegin(clientId);
   }
 
-  /** A connection has taken up a stored session, or begun one; whether there was one. */
+  /**
+   * A client is let in: its session is taken up or begun, and its will is on its way to the disk. Of a clean session nothing
+   * stays [MQTT-3.1.2-6]. Whether a stored session was there.
+   */
   begin(client: BrokerClient): boolean {
-    const wasPresent = this.#sessions.get(client.id) !== undefined;
-    this.#sessions.begin(client);
-    return wasPresent;
+    const session = this.#sessions.get(client.id);
+    this.#wills.delete(client.id);
+    if (client.will) this.#wills.put(client, client.will);
+    if (!client.clean) this.#sessions.begin(client);
+    else {
+      if (session) this.#sessions.end(session);
+      this.received.clear(client);
+    }
+    return session !== undefined && !client.clean;
   }
 
   /** A connection has ended. */
   leave(client: BrokerClient): void {
-    // Aedes asks for the wills of others to be deleted, once they have been published.
-    if (client.live?.kicked) this.#wills.deleteOf(client);
     this.#sessions.giveUp(client.id);
     this.#sessions.leave(client);
   }
@@ -232,49 +229,19 @@ export class SessionStore {
     return sessions;
   }
 
-  // Packet ids of received QoS 2 messages
-
-  incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
-    this.received.add(client, packet);
-    return Settled.of();
-  }
-
-  /** Aedes asks only whether there is one: by its packet id. */
-  incomingGetPacket(client: Id, packet: PacketId): Promise<PacketId> {
-    return this.received.find(client, packet);
-  }
-
-  incomingDelPacket(client: Id, packet: PacketId): Promise<void> {
-    return this.received.release(client, packet);
-  }
-
-  cleanIncoming(client: Id): Promise<void> {
-    return this.received.clear(client);
-  }
-
   // Retained messages
 
   /** Without room it is not stored: what was promised has taken its room before. */
-  storeRetained(packet: Outgoing): Promise<void> {
+  storeRetained(packet: Outgoing): void {
     this.#retained.store(packet);
-    return Settled.of();
   }
 
-  createRetainedStreamCombi(filters: string[]): Readable {
-    return Readable.from(this.#rules.sendsRetained ? [] : this.#retainedPackets(filters));
-  }
-
-  /** The retained messages for a SUBSCRIBE of this connection. An error ends the search early. */
-  retainedFor(live: LiveClient, filters: string[]): AsyncIterableIterator<Outgoing> {
-    return this.#retainedPackets(filters, this.#rules.reachOf(live)) as AsyncIterableIterator<Outgoing>;
-  }
-
-  /** Ends early instead of failing: Aedes does not look at errors of its stream, and one would end the process. */
-  async *#retainedPackets(filters: string[], reach?: Reach): AsyncIterableIterator<object> {
+  /** The retained messages for a SUBSCRIBE of this connection. Ends early instead of failing. */
+  async *retainedFor(live: LiveClient, filters: string[]): AsyncIterableIterator<Outgoing> {
     this.#searches += 1;
     try {
-      for await (const { topic, qos, payload } of this.#retained.matching(filters, reach))
-        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
+      for await (const { topic, qos, payload } of this.#retained.matching(filters, this.#rules.reachOf(live)))
+        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true } as Outgoing;
     } catch (error) {
       this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
     } finally {
@@ -284,73 +251,59 @@ export class SessionStore {
 
   // Subscriptions
 
-  /**
-   * Aedes hands over the whole SUBSCRIBE packet once for each granted filter, the denied ones included. SUBACK and
-   * UNSUBACK wait for the disk.
-   */
-  addSubscriptions(client: BrokerClient, subscriptions: Subscription[]): Promise<void> {
-    const session = this.#sessions.get(client.id);
-    if (!session) return Settled.of();
-    for (const subscription of subscriptions)
-      if (this.#rules.isGranted(client, subscription.topic)) this.#sessions.subscribe(session, subscription);
-    return this.#journal.durable();
+  /** SUBACK and UNSUBACK wait for the disk. */
+  async addSubscriptions({ id }: Id, filters: readonly Filter[]): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (!session) return;
+    for (const filter of filters) this.#sessions.subscribe(session, filter);
+    await this.#journal.durable();
   }
 
-  removeSubscriptions({ id }: Id, filters: string[]): Promise<void> {
+  async removeSubscriptions({ id }: Id, filters: readonly string[]): Promise<void> {
     const session = this.#sessions.get(id);
-    if (!session) return Settled.of();
+    if (!session) return;
     for (const filter of filters) this.#sessions.unsubscribe(session, filter);
-    return this.#journal.durable();
+    await this.#journal.durable();
   }
 
-  /** For a session that is taken up again: a filter whose right has gone meanwhile goes, too. */
-  subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
+  /** The filters of a session that is taken up again; one whose right has gone meanwhile goes, too. */
+  filtersOf({ id }: Id): Filter[] {
     const session = this.#sessions.get(id);
-    if (!session) return Settled.of([]);
+    if (!session) return [];
     for (const filter of [...session.filters.keys()])
       if (!this.#rules.mayStand(id, filter)) this.#sessions.unsubscribe(session, filter);
-    return Settled.of(Array.from(session.filters.values(), (subscription) => ({ ...subscription })));
-  }
-
-  subscriptionsByTopic(topic: string): Promise<Holder[]> {
-    return Settled.of(Array.from(this.#sessions.holdersOf(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
-  }
-
-  /** Aedes says so when a clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
-  cleanSubscriptions({ id }: Id): Promise<void> {
-    const session = this.#sessions.get(id);
-    if (session) this.#sessions.end(session);
-    return Settled.of();
+    return [...session.filters.values()];
   }
 
   // Queues of stored sessions
 
-  outgoingEnqueue({ clientId }: Pick<Holder, 'clientId'>, packet: Outgoing): Promise<void> {
-    const session = this.#sessions.get(clientId);
+  /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
+  enqueue(packet: Outgoing): void {
+    this.#queues.enqueue(this.#sessionsFor(packet.topic), packet);
+  }
+
+  /** A message for one client. */
+  enqueueFor({ id }: Id, packet: Outgoing): void {
+    const session = this.#sessions.get(id);
     if (session) this.#queues.enqueue([session], packet);
-    return Settled.of();
   }
 
-  outgoingEnqueueCombi(holders: Holder[], packet: Outgoing): Promise<void> {
-    const clientIds = holders.map(({ clientId }) => clientId);
-    this.#queues.enqueue(this.#allowed(clientIds, packet.topic), packet);
-    return Settled.of();
-  }
-
-  outgoingUpdate({ id, live }: Id & Pick<BrokerClient, 'live'>, packet: Sending): Promise<void> {
-    if (live && packet.cmd === 'pubrel' && packet.messageId !== undefined) expect(live, packet.messageId, 'pubcomp');
+  /** A message is about to be sent under its packet id, which may be changed; undefined when it has not to wait for the disk. */
+  noteSent({ id }: Id, packet: Outgoing): Promise<void> | undefined {
     const session = this.#sessions.get(id);
-    return session ? this.#queues.update(session, packet) : Settled.of();
+    return session && this.#queues.noteSent(session, packet);
   }
 
-  /**
-   * A message has been acknowledged. Aedes also asks, without a packet id, for the second copy of a message that matched
-   * two filters, while the first is on its way: nothing may leave the queue then.
-   */
-  outgoingClearMessageId({ id }: Id, { messageId }: PacketId): Promise<PacketId | undefined> {
+  /** The client has a message of QoS 2; undefined when PUBREL has not to wait for the disk. */
+  noteReceived({ id }: Id, messageId: number): Promise<void> | undefined {
     const session = this.#sessions.get(id);
-    if (!session || messageId === undefined) return Settled.of(undefined);
-    return Settled.of(this.#queues.acknowledge(session, messageId) ? { messageId } : undefined);
+    return session && this.#queues.noteReceived(session, messageId);
+  }
+
+  /** A message has been acknowledged. */
+  acknowledge({ id }: Id, messageId: number): void {
+    const session = this.#sessions.get(id);
+    if (session) this.#queues.acknowledge(session, messageId);
   }
 
   /** A message that may not be delivered to a session leaves its queue. */
@@ -366,39 +319,22 @@ export class SessionStore {
     return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
   }
 
-  /** An error of it ends the connection, and the queue stays. */
-  outgoingStream(client: BrokerClient): Readable {
+  /** What a session has kept for its client, oldest first. An error of it ends the connection, and the queue stays. */
+  async *keptFor(client: BrokerClient): AsyncIterableIterator<Kept> {
     const session = this.#sessions.get(client.id);
-    return Readable.from(session ? this.#leftPackets(session, client) : []);
-  }
-
-  async *#leftPackets(session: Session, client: BrokerClient): AsyncIterableIterator<object> {
-    for await (const packet of this.#queues.left(session, client))
-      yield packet.cmd === 'publish' ? { ...packet, brokerId: this.#brokerId } : packet;
+    if (session) yield* this.#queues.left(session, client);
   }
 
   // Wills: the connection itself holds its will; on disk it is for the next process.
-
-  putWill(client: BrokerClient, will: Will): Promise<void> {
-    this.#wills.put(client, will);
-    return Settled.of();
-  }
 
   /** The connection has ended, and its will cannot be published now. */
   keepWill(client: BrokerClient, will: Will): void {
     this.#wills.keep(client, will, this.#services.clock.now());
   }
 
-  /** Aedes gives the connection itself when it begins, and only its client id when its will has been published. */
-  delWill(client: Id | BrokerClient): Promise<void> {
-    if ('conn' in client) this.#wills.delete(client.id);
-    else this.#wills.deleteOfClosed(client.id);
-    return Settled.of();
-  }
-
-  /** Aedes would publish the wills of dead processes after four minutes, without asking whose they are. */
-  streamWill(): Readable {
-    return Readable.from([]);
+  /** The will of a connection has been published, or is void. */
+  deleteWill(client: BrokerClient): void {
+    this.#wills.deleteOf(client);
   }
 
   /** Wills of a crashed process whose clients have had their time to come back, each once. */

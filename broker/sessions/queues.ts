@@ -7,7 +7,6 @@ import type { Counters } from '../connections/counters.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 import { nextPacketId, type Queued } from './session-queue.ts';
-import { Settled } from './settled.ts';
 import type { Session, StoredSessions } from './stored-sessions.ts';
 
 /** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
@@ -21,11 +20,11 @@ const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
 const maxUnwritten = 64 * 1024 * 1024;
 
-/** A PUBLISH or PUBREL that is about to be sent; its packet id may be changed. */
-export type Sending = Partial<Pick<Outgoing, 'brokerCounter' | 'qos' | 'messageId'>> & { cmd: string };
+/** What a session has kept for its client: a message, with its packet id if it had been sent, or the PUBREL that followed. */
+export type Kept = Outgoing | { cmd: 'pubrel'; messageId: number };
 
 /** A message that was written for these sessions before its publisher got its acknowledgement. */
-interface Kept {
+interface Promised {
   readonly id: number;
   readonly sessions: readonly Session[];
 }
@@ -54,7 +53,7 @@ export class Queues {
   readonly #journal: Journal;
   #lastMessage = 0;
   /** By payload: Aedes copies packets on their way, and passes their payloads on. */
-  readonly #kept = new WeakMap<Buffer, Kept>();
+  readonly #kept = new WeakMap<Buffer, Promised>();
   /** Messages on their way to the disk, and their bytes. */
   readonly #unwritten = new Map<number, StoredMessage>();
   #unwrittenBytes = 0;
@@ -128,7 +127,7 @@ export class Queues {
   }
 
   /** Adds sessions that subscribed since the write, and removes sessions that ended. */
-  #placed({ id, sessions: kept }: Kept, sessions: readonly Session[]): number {
+  #placed({ id, sessions: kept }: Promised, sessions: readonly Session[]): number {
     const place = { kind: 'queue', id, packetId: null, released: 0 } as const;
     if (sessions.length === kept.length && sessions.every((session, at) => session === kept[at])) return id;
     const [now, then] = [new Set(sessions), new Set(kept)];
@@ -206,23 +205,23 @@ export class Queues {
   // Sending
 
   /**
-   * A queued message is sent under a packet id, or PUBREL takes its place. For QoS 2 that waits for the disk: sent again
-   * after a crash it must carry the same packet id, or it would be a second message.
+   * A queued message is sent under a packet id, which may be changed. For QoS 2 that waits for the disk: sent again after a
+   * crash it must carry the same packet id, or it would be a second message. Undefined when there is nothing to wait for.
    */
-  update(session: Session, packet: Sending): Promise<void> {
-    this.#noteSent(session, packet);
+  noteSent(session: Session, packet: Outgoing): Promise<void> | undefined {
     const { messageId } = packet;
-    if (messageId === undefined) return Settled.of();
-    if (packet.cmd === 'pubrel') {
-      const sent = session.queue.withPacketId(messageId);
-      if (!sent || sent.released) return Settled.of();
-      sent.released = true;
-      return this.#recordSent(session, sent);
-    }
-    const queued = session.queue.withCounter(packet.brokerCounter ?? -1);
-    if (!queued || queued.packetId === messageId) return Settled.of();
+    const queued = session.queue.withCounter(packet.brokerCounter);
+    if (messageId === undefined || !queued || queued.packetId === messageId) return undefined;
     packet.messageId = session.queue.send(queued, messageId);
-    return packet.qos === 2 ? this.#recordSent(session, queued) : Settled.of();
+    return packet.qos === 2 ? this.#recordSent(session, queued) : undefined;
+  }
+
+  /** PUBREL takes the place of a message of QoS 2; undefined when it has already. */
+  noteReceived(session: Session, packetId: number): Promise<void> | undefined {
+    const sent = session.queue.withPacketId(packetId);
+    if (!sent || sent.released) return undefined;
+    sent.released = true;
+    return this.#recordSent(session, sent);
   }
 
   #recordSent(session: Session, queued: Queued): Promise<void> {
@@ -271,19 +270,13 @@ export class Queues {
 
   /**
    * What is left for a session that has come back, what is added meanwhile included, so that nothing overtakes it; what
-   * had been sent before is marked so [MQTT-3.3.1-1]. Ends when all of it has been sent.
+   * had been sent before is marked so [MQTT-3.3.1-1]. Take the next when the last one has been sent.
    */
-  async *left(session: Session, client: BrokerClient): AsyncIterableIterator<Sending> {
+  async *left(session: Session, client: BrokerClient): AsyncIterableIterator<Kept> {
     const { queue } = session;
-    session.caughtUp = undefined;
-    session.catchingUp = client;
-    session.lastSent = undefined;
-    // A former connection may still be waiting here.
-    session.onSent?.();
     let queued = queue.values();
     let last = 0;
-    let given: number | undefined;
-    for (;;) {
+    while (!client.closed) {
       const page: Queued[] = [];
       while (page.length < pageSize && last < queue.newest) {
         const { value } = queued.next();
@@ -297,22 +290,17 @@ export class Queues {
         last = value.counter;
         page.push(value);
       }
+      if (page.length === 0) {
+        session.caughtUp = client;
+        return;
+      }
       const wereSent = new Set(page.filter(({ packetId }) => packetId !== undefined));
       await this.#number(session, client, page);
       for (const next of page) {
         const packet = queue.withCounter(next.counter) && this.#packetOf(session, next, wereSent.has(next));
-        if (!packet) continue;
-        given = placeOf(packet);
-        yield packet;
+        if (packet) yield packet;
       }
-      if (page.length > 0) continue;
-      if (session.catchingUp !== client) return;
-      if (given === undefined || session.lastSent === given) break;
-      await new Promise<void>((resolve) => {
-        session.onSent = resolve;
-      });
     }
-    session.caughtUp = client;
   }
 
   /** Gives the QoS 2 messages of a page their packet ids, on disk before any is sent. */
@@ -320,17 +308,17 @@ export class Queues {
     let isNew = false;
     for (const queued of page) {
       if (queued.packetId !== undefined || this.#qosOf(queued.id) !== 2) continue;
-      const packetId = session.queue.send(queued, client._nextId ?? 1);
-      client._nextId = nextPacketId(packetId);
+      const packetId = session.queue.send(queued, client.nextId);
+      client.nextId = nextPacketId(packetId);
       this.#journal.record(sentChange(session, queued));
       isNew = true;
     }
     if (isNew) await this.#journal.durable();
   }
 
-  #packetOf(session: Session, queued: Queued, wasSent: boolean): Sending | undefined {
+  #packetOf(session: Session, queued: Queued, wasSent: boolean): Kept | undefined {
     const { counter: brokerCounter, packetId: messageId, released } = queued;
-    if (released) return { cmd: 'pubrel', messageId };
+    if (released) return { cmd: 'pubrel', messageId: messageId as number };
     const message = this.#read(queued.id);
     if (!message) {
       this.#dequeue(session, queued);
@@ -339,7 +327,7 @@ export class Queues {
     const { topic, qos, payload } = message;
     // Not retained, because the subscription stood when the message came [MQTT-3.3.1-9].
     const about = { topic, payload: Buffer.from(payload), retain: false };
-    return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Sending;
+    return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Kept;
   }
 
   #read(id: number): StoredMessage | undefined {
@@ -348,12 +336,6 @@ export class Queues {
 
   #qosOf(id: number): number | undefined {
     return this.#unwritten.get(id)?.qos ?? this.#services.rows.qosOf(id);
-  }
-
-  #noteSent(session: Session, packet: Sending): void {
-    session.lastSent = placeOf(packet);
-    session.onSent?.();
-    session.onSent = undefined;
   }
 }
 
@@ -368,9 +350,4 @@ function accountOf([session]: readonly Session[]): string {
 
 function sentChange({ number }: Session, { id, packetId, released }: Queued): MqttChange {
   return { kind: 'queue', session: number, id, packetId: packetId ?? null, released: released ? 1 : 0 };
-}
-
-/** Names what is sent from a queue: a message by its counter, a PUBREL by its packet id, negative. */
-function placeOf({ cmd, brokerCounter = 0, messageId = 0 }: Sending): number {
-  return cmd === 'pubrel' ? -messageId : brokerCounter;
 }

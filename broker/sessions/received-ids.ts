@@ -1,12 +1,10 @@
-import type { BrokerClient, Incoming } from '../aedes-types.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Journal } from './journal.ts';
-import { Settled } from './settled.ts';
 import type { StoredSessions } from './stored-sessions.ts';
 import type { Unreleased } from './unreleased.ts';
 
 type Id = Pick<BrokerClient, 'id'>;
-type PacketId = { messageId?: number | undefined };
 
 /**
  * Packet ids of QoS 2 messages that have been received and not released. Until its PUBREL a packet id names no new
@@ -42,7 +40,7 @@ export class ReceivedIds {
   }
 
   /** The packet id of a QoS 2 message names no new message until its PUBREL. */
-  add(client: BrokerClient, { messageId = -1 }: PacketId): void {
+  add(client: BrokerClient, messageId: number): void {
     // While the message was being written the session may have ended.
     if (!client.clean) {
       const session = this.#sessions.get(client.id);
@@ -56,31 +54,30 @@ export class ReceivedIds {
   }
 
   /** A new QoS 2 message is on its way to the disk. Call what it returns when that has ended, before PUBREC. */
-  storing(client: BrokerClient, packet: Incoming): (error?: Error) => void {
-    const key = `${client.id}/${packet.messageId}`;
+  storing(client: BrokerClient, messageId: number): (error?: Error) => void {
+    const key = `${client.id}/${messageId}`;
     let ended = () => {};
     const underWay = new Promise<void>((resolve) => {
       ended = resolve;
     });
     this.#storing.set(key, underWay);
     return (error) => {
-      if (!error) this.add(client, packet);
+      if (!error) this.add(client, messageId);
       if (this.#storing.get(key) === underWay) this.#storing.delete(key);
       ended();
     };
   }
 
-  /** Resolves to the packet id if it is one of a message without PUBREL; rejects if it is free. */
-  find({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
-    if (this.#receivedBy(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
+  /** Whether a packet id is that of a message without PUBREL; a promise while that message is being written. */
+  isKnown({ id }: Id, messageId: number): boolean | Promise<boolean> {
+    if (this.#receivedBy(id)?.has(messageId)) return true;
     // A duplicate on a new connection may arrive while the first is still being written.
     const storing = this.#storing.get(`${id}/${messageId}`);
-    if (storing) return storing.then(() => this.find({ id }, { messageId }));
-    return Settled.failed(new Error('no such packet'));
+    return storing?.then(() => this.isKnown({ id }, messageId)) ?? false;
   }
 
   /** PUBCOMP waits for the disk: after it the packet id may name a new message. */
-  async release({ id }: Id, { messageId = -1 }: PacketId): Promise<void> {
+  async release({ id }: Id, messageId: number): Promise<void> {
     const session = this.#sessions.get(id);
     if (session) {
       this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
@@ -94,11 +91,10 @@ export class ReceivedIds {
   }
 
   /** A clean session has ended. */
-  clear({ id }: Id): Promise<void> {
+  clear({ id }: Id): void {
     const received = this.#receivedClean.get(id);
     if (received) this.#unreleased.clear(received, id);
     this.#receivedClean.delete(id);
-    return Settled.of();
   }
 
   #receivedBy(clientId: string): Set<number> | undefined {

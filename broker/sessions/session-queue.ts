@@ -14,7 +14,7 @@ export interface Queued {
 }
 
 /** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
-const lastPacketId = 65_535;
+export const lastPacketId = 65_535;
 
 /** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
 export class SessionQueue {

@@ -1,7 +1,6 @@
-import type { Subscription } from 'aedes';
 import type { MqttState } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient, Filter } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import { FilterTree } from './filter-tree.ts';
@@ -22,7 +21,7 @@ export interface Session {
   /** Undefined while nobody is connected; then it was left at `left`, in milliseconds since 1970. */
   holder: BrokerClient | undefined;
   left: number;
-  readonly filters: Map<string, Subscription>;
+  readonly filters: Map<string, Filter>;
   /** Whether it is a device's; undefined until somebody has asked. */
   isDevice: boolean | undefined;
   readonly queue: SessionQueue;
@@ -30,11 +29,6 @@ export interface Session {
   readonly received: Set<number>;
   /** The connection that has been sent everything that was queued before it; live messages wait for that. */
   caughtUp: BrokerClient | undefined;
-  /** The one that is being sent the queue. */
-  catchingUp: BrokerClient | undefined;
-  /** The last sent message of the queue, and the callback for the next. */
-  lastSent: number | undefined;
-  onSent: (() => void) | undefined;
 }
 
 export interface SessionServices {
@@ -189,8 +183,6 @@ export class StoredSessions {
     if (session?.holder !== client) return;
     session.holder = undefined;
     session.caughtUp = undefined;
-    session.catchingUp = undefined;
-    session.onSent?.();
     session.left = this.#services.clock.now();
     this.#record(session);
     const siblings = this.#siblingsOf(session);
@@ -231,9 +223,9 @@ export class StoredSessions {
     }
   }
 
-  // Subscriptions
+  // Filters
 
-  subscribe(session: Session, subscription: Subscription): void {
+  subscribe(session: Session, subscription: Filter): void {
     const { topic: filter } = subscription;
     const options = toOptions(subscription);
     const known = session.filters.get(filter);
@@ -262,7 +254,7 @@ export class StoredSessions {
     return this.#byClientId.values();
   }
 
-  #put({ clientId, filters }: Session, subscription: Subscription): void {
+  #put({ clientId, filters }: Session, subscription: Filter): void {
     const { topic: filter, qos } = subscription;
     filters.set(filter, subscription);
     if (qos > 0) this.#filters.set(filter, clientId, qos);
@@ -280,9 +272,6 @@ export class StoredSessions {
       queue: new SessionQueue((change) => this.#countBytes(clientId, change)),
       received: new Set(),
       caughtUp: undefined,
-      catchingUp: undefined,
-      lastSent: undefined,
-      onSent: undefined,
     };
     this.#byClientId.set(clientId, session);
     this.#countSession(clientId, 1);
@@ -330,14 +319,14 @@ export class StoredSessions {
 }
 
 /** QoS, retain handling, retain as published and no local in one number; a bridge says the last three. */
-function toOptions({ qos, rh, rap, nl }: Subscription & { rh?: number; rap?: boolean; nl?: boolean }): number {
+function toOptions({ qos, rh, rap, nl }: Filter): number {
   const said = rh === undefined && rap === undefined && nl === undefined ? 0 : 4;
   return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0);
 }
 
-function fromOptions(topic: string, options: number): Subscription {
+function fromOptions(topic: string, options: number): Filter {
   const qos = (options & 3) as 0 | 1 | 2;
   if (!(options & 4)) return { topic, qos };
   const said = { rh: (options >> 3) & 3, rap: (options & 32) !== 0, nl: (options & 64) !== 0 };
-  return { topic, qos, ...said } as Subscription;
+  return { topic, qos, ...said };
 }

@@ -72,11 +72,6 @@ export class Wills {
     if (this.#left.delete(clientId) || known) this.#journal.record({ kind: 'unwill', clientId });
   }
 
-  /** As delete, unless a new connection has put its own there: Aedes ends the old one after that. */
-  deleteOfClosed(clientId: string): void {
-    if (this.#held.get(clientId)?.closed !== false) this.delete(clientId);
-  }
-
   /** As delete, for the will of this connection only. */
   deleteOf(client: BrokerClient): void {
     if (this.#held.get(client.id) === client) this.delete(client.id);

@@ -1,4 +1,4 @@
-/** The published suite for what Aedes asks of a persistence. The adapter says where ours differs, and why. */
+/** The published suite for a persistence of Aedes, which asks ours for little of it. The adapter says where ours differs, and why. */
 import assert from 'node:assert';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -46,6 +46,8 @@ async function adapted() {
   const received = new Map<string, Incoming>();
   const brokerIds = new Map<string, string>();
   const subscribers: string[] = [];
+  const wills = new Map<string, BrokerClient>();
+  const anybody = clientOf('anybody');
   let retainedId: string | undefined;
 
   /** A session of ours begins with a connection. */
@@ -54,6 +56,10 @@ async function adapted() {
     store.begin(client);
     return client;
   };
+  const sent = (client: Client, packet: Outgoing) =>
+    (packet.cmd as string) === 'pubrel'
+      ? store.noteReceived(client, packet.messageId as number)
+      : store.noteSent(client, packet);
   const enqueued = ({ payload, brokerCounter }: Outgoing) => {
     if (typeof payload === 'string') texts.add(brokerCounter);
   };
@@ -61,20 +67,20 @@ async function adapted() {
   const adapter = {
     async setup(given: Broker) {
       current = given;
-      await store.setup(given);
+      store.load(given);
     },
     get broker() {
       return current;
     },
-    destroy: () => store.destroy(),
+    destroy: async () => store.close(),
 
     async storeRetained(packet: Outgoing & { id?: string }) {
       // A property of the suite's packets that no PUBLISH has.
       retainedId = packet.id;
-      await store.storeRetained(packet);
+      store.storeRetained(packet);
     },
     createRetainedStreamCombi: (filters: string[]) =>
-      store.createRetainedStreamCombi(filters).map((packet) => ({ ...packet, id: retainedId })),
+      Readable.from(store.retainedFor(anybody.live, filters)).map((packet) => ({ ...packet, id: retainedId })),
     // Aedes asks for several filters at once, always.
     createRetainedStream: (filter: string) => adapter.createRetainedStreamCombi([filter]),
 
@@ -87,84 +93,85 @@ async function adapted() {
     removeSubscriptions: (client: Client, filters: string[]) => store.removeSubscriptions(client, filters),
     // Subscription identifiers are of MQTT 5, which is refused.
     async subscriptionsByClient(client: Client) {
-      const subscriptions = await store.subscriptionsByClient(client);
+      const subscriptions = store.filtersOf(client);
       return subscriptions.map((subscription) => {
         const subscriptionIdentifier = identifiers.get(subscription.topic);
         return subscriptionIdentifier === undefined ? subscription : { ...subscription, subscriptionIdentifier };
       });
     },
-    // Aedes looks at the client ids only, so ours names each client once.
+    // Ours finds the sessions when it queues a message.
     async subscriptionsByTopic(topic: string) {
       const found: object[] = [];
-      for (const { clientId } of await store.subscriptionsByTopic(topic))
-        for (const subscription of await store.subscriptionsByClient({ id: clientId }))
+      for (const clientId of subscribers)
+        for (const subscription of store.filtersOf({ id: clientId }))
           if (subscription.qos > 0 && matches(subscription.topic, topic)) found.unshift({ clientId, ...subscription });
       return found;
     },
-    cleanSubscriptions: (client: Client) => store.cleanSubscriptions(client),
+    cleanSubscriptions: async ({ id }: Client) => void store.begin(clientOf(id, { clean: true })),
     // A session of ours lasts without subscriptions; the suite counts clients that have one.
     async countOffline() {
-      const held = await Promise.all(subscribers.map((id) => store.subscriptionsByClient({ id })));
+      const held = subscribers.map((id) => store.filtersOf({ id }));
       return { subsCount: store.size.filters, clientsCount: held.filter(({ length }) => length > 0).length };
     },
     // Aedes never asks who has subscribed to a filter by its text.
     async *getClientList(topic: string) {
-      for (const { clientId } of await store.subscriptionsByTopic(topic)) yield clientId;
+      for (const found of (await adapter.subscriptionsByTopic(topic)).reverse())
+        yield (found as { clientId: string }).clientId;
     },
 
     async outgoingEnqueue(holder: { clientId: string }, packet: Outgoing) {
-      begun({ id: holder.clientId });
       enqueued(packet);
-      await store.outgoingEnqueue(holder, packet);
+      store.enqueueFor(begun({ id: holder.clientId }), packet);
     },
     async outgoingEnqueueCombi(holders: Array<{ clientId: string; topic: string; qos: 1 }>, packet: Outgoing) {
-      for (const { clientId } of holders) begun({ id: clientId });
       enqueued(packet);
-      await store.outgoingEnqueueCombi(holders, packet);
+      for (const { clientId } of holders) store.enqueueFor(begun({ id: clientId }), packet);
     },
     async outgoingUpdate(client: Client, packet: Outgoing) {
-      await store.outgoingUpdate(client, packet);
+      await sent(client, packet);
     },
     // What has been acknowledged is not read from the disk again; the suite wants it back.
     async outgoingClearMessageId(client: Client, packet: Outgoing) {
       const queued = await adapter.outgoingStream(client).toArray();
-      const cleared = await store.outgoingClearMessageId(client, packet);
-      return cleared && queued.find(({ messageId }) => messageId === cleared.messageId);
+      const { messageId: id } = packet as { messageId?: number };
+      if (id !== undefined) store.acknowledge(client, id);
+      return queued.find(({ messageId }) => messageId === id);
     },
     outgoingStream: (client: Client): Readable =>
       Readable.from(
         (async function* () {
-          for await (const packet of store.outgoingStream(clientOf(client.id))) {
-            const { brokerCounter, messageId, payload } = packet;
-            if (packet.cmd === 'pubrel') yield packet;
-            else {
-              // Ours keeps bytes, and marks what has been sent before [MQTT-3.3.1-1].
-              const text = texts.has(brokerCounter) ? payload.toString() : payload;
-              yield { ...packet, brokerId: current.id, payload: text, dup: false };
+          for await (const packet of store.keptFor(clientOf(client.id))) {
+            if (packet.cmd === 'pubrel') {
+              yield packet;
+              continue;
             }
-            // The stream goes on until what it has given is on its way, so that nothing overtakes the queue.
-            await store.outgoingUpdate(client, { ...packet, messageId });
+            // Ours keeps bytes, and marks what has been sent before [MQTT-3.3.1-1].
+            const text = texts.has(packet.brokerCounter) ? packet.payload.toString() : packet.payload;
+            yield { ...packet, brokerId: current.id, payload: text, dup: false };
           }
         })(),
       ),
 
     async incomingStorePacket({ id }: Client, packet: Incoming) {
-      await store.incomingStorePacket(begun({ id }), packet);
+      store.received.add(begun({ id }), packet.messageId as number);
       const { cmd, topic, payload, qos, dup, retain, messageId } = packet;
       received.set(`${id}/${messageId}`, { cmd, topic, payload, qos, dup, retain, messageId } as Incoming);
     },
     // Of a received QoS 2 message only the packet id is kept: the rest has been published.
     async incomingGetPacket(client: Client, packet: Incoming) {
-      const { messageId } = await store.incomingGetPacket(client, packet);
+      const { messageId = -1 } = packet;
+      if (!(await store.received.isKnown(client, messageId))) throw new Error('no such packet');
       return { ...received.get(`${client.id}/${messageId}`) };
     },
-    incomingDelPacket: (client: Client, packet: Incoming) => store.incomingDelPacket(client, packet),
+    incomingDelPacket: (client: Client, { messageId = -1 }: Incoming) => store.received.release(client, messageId),
     // A stored session keeps its packet ids when it comes back, and loses them with everything else.
-    cleanIncoming: (client: Client) => store.cleanSubscriptions(client),
+    cleanIncoming: async (client: Client) => adapter.cleanSubscriptions(client),
 
     async putWill({ id }: Client, will: Will) {
       brokerIds.set(id, current.id);
-      await store.putWill(clientOf(id), will);
+      const client = clientOf(id, { will });
+      wills.set(id, client);
+      store.begin(client);
       Object.assign(will, { clientId: id, brokerId: current.id });
     },
     // A connection holds its own will, and nobody asks for it: what is on disk is for the next process.
@@ -173,7 +180,8 @@ async function adapted() {
     },
     async delWill(client: Client) {
       const will = await adapter.getWill(client);
-      await store.delWill(client);
+      const holder = wills.get(client.id);
+      if (holder) store.deleteWill(holder);
       return will;
     },
     // The broker itself publishes them after a crash, on its clock and in the name of their owner, not Aedes.

@@ -21,7 +21,6 @@ export interface OpenStore {
 export const clock = { now: () => 1_700_000_000_000 };
 const unlimited = { maxQueueBytes: 0, maxSessions: 0, maxUnreleased: 0, retainedRoom: { count: 0, bytes: 0 } };
 const rules: PersistenceRules = {
-  isGranted: () => true,
   deviceOf: (topic) => topic,
   accountOf: () => 'a',
   mayStand: () => true,
@@ -44,9 +43,9 @@ export async function openStore(t: Test, options: StoreOptions = {}): Promise<Op
   const log = { error: (details: object) => void errors.push(details) };
   const messages = await MessageStore.open(directory, { log });
   const { store, counters } = storeOn(messages, options);
-  await store.setup({ id: 'b', counter: 0 });
+  store.load({ counter: 0 });
   const close = async () => {
-    await store.destroy();
+    store.close();
     await messages.close();
   };
   t.teardown(close);
@@ -65,6 +64,6 @@ export function storeOn(
 }
 
 /** A connection as far as the store looks at it. */
-export function clientOf(id: string): BrokerClient {
-  return { id, clean: false } as BrokerClient;
+export function clientOf(id: string, more: Partial<BrokerClient> = {}): BrokerClient {
+  return { id, clean: false, closed: false, nextId: 1, live: {}, ...more } as BrokerClient;
 }

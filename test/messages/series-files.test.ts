@@ -7,6 +7,7 @@ import type { Test } from 'tap';
 import type { Point } from '../../db/messages/store.ts';
 import { csvColumns } from '../../src/messages/payload/forms/csv.ts';
 import { readPoints } from '../../src/messages/payload/payload.ts';
+import { connectPacket, rawClient } from '../broker/raw.ts';
 import { part } from '../support/part.ts';
 import { type Anything, nextMessage, present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -131,8 +132,11 @@ t.test('points that are written are delivered as they came, also to who was away
   const payload = ` ${time},t,1, \n`;
   t.equal((await post(payload, 'text/csv')).status, 200);
   t.equal((await heard).text, payload);
-  const back = await service.connect({ deviceId: device.id, secret }, { ...session, manualConnect: false });
-  t.equal((await nextMessage(back)).text, payload);
+  // The message comes right behind CONNACK, before a client that waits for its connection listens.
+  const back = await rawClient(t, service.server.mqttPort);
+  back.send(connectPacket({ ...session, username: device.id, password: Buffer.from(secret) }));
+  t.match(await back.next(), { cmd: 'connack', sessionPresent: true });
+  t.match(await back.next(), { cmd: 'publish', payload: Buffer.from(payload) });
 });
 
 t.test('what holds no points, or has no place, is refused with the reason and delivered to nobody', async (t) => {

@@ -1,20 +1,16 @@
 import type { Duplex } from 'node:stream';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
-import type { LimitName } from '../connections/counters.ts';
+import type { LimitName, RefusalReason } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
+import { laneOfClient } from '../connections/live-clients.ts';
 import type { PublishRate, Rates } from '../connections/publish-rate.ts';
-import { type Frame, Frames } from './frames.ts';
-import {
-  checkConnect,
-  type Dialect,
-  Malformed,
-  type Packet,
-  PacketParser,
-  types,
-  type UnsupportedConnect,
-} from './read.ts';
-import { unacceptableLevel } from './write.ts';
+import { type Codec, type Packet, types } from './codec.ts';
+import { type Connect, readConnect, type UnsupportedConnect } from './connect.ts';
+import { Malformed } from './fields.ts';
+import { Frames } from './frames.ts';
+import { connackBytes } from './level-4.ts';
+import { write } from './write.ts';
 
 /** Bytes; Infinity for no limit. */
 export interface PacketLimits {
@@ -39,12 +35,16 @@ export interface Receiver {
   isFull(client: BrokerClient): boolean;
 }
 
-/** Told what becomes of a connection. */
-export interface InboundEvents {
-  /** The client begins to be slowed. */
-  slowed(limit: LimitName): void;
+/** Is told what becomes of a connection. */
+export interface ConnectionEvents {
+  /** Its CONNECT has come: the client that it makes, whose credential is being proven from now on. */
+  connected(connection: Connection, connect: Connect): BrokerClient;
   /** The CONNECT has been answered with CONNACK 1. */
   levelRefused(connect: UnsupportedConnect): void;
+  /** The client begins to be slowed. */
+  slowed(limit: LimitName): void;
+  /** It has ended by an error before there was a client. */
+  failed(error: Error): void;
 }
 
 /** Messages of one client on their way at once, and their bytes. One alone may be longer. */
@@ -65,33 +65,38 @@ const rateLimits = {
 const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe']);
 
 /**
- * Takes the bytes of a connection, cuts them into packets and hands these on in order, so that answers and deliveries do not
- * depend on how the bytes were cut into segments. Aedes sees the CONNECT alone. Messages and acknowledgements are on their
- * way many at once; every other packet waits for all before it, and all after it wait for it. A malformed packet ends the
- * connection when what came before it has been answered.
+ * The states of a connection, in order: its CONNECT is awaited; its credential is being proven; packets are handled; nothing
+ * more is read, and the last answers are leaving; it has ended.
  */
-export class Inbound {
-  #state: 'connect' | 'held' | 'open' | 'ended' = 'connect';
-  #isLeaving = false;
+type State = 'awaiting CONNECT' | 'proving' | 'open' | 'draining' | 'ended';
+
+/**
+ * What an open connection waits for before the next packet is handled: a packet that is handled alone, and that may have been
+ * answered already; its rate; the turn of its account.
+ */
+type Wait = 'packet' | 'answered packet' | 'rate' | 'turn';
+
+/**
+ * Takes the bytes of a connection, cuts them into packets and hands these on in order, so that answers and deliveries do not
+ * depend on how the bytes were cut into segments. Messages and acknowledgements are on their way many at once; every other
+ * packet waits for all before it, and all after it wait for it. A malformed packet ends the connection when what came before
+ * it has been answered.
+ */
+export class Connection {
+  #state: State = 'awaiting CONNECT';
+  #wait: Wait | undefined;
   #isHanding = false;
-  #isAlone = false;
-  #isSlowed = false;
-  /** Whether it waits for the turn of its account. */
-  #isPaced = false;
-  /** Whether the packet that is handled alone has been answered. */
-  #isAnswered = false;
   #inFlight = 0;
   #bytesInFlight = 0;
   /** Packet ids of QoS 2 messages and their PUBRELs in flight. */
   #ids: Set<number> | undefined;
   readonly #frames = new Frames();
-  #parser: PacketParser | undefined;
-  /** The next packet, when it has to wait; or why the connection ends there. */
+  #codec: Codec | undefined;
+  /** The next packet, when it has to wait, and whether it has taken its part of the rate; or why the connection ends there. */
   #next: Packet | undefined;
-  #ending: Error | undefined;
   #hasPaid = false;
+  #ending: Error | undefined;
   #client: BrokerClient | undefined;
-  #dialect: Dialect | undefined;
 
   readonly #conn: Duplex;
   readonly #read: Duplex['read'];
@@ -99,16 +104,15 @@ export class Inbound {
   readonly #rate: PublishRate;
   readonly #receiver: Receiver;
   readonly #scheduler: Scheduler;
-  readonly #events: InboundEvents;
+  readonly #events: ConnectionEvents;
 
-  /** Puts itself in front of `conn.read`, before Aedes gets the connection. */
   constructor(
     conn: Duplex,
     limits: PacketLimits,
     rate: PublishRate,
     receiver: Receiver,
     scheduler: Scheduler,
-    events: InboundEvents,
+    events: ConnectionEvents,
   ) {
     this.#conn = conn;
     this.#limits = limits;
@@ -117,17 +121,15 @@ export class Inbound {
     this.#scheduler = scheduler;
     this.#events = events;
     this.#read = conn.read.bind(conn);
-    conn.read = (size?: number) => this.#forAedes(size);
+    // Node reads 0 bytes to refill the buffer, and to notice the end: then nothing more could be written.
+    conn.read = (size?: number) => (size === 0 && this.#hasWork() ? null : this.#read(size));
     conn.on('readable', () => {
-      if (this.#state === 'open') this.#handOn();
+      if (this.#state === 'awaiting CONNECT') this.#readConnect();
+      else if (this.#state === 'open') this.#handOn();
     });
-    // Before those of Aedes, which publishes the will.
-    for (const event of ['error', 'close']) conn.on(event, () => this.#lost());
-  }
-
-  /** Settings of the CONNECT for the packets after it. */
-  get dialect(): Dialect | undefined {
-    return this.#dialect;
+    conn.on('error', (error) => this.#lost(error));
+    conn.on('end', () => this.#lost());
+    conn.on('close', () => this.#lost());
   }
 
   /** Packets that were handed on and are not done. */
@@ -140,41 +142,42 @@ export class Inbound {
     this.#rate.charge('points', points);
   }
 
-  /** CONNACK has been sent: packets are handed on from the next turn on. */
-  open(client: BrokerClient): void {
-    if (this.#state !== 'held') return;
-    this.#client = client;
+  /** The client is let in: CONNACK, and packets are handed on from the next turn on. */
+  accept(isSessionPresent: boolean): void {
+    if (this.#state !== 'proving' || !this.#codec) return;
+    write(this.#conn, this.#codec.connack(undefined, isSessionPresent));
     this.#state = 'open';
     setImmediate(() => this.#handOn());
   }
 
-  /** Aedes reads the CONNECT and nothing else. Node itself reads 0 bytes to refill the buffer, and to notice the end. */
-  #forAedes(size: number | undefined): Buffer | null {
-    if (size === 0) return this.#hasWork() ? null : this.#read(0);
-    if (this.#state !== 'connect') return null;
-    for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
-      this.#frames.push(chunk);
-      try {
+  /** CONNACK says why the client is not let in [MQTT-3.2.2-5]. */
+  refuse(reason: RefusalReason): void {
+    if (this.#state !== 'proving' || !this.#codec) return;
+    this.#endWith(this.#codec.connack(reason, false), () => this.#client?.close());
+  }
+
+  #readConnect(): void {
+    try {
+      for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
+        this.#frames.push(chunk);
         const frame = this.#frames.next((first, length) => this.#checkConnect(first, length));
         if (!frame) continue;
-        const checked = checkConnect(frame.body);
-        if ('unsupportedLevel' in checked) {
-          this.#state = 'ended';
-          this.#conn.end(unacceptableLevel, () => this.#conn.destroy());
-          this.#events.levelRefused(checked);
-          return null;
+        const connect = readConnect(frame.body);
+        if ('unsupportedLevel' in connect) {
+          this.#endWith(connackBytes('level'), () => this.#conn.destroy());
+          this.#events.levelRefused(connect);
+          return;
         }
-        this.#dialect = checked;
-        this.#parser = new PacketParser(checked);
-        this.#state = 'held';
-        return connectBytes(frame);
-      } catch (error) {
-        this.#state = 'ended';
-        this.#conn.destroy(error as Error);
-        return null;
+        this.#codec = connect.codec;
+        this.#state = 'proving';
+        this.#client = this.#events.connected(this, connect);
+        return;
       }
+    } catch (error) {
+      this.#state = 'ended';
+      this.#conn.destroy(error as Error);
+      this.#events.failed(error as Error);
     }
-    return null;
   }
 
   #checkConnect(first: number, length: number): void {
@@ -190,11 +193,11 @@ export class Inbound {
 
   /** While there is work, nobody must notice that the client has sent its last byte. */
   #hasWork(): boolean {
-    if (this.#state === 'held') return !this.#frames.isEmpty;
-    if (this.#state === 'ended') return this.#isLeaving;
+    if (this.#state === 'proving') return !this.#frames.isEmpty;
+    if (this.#state === 'draining') return true;
     if (this.#state !== 'open') return false;
-    if (this.#isAnswered) return !this.#frames.isEmpty;
-    return this.#inFlight > 0 || this.#isSlowed || this.#isPaced || this.#next !== undefined;
+    if (this.#wait === 'answered packet') return !this.#frames.isEmpty;
+    return this.#inFlight > 0 || this.#wait !== undefined || this.#next !== undefined;
   }
 
   #handOn(): void {
@@ -215,27 +218,25 @@ export class Inbound {
       this.#hand(client, packet);
     }
     this.#isHanding = false;
-    if (handed > 0 && client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+    if (handed > 0) client.keepAlive();
     if (this.#ending && this.#inFlight === 0 && this.#state === 'open') this.#end(client, this.#ending);
   }
 
   #mayHandOn({ closed }: BrokerClient): boolean {
-    if (this.#state !== 'open' || closed || this.#isAlone || this.#isSlowed || this.#isPaced || this.#ending)
-      return false;
+    if (this.#state !== 'open' || closed || this.#wait || this.#ending) return false;
     return this.#inFlight === 0 || (this.#inFlight < maxInFlight && this.#bytesInFlight < maxBytesInFlight);
   }
 
   #waitForTurn(client: BrokerClient): void {
-    this.#isPaced = true;
-    const caller = client.live?.identity?.caller;
-    this.#scheduler.wait({ accountId: caller?.accountId ?? '', callerId: caller?.id ?? '' }, () => this.#goOn());
+    this.#wait = 'turn';
+    this.#scheduler.wait(laneOfClient(client.live), () => this.#goOn());
     // It has sent something, which has to wait.
-    if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+    client.keepAlive();
   }
 
   /** The turn of its account: always as far as there is time, and then it waits again. */
   #goOn(): void {
-    this.#isPaced = false;
+    this.#wait = undefined;
     this.#handOn();
   }
 
@@ -262,7 +263,7 @@ export class Inbound {
     try {
       for (;;) {
         const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
-        if (frame) return this.#parser?.parse(frame);
+        if (frame) return this.#codec?.read(frame);
         // With a size, the end of the stream is not noticed; without one, it is.
         const { readableLength } = this.#conn;
         const chunk: Buffer | null =
@@ -300,14 +301,14 @@ export class Inbound {
 
   #hand(client: BrokerClient, packet: Packet): void {
     if (packet.cmd === 'disconnect') {
-      client._disconnected = true;
-      this.#leave(() => client.conn.destroy());
+      client.will = undefined;
+      this.#drain(() => client.close());
       return;
     }
     const bytes = packet.cmd === 'publish' ? packet.payload.length + packet.topic.length : 0;
     const id = packet.cmd === 'pubrel' || (packet.cmd === 'publish' && packet.qos === 2) ? packet.messageId : undefined;
     const isAlone = this.#mustBeAlone(packet);
-    this.#isAlone = isAlone;
+    if (isAlone) this.#wait = 'packet';
     this.#inFlight += 1;
     this.#bytesInFlight += bytes;
     if (id !== undefined) {
@@ -316,16 +317,16 @@ export class Inbound {
     }
     const done = (error?: Error | null) => {
       this.#inFlight -= 1;
-      this.#isAnswered = false;
       this.#bytesInFlight -= bytes;
       if (id !== undefined) this.#ids?.delete(id);
-      if (isAlone) this.#isAlone = false;
+      if (isAlone) this.#wait = undefined;
       if (error) this.#failed(client, error);
       else if (!this.#isHanding) this.#handOn();
     };
     this.#receiver.receive(client, packet, done, () => {
-      this.#isAnswered = true;
-      this.#forAedes(0);
+      if (this.#wait === 'packet') this.#wait = 'answered packet';
+      // The end of the client may be waiting to be noticed.
+      this.#conn.read(0);
     });
   }
 
@@ -336,11 +337,16 @@ export class Inbound {
   }
 
   #end(client: BrokerClient, error: Error): void {
-    this.#leave(() => client.emit('error', error));
+    this.#drain(() => client.fail(error));
+  }
+
+  #endWith(bytes: Buffer, last: () => void): void {
+    write(this.#conn, bytes);
+    this.#drain(last);
   }
 
   /** Nothing more is read; `last` is called when what has been written is gone, within a bounded time. */
-  #leave(last: () => void): void {
+  #drain(last: () => void): void {
     const conn = this.#conn;
     this.#state = 'ended';
     // A socket that is closed with unread bytes is reset, and the client may lose what it has not read yet.
@@ -349,10 +355,10 @@ export class Inbound {
       last();
       return;
     }
-    this.#isLeaving = true;
+    this.#state = 'draining';
     const leave = () => {
-      if (!this.#isLeaving) return;
-      this.#isLeaving = false;
+      if (this.#state !== 'draining') return;
+      this.#state = 'ended';
       clearTimeout(timer);
       last();
     };
@@ -361,22 +367,32 @@ export class Inbound {
     conn.end(leave);
   }
 
-  /** The socket is gone. A DISCONNECT that has arrived counts, though packets before it were still waiting. */
-  #lost(): void {
+  /** The socket is gone, or the client has sent its last byte. A DISCONNECT that has arrived counts, whatever was waiting. */
+  #lost(error?: Error): void {
     const client = this.#client;
-    if (this.#state !== 'open' || !client) return;
-    this.#state = 'ended';
-    try {
-      for (let packet = this.#next ?? this.#readLeft(); packet; packet = this.#readLeft())
-        if (packet.cmd === 'disconnect') client._disconnected = true;
-    } catch {
-      // The rest of a malformed packet is not read.
+    if (this.#state === 'draining') return;
+    if (!client) {
+      if (error && this.#state !== 'ended') this.#events.failed(error);
+      this.#state = 'ended';
+      this.#conn.destroy();
+      return;
     }
+    if (this.#state === 'open') {
+      try {
+        for (let packet = this.#next ?? this.#readLeft(); packet; packet = this.#readLeft())
+          if (packet.cmd === 'disconnect') client.will = undefined;
+      } catch {
+        // The rest of a malformed packet is not read.
+      }
+    }
+    this.#state = 'ended';
+    if (error) client.fail(error);
+    else client.close();
   }
 
   #readLeft(): Packet | undefined {
     const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
-    return frame && this.#parser?.parse(frame);
+    return frame && this.#codec?.read(frame);
   }
 
   /** Nothing is handed on until the next slice. */
@@ -388,10 +404,10 @@ export class Inbound {
       return;
     }
     if (begins) this.#events.slowed(rateLimits[over]);
-    this.#isSlowed = true;
+    this.#wait = 'rate';
     const goOn = setTimeout(() => {
       conn.off('close', forget);
-      this.#isSlowed = false;
+      this.#wait = undefined;
       this.#handOn();
     }, wait);
     const forget = () => clearTimeout(goOn);
@@ -403,15 +419,4 @@ function costOf(packet: Packet): number {
   if (packet.cmd === 'publish') return costOfPacket + Math.floor(packet.payload.length / bytesOfCost);
   if (packet.cmd === 'subscribe') return costOfPacket * (1 + packet.subscriptions.length);
   return packet.cmd === 'unsubscribe' ? costOfPacket * (1 + packet.unsubscriptions.length) : costOfPacket;
-}
-
-/** The packet as it came, except the shortest form of its length. */
-function connectBytes({ first, body }: Frame): Buffer {
-  const head = [first];
-  let left = body.length;
-  do {
-    head.push((left & 127) | (left > 127 ? 128 : 0));
-    left >>= 7;
-  } while (left > 0);
-  return Buffer.concat([Buffer.from(head), body]);
 }

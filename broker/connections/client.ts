@@ -1,0 +1,164 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { AedesPublishPacket } from 'aedes';
+import type { BrokerClient, BrokerCore, Filter, LiveClient, Outgoing, Will } from '../aedes-types.ts';
+import type { Codec } from '../packets/codec.ts';
+import type { Connect } from '../packets/connect.ts';
+import { lastPacketId } from '../sessions/session-queue.ts';
+import type { About } from './limits.ts';
+import { newLiveClient } from './live-clients.ts';
+
+/** Milliseconds that a client may take to read what it is sent before it is disconnected. */
+const drainTimeout = 5000;
+/** Keep Alive and a half, in milliseconds [MQTT-3.1.2-24]. */
+const patienceOfSecond = 1500;
+
+type Receive = (packet: AedesPublishPacket, received: () => void) => void;
+
+export interface ClientParts {
+  aedes: Pick<BrokerCore, 'clients' | 'deleteClient' | 'subscribe' | 'unsubscribe'>;
+  /** Sends it a message; `done` when the next may follow. */
+  deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
+  /** Is told of the error that ends it. */
+  failed(client: BrokerClient, error: Error): void;
+  /** Is told once when it has been closed. */
+  closed(client: BrokerClient): void;
+}
+
+/** What a client is made of when its CONNECT has come. */
+export interface Connected {
+  conn: Duplex;
+  request: IncomingMessage | undefined;
+  connection: { readonly inFlight: number; charge(points: number): void };
+  connect: Connect;
+  about: About;
+}
+
+/** A client: Aedes knows it by its private id, ends it when another takes its place, and finds it by its filters. */
+export class Client implements BrokerClient {
+  id = '';
+  readonly clean: boolean;
+  readonly conn: Duplex;
+  readonly request: IncomingMessage | undefined;
+  readonly live: LiveClient;
+  readonly codec: Codec;
+  closed = false;
+  will: Will | undefined;
+  nextId = Math.ceil(Math.random() * lastPacketId);
+  readonly #parts: ClientParts;
+  readonly #connection: Connected['connection'];
+  readonly #subscriptions = new Map<string, Filter & { receive: Receive }>();
+  #keepAlive: NodeJS.Timeout | undefined;
+  /** Those who wait until the socket has drained. */
+  #draining: Array<() => void> | undefined;
+  #hasFailed = false;
+
+  constructor(parts: ClientParts, { conn, request, connection, connect, about }: Connected) {
+    this.#parts = parts;
+    this.conn = conn;
+    this.request = request;
+    this.#connection = connection;
+    this.codec = connect.codec;
+    this.clean = connect.clean;
+    this.will = connect.will;
+    this.live = newLiveClient(this, connect.clientId, about);
+  }
+
+  get subscriptions(): ReadonlyMap<string, Filter> {
+    return this.#subscriptions;
+  }
+
+  get inFlight(): number {
+    return this.#connection.inFlight;
+  }
+
+  charge(points: number): void {
+    this.#connection.charge(points);
+  }
+
+  /** From now on it has to send something in time; 0 seconds for never. */
+  expectPackets(seconds: number): void {
+    if (seconds === 0 || this.closed) return;
+    const silent = () => this.fail(new Error('keep alive timeout'));
+    this.#keepAlive = setTimeout(silent, seconds * patienceOfSecond + 1);
+  }
+
+  keepAlive(): void {
+    this.#keepAlive?.refresh();
+  }
+
+  whenWritable(done: () => void): void {
+    const { conn } = this;
+    if (this.closed || conn.destroyed || !conn.writableNeedDrain) {
+      done();
+      return;
+    }
+    if (this.#draining) {
+      this.#draining.push(done);
+      return;
+    }
+    const waiting = [done];
+    this.#draining = waiting;
+    const timer = setTimeout(() => this.fail(new Error('drain timeout')), drainTimeout);
+    const go = () => {
+      clearTimeout(timer);
+      conn.off('drain', go);
+      conn.off('close', go);
+      this.#draining = undefined;
+      for (const goOn of waiting) setImmediate(goOn);
+    };
+    conn.on('drain', go);
+    conn.on('close', go);
+  }
+
+  /** Takes the place of a subscription to the same filter. */
+  subscribe(filter: Filter): void {
+    const { topic, qos, rh, rap = false, nl = false } = filter;
+    const known = this.#subscriptions.get(topic);
+    if (known?.qos === qos && known.rh === rh && (known.rap ?? false) === rap && (known.nl ?? false) === nl) return;
+    if (known) this.#parts.aedes.unsubscribe(topic, known.receive, () => {});
+    const receive: Receive = (packet, received) => {
+      const { clientId } = packet as Outgoing;
+      if (nl && clientId === this.id) received();
+      else this.#parts.deliver(this, copyOf(packet, rap), received);
+    };
+    this.#subscriptions.set(topic, { ...filter, receive });
+    this.#parts.aedes.subscribe(topic, receive, () => {});
+  }
+
+  unsubscribe(filters: Iterable<string>): void {
+    for (const filter of filters) {
+      const known = this.#subscriptions.get(filter);
+      if (known) this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
+      this.#subscriptions.delete(filter);
+    }
+  }
+
+  fail(error: Error): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    if (!this.conn.destroyed) this.conn.destroy(error);
+    this.#parts.failed(this, error);
+    this.close();
+  }
+
+  close(done?: () => void): void {
+    if (!this.closed) {
+      this.closed = true;
+      clearTimeout(this.#keepAlive);
+      this.#keepAlive = undefined;
+      this.unsubscribe([...this.#subscriptions.keys()]);
+      const { aedes } = this.#parts;
+      if (aedes.clients[this.id] === this) aedes.deleteClient(this.id);
+      this.#parts.closed(this);
+      this.conn.destroy();
+    }
+    done?.();
+  }
+}
+
+/** Each receiver changes its own: the QoS, the packet id. */
+function copyOf({ brokerId, brokerCounter, topic, payload, qos, retain }: AedesPublishPacket, keepsRetain: boolean) {
+  const isRetained = keepsRetain && retain;
+  return { cmd: 'publish', brokerId, brokerCounter, topic, payload, qos, retain: isRetained, dup: false } as Outgoing;
+}
