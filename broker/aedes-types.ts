@@ -1,30 +1,11 @@
 /** The types of a connection and of its messages, and what the published types of Aedes 1.2 leave out. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Aedes, AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
+import type { Aedes } from 'aedes';
 import type { Caller } from '../src/access.ts';
+import type { Filter, Incoming, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { Turns } from './packets/turns.ts';
-
-/** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
-export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };
-
-/** A PUBLISH on its way in. */
-export type Incoming = PublishPacket & { payload: Buffer };
-
-/** A message on its way to one subscriber. */
-export type Outgoing = AedesPublishPacket & { clientId?: string };
-
-/** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published. */
-export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean };
-
-/** The `brokerId` of a message for one client: it is not among the messages of all, and may overtake those that wait. */
-export const forOneClient = 'one client';
-
-/** Whether the counter of a message says where it is among those of all. Retained messages have no such place. */
-export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
-  return !!brokerId && brokerId !== forOneClient;
-}
 
 /** A client from its CONNECT on, as Aedes knows it, too. */
 export interface BrokerClient {
@@ -59,11 +40,12 @@ export interface BrokerClient {
   close(done?: () => void): void;
 }
 
-export interface BrokerCore extends Aedes {
+export interface BrokerCore extends Omit<Aedes, 'publish'> {
   /** The counter of the last message. */
   counter: number;
   /** Hands a message on to its subscribers; that of a client is not sent back to a bridge. */
-  publish: Aedes['publish'] & ((packet: Incoming, client: { id: string }, done: (error?: Error) => void) => void);
+  publish(packet: Incoming, client: { id: string }, done: (error?: Error) => void): void;
+  publish(packet: Incoming, done: (error?: Error) => void): void;
   readonly clients: Readonly<Record<string, BrokerClient>>;
   /** Makes this the one client of its id: another is closed before; emits `client`. */
   registerClient(client: BrokerClient): void;
@@ -108,6 +90,8 @@ export interface LiveClient {
   unreleased: Set<number> | undefined;
   /** Whether a stored session was found. */
   sessionPresent: boolean;
+  /** Seconds that its session is kept after it has left; undefined when it says nothing of it. */
+  sessionExpiry: number | undefined;
 }
 
 export interface ProvenIdentity {

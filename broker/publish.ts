@@ -1,6 +1,9 @@
 /** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
+import { isUtf8 } from 'node:buffer';
+import type { Caller } from '../src/access.ts';
 import type { BrokerServices } from '../src/broker-ports.ts';
-import type { BrokerClient, BrokerCore, Incoming, LiveClient, ProvenIdentity } from './aedes-types.ts';
+import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
+import type { BrokerClient, BrokerCore, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';
@@ -8,6 +11,7 @@ import type { ControlTopics } from './control.ts';
 import type { Ingest } from './ingest/ingest.ts';
 import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
 import type { Rejections } from './ingest/rejections.ts';
+import type { Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
 import type { Publications } from './publications.ts';
 import { type Reason, reason, rowOf, unusable } from './reasons.ts';
@@ -18,7 +22,7 @@ import type { ServiceChannels } from './service-channels.ts';
 export type Sender = Pick<ProvenIdentity, 'caller' | 'ownChannels'>;
 
 export interface PublishingParts {
-  services: Pick<BrokerServices, 'config' | 'log'>;
+  services: Pick<BrokerServices, 'clock' | 'config' | 'log'>;
   aedes: BrokerCore;
   authority: Authority;
   channels: ServiceChannels;
@@ -34,10 +38,13 @@ export interface PublishingParts {
 export class Publishing {
   readonly #parts: PublishingParts;
   readonly #maxPayloadBytes: number;
+  readonly #maxPropertyBytes: number;
 
   constructor(parts: PublishingParts) {
     this.#parts = parts;
-    this.#maxPayloadBytes = parts.services.config.mqtt.maxPayloadBytes || Number.POSITIVE_INFINITY;
+    const { maxPayloadBytes, maxPropertyBytes } = parts.services.config.mqtt;
+    this.#maxPayloadBytes = maxPayloadBytes || Number.POSITIVE_INFINITY;
+    this.#maxPropertyBytes = maxPropertyBytes || Number.POSITIVE_INFINITY;
   }
 
   /** Its size, its topic, and what its sender may do now decide what becomes of a message; its origin hears of it. */
@@ -52,10 +59,30 @@ export class Publishing {
       this.refuse({ packet, caller, origin }, reason('tooManyLevels'), deviceItself(caller));
       return;
     }
+    const refusal = packet.said && this.#carry(caller, packet, packet.said);
+    if (refusal) {
+      this.refuse({ packet, caller, origin }, refusal, deviceItself(caller));
+      return;
+    }
     const decision = authority.decidePublish(sender, packet.topic);
     if (decision.verdict === 'accepted') this.#accept(new Message(packet, caller, origin, decision.route, fanOut));
     else if (decision.verdict === 'control') this.#takeControl({ packet, caller, origin }, decision.device);
     else this.refuse({ packet, caller, origin }, decision.reason, decision.device);
+  }
+
+  /** Lets a message take along what an MQTT 5 client says of it, or says why it may not. */
+  #carry(caller: Caller, packet: Incoming, said: SaidOfMessage): Reason | undefined {
+    const { authority, services } = this.#parts;
+    const { travelling, userProperties, isText, responseTopic, messageExpiry } = said;
+    if (travelling.length > this.#maxPropertyBytes || userProperties > maxUserProperties)
+      return reason('propertiesTooLarge');
+    // Otherwise a back-end would publish where the sender may not look.
+    if (responseTopic !== undefined && authority.decide(caller, 'subscribe', responseTopic) !== 'granted')
+      return reason('responseTopicNotPermitted');
+    if (isText && !isUtf8(packet.payload)) return reason('noText');
+    if (travelling.length > 0) packet.properties = travelling;
+    if (messageExpiry !== undefined) packet.messageExpiry = services.clock.now() + messageExpiry * 1000;
+    return undefined;
   }
 
   /** `device` is that on whose `_rejected`, and in whose list of refusals, it says why; undefined when nobody may notice. */

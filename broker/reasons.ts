@@ -47,6 +47,18 @@ const rows = {
     ...{ kind: 'tooLarge', message: 'the payload is too large.', mqtt5: 0x95, counted: 'too_large' },
     ...{ limit: 'max_payload_bytes', ends: true },
   },
+  propertiesTooLarge: {
+    ...{ kind: 'tooLarge', message: 'the message has too many properties.', mqtt5: 0x97, counted: 'too_large' },
+    ...{ limit: 'max_property_bytes' },
+  },
+  responseTopicNotPermitted: {
+    ...{ kind: 'forbidden', message: 'The sender may not subscribe to the response topic.' },
+    ...{ mqtt5: 0x87, counted: 'not_permitted' },
+  },
+  noText: {
+    ...{ kind: 'invalid', message: 'The payload is said to be text, and is no UTF-8.' },
+    ...{ mqtt5: 0x99, counted: 'not_readable' },
+  },
   tooManyRefusals: {
     ...{ kind: 'tooMany', message: 'refused too often, disconnected.', mqtt5: 0x97, counted: 'too_often' },
     ...{ limit: 'refusals_per_minute', ends: true },

@@ -2,9 +2,10 @@ import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
-import type { BrokerCore, Incoming } from './aedes-types.ts';
+import type { BrokerCore } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
+import type { Incoming } from './message-types.ts';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;

@@ -85,6 +85,7 @@ export interface Config {
     failedConnectsPerPrincipal: number;
     maxPacketBytesBeforeConnect: number;
     maxPayloadBytes: number;
+    maxPropertyBytes: number;
     /** Of one payload on a stored channel; 0 is no limit. */
     maxPoints: number;
     maxDepth: number;
@@ -216,6 +217,7 @@ function mqttConfig(limits: Limits) {
     failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,
     maxPacketBytesBeforeConnect: limits.mqttPacketBytesBeforeConnect,
     maxPayloadBytes: limits.mqttPayloadBytes,
+    maxPropertyBytes: limits.mqttPropertyBytes,
     maxPoints: limits.mqttPayloadPoints,
     maxDepth: limits.mqttPayloadDepth,
     publishRatePerClient: limits.mqttPublishRate,

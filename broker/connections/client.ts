@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
-import type { BrokerClient, BrokerCore, Filter, LiveClient, Outgoing, Will } from '../aedes-types.ts';
+import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
+import type { Filter, Outgoing, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import { lastPacketId } from '../sessions/session-queue.ts';
@@ -120,7 +121,7 @@ export class Client implements BrokerClient {
     const receive: Receive = (packet, received) => {
       const { clientId } = packet as Outgoing;
       if (nl && clientId === this.id) received();
-      else this.#parts.deliver(this, copyOf(packet, rap), received);
+      else this.#parts.deliver(this, copyOf(packet as Outgoing, rap), received);
     };
     this.#subscriptions.set(topic, { ...filter, receive });
     this.#parts.aedes.subscribe(topic, receive, () => {});
@@ -158,7 +159,11 @@ export class Client implements BrokerClient {
 }
 
 /** Each receiver changes its own: the QoS, the packet id. */
-function copyOf({ brokerId, brokerCounter, topic, payload, qos, retain }: AedesPublishPacket, keepsRetain: boolean) {
-  const isRetained = keepsRetain && retain;
-  return { cmd: 'publish', brokerId, brokerCounter, topic, payload, qos, retain: isRetained, dup: false } as Outgoing;
+function copyOf(packet: Outgoing, keepsRetain: boolean): Outgoing {
+  const { brokerId, brokerCounter, topic, payload, qos, properties, messageExpiry } = packet;
+  const retain = keepsRetain && packet.retain;
+  const copy: Outgoing = { cmd: 'publish', brokerId, brokerCounter, topic, payload, qos, retain, dup: false };
+  if (properties) copy.properties = properties;
+  if (messageExpiry !== undefined) copy.messageExpiry = messageExpiry;
+  return copy;
 }

@@ -13,6 +13,7 @@ export const limitNames = [
   'failed_connects_per_principal',
   'max_packet_bytes_before_connect',
   'max_payload_bytes',
+  'max_property_bytes',
   'publish_rate_per_client',
   'byte_rate_per_client',
   'point_rate_per_client',
@@ -86,8 +87,10 @@ export interface Counters {
   refusedSubscriptions: Record<FilterRefusal, number>;
   /** QoS 0 messages not sent to a subscriber that does not read. */
   shed: number;
-  /** Messages that fell out of a full session queue. */
-  dropped: number;
+  /** Messages that fell out of a full session queue, and those longer than a client takes. */
+  dropped: Record<'queue' | 'size', number>;
+  /** Messages that expired before they could be delivered, in queues and retained. */
+  expired: number;
   limitHits: Record<LimitName, number>;
 }
 
@@ -102,7 +105,8 @@ export function newCounters(): Counters {
     refusedPublishes: zeros(publishRefusals),
     refusedSubscriptions: zeros(filterRefusals),
     shed: 0,
-    dropped: 0,
+    dropped: { queue: 0, size: 0 },
+    expired: 0,
     limitHits: zeros(limitNames),
   };
 }

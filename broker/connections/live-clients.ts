@@ -186,6 +186,7 @@ export function newLiveClient(
     sent: undefined,
     unreleased: undefined,
     sessionPresent: false,
+    sessionExpiry: undefined,
   };
 }
 

@@ -1,6 +1,8 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
-import type { BrokerClient, Incoming, Outgoing, Will } from '../aedes-types.ts';
+import { saidOfStored } from '../../src/formats/message-properties.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import type { Incoming, Outgoing, Will } from '../message-types.ts';
 import type { HookParts } from './parts.ts';
 
 /** Wills when they fire, and messages on their way to each receiver. */
@@ -34,8 +36,9 @@ export class PublishHooks {
     const { authority, publishing, services } = this.#parts;
     const identity = authority.identityOf(left);
     if (!identity) return;
-    const { topic, qos, retain, payload } = left;
-    const will = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload) };
+    const { topic, qos, retain, payload, properties, messageExpiry } = left;
+    const said = saidOfStored(properties, messageExpiry);
+    const will = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload), said };
     publishing.publish(identity, toPacket(will), {
       live: undefined,
       acknowledge: () => {},
@@ -57,6 +60,6 @@ export class PublishHooks {
   }
 }
 
-function toPacket({ topic, qos, retain, payload }: Will): Incoming {
-  return { cmd: 'publish', dup: false, topic, qos, retain, payload };
+function toPacket({ topic, qos, retain, payload, said }: Will): Incoming {
+  return { cmd: 'publish', dup: false, topic, qos, retain, payload, ...(said && { said }) };
 }

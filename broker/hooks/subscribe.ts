@@ -1,6 +1,7 @@
-import type { Filter, LiveClient } from '../aedes-types.ts';
+import type { LiveClient } from '../aedes-types.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
+import type { Filter } from '../message-types.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
 import { reason } from '../reasons.ts';
 import type { HookParts } from './parts.ts';

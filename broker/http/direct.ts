@@ -14,13 +14,14 @@ import { newId } from '../../src/ids.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import { formatTopic } from '../../src/topics.ts';
-import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.ts';
+import type { BrokerCore, ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import type { Origin, PostedLog, Verdict } from '../ingest/message.ts';
+import type { Incoming } from '../message-types.ts';
 import type { Publishing, Sender } from '../publish.ts';
 import { reason } from '../reasons.ts';
 import type { Refusal, Refusals } from '../refusals.ts';
@@ -191,8 +192,8 @@ export class DirectPublisher implements Publisher {
 }
 
 /** With a buffer object of its own: a message that is kept for sessions is known again by it. */
-function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
-  return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray() };
+function toPacket({ topic, payload, qos, retain, said }: Direct): Incoming {
+  return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray(), ...(said && { said }) };
 }
 
 const loggedOut = failure('tokenInvalid');

@@ -2,6 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
+import { showProperties } from '../../src/formats/message-properties.ts';
+import { type Carried, storedProperties } from '../message-types.ts';
 import type { Missed } from './missed.ts';
 
 /** An event on its way to readers: the same bytes for all of them, its id in the first line. */
@@ -19,11 +21,13 @@ export function eventOf(
   numbers: HiddenNumbers,
   topic: string,
   payload: Buffer,
+  carried: Carried,
   mark: Readonly<Place>,
   now: number,
 ): Event {
   const said = isUtf8(payload) ? { payload: payload.toString() } : { payloadBase64: payload.toString('base64') };
-  const data = JSON.stringify({ topic, ...said, time: new Date(now).toISOString() });
+  const properties = showProperties(storedProperties(carried), now);
+  const data = JSON.stringify({ topic, ...said, time: new Date(now).toISOString(), ...(properties && { properties }) });
   const id = Buffer.from(`id: ${formatId(numbers, mark, now)}\n`);
   const rest = Buffer.from(`event: message\ndata: ${data}\n\n`);
   return { topic, mark, id, rest, bytes: id.length + rest.length, payload };

@@ -10,6 +10,7 @@ import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import type { Outgoing } from '../message-types.ts';
 import { FilterTree } from '../sessions/filter-tree.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
@@ -157,7 +158,7 @@ export class Streams {
     if (!marks.active) {
       marks.activate();
       const deliver = (packet: AedesPublishPacket, done: () => void) => {
-        this.#deliver(packet);
+        this.#deliver(packet as Outgoing);
         done();
       };
       aedes.subscribe('#', deliver, () => {});
@@ -236,7 +237,7 @@ export class Streams {
   }
 
   /** One message, handed on: to every stream that has asked for it and may hear it now. */
-  #deliver(packet: AedesPublishPacket): void {
+  #deliver(packet: Outgoing): void {
     const { marks, services, authority, scheduler } = this.#parts;
     const payload = Buffer.isBuffer(packet.payload) ? packet.payload : Buffer.from(packet.payload);
     try {
@@ -248,7 +249,7 @@ export class Streams {
         const stream = this.#byId.get(id);
         scheduler.spend(1);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
-        event ??= eventOf(services.numbers, packet.topic, payload, marks.mark(accountId), services.clock.now());
+        event ??= eventOf(services.numbers, packet.topic, payload, packet, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);
         stream.waitingBytes += event.bytes;
         this.#schedule(stream);

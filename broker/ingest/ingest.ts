@@ -1,10 +1,11 @@
 import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
-import type { BrokerClient, Incoming } from '../aedes-types.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Marks } from '../http/marks.ts';
+import { type Incoming, storedProperties } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
@@ -150,7 +151,7 @@ export class Ingest {
     const { clock } = this.#services;
     const now = clock.now();
     const lane = laneOf(message);
-    const read = () => this.#services.payloads.read(lane, packet.payload, now, channel.payload);
+    const read = () => this.#services.payloads.read(lane, packet.payload, now, formOf(channel.payload, packet));
     if (packet.payload.length <= largePayload) return read();
     return this.#large.enter(lane, packet.payload.length).then((leave) => {
       message.leaveReading = leave;
@@ -227,7 +228,8 @@ export class Ingest {
     }
     message.isStored = true;
     const both = afterBoth(done);
-    this.#services.bridges.take({ ...route, qos: packet.qos, payload: packet.payload }, both);
+    const { qos, payload } = packet;
+    this.#services.bridges.take({ ...route, qos, payload, ...storedProperties(packet) }, both);
     this.#keepForSessions(message, both);
   }
 
@@ -308,4 +310,19 @@ export class Ingest {
       this.#services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
     }
   }
+}
+
+/** Media types of the forms of points. */
+const forms: Record<string, string> = {
+  'application/json': 'json',
+  'text/csv': 'csv',
+  'application/senml+json': 'senml',
+  'application/octet-stream': 'float32',
+};
+
+/** How a payload is read: as its channel fixes it, else as its Content Type says, without parameters and case. */
+function formOf(fixed: string, { said }: Incoming): string {
+  if (fixed !== 'auto' || said?.contentType === undefined) return fixed;
+  const type = said.contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  return (Object.hasOwn(forms, type) && forms[type]) || fixed;
 }

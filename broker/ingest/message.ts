@@ -5,9 +5,10 @@ import type { PointsRead } from '../../src/broker-ports.ts';
 import type { Cause } from '../../src/log.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import { handledChannels, serviceChannel } from '../../src/topics.ts';
-import type { Incoming, LiveClient } from '../aedes-types.ts';
+import type { LiveClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { ChannelKind } from '../connections/counters.ts';
+import type { Incoming } from '../message-types.ts';
 import type { Reason } from '../reasons.ts';
 
 /** What has become of a message. */

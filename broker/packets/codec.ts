@@ -1,6 +1,7 @@
 /** What a protocol level says: how its packets are read and written. A connection has one codec, from its CONNECT on. */
 import type { PublishPacket } from 'aedes';
 import type { RefusalReason } from '../connections/counters.ts';
+import type { Incoming } from '../message-types.ts';
 import type { Frame } from './frames.ts';
 
 /** Control packets by their number. */
@@ -26,7 +27,7 @@ export type Answer = { cmd: 'puback' | 'pubrec' | 'pubrel' | 'pubcomp'; messageI
 type RequestedFilter = { topic: string; qos: 0 | 1 | 2; rh?: number; rap?: boolean; nl?: boolean };
 /** A packet of a connected client. */
 export type Packet =
-  | (PublishPacket & { payload: Buffer })
+  | Incoming
   | Answer
   | { cmd: 'subscribe'; messageId: number; subscriptions: RequestedFilter[] }
   | { cmd: 'unsubscribe'; messageId: number; unsubscriptions: string[] }

@@ -1,4 +1,4 @@
-import type { Will } from '../aedes-types.ts';
+import type { Will } from '../message-types.ts';
 import type { Codec } from './codec.ts';
 import { Fields, Malformed } from './fields.ts';
 import { Level3 } from './level-3.ts';

@@ -1,13 +1,7 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
-import {
-  type BrokerClient,
-  type BrokerCore,
-  forOneClient,
-  isOrdered,
-  type LiveClient,
-  type Outgoing,
-} from '../aedes-types.ts';
+import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import { expect } from '../connections/live-clients.ts';
+import { forOneClient, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import { lastPacketId, nextPacketId } from '../sessions/session-queue.ts';

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import type { Filter, Incoming, Outgoing } from '../aedes-types.ts';
 import type { RefusalReason } from '../connections/counters.ts';
+import type { Filter, Incoming, Outgoing } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';
 import { isWellFormed } from '../topics.ts';
 import { type Answer, type Codec, type Packet, types } from './codec.ts';

@@ -1,4 +1,4 @@
-import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
@@ -7,6 +7,7 @@ import { faultOf } from '../connections/safe-error.ts';
 import type { SubscribeHooks } from '../hooks/subscribe.ts';
 import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
+import type { Incoming } from '../message-types.ts';
 import { levelsOf, type Publishing } from '../publish.ts';
 import { rowOf } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';

@@ -1,4 +1,5 @@
-import type { BrokerCore, Outgoing } from '../aedes-types.ts';
+import type { BrokerCore } from '../aedes-types.ts';
+import type { Outgoing } from '../message-types.ts';
 import type { SessionStore } from './persistence.ts';
 
 /** What Aedes asks of a persistence when it starts and while it routes a message. */

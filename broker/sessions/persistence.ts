@@ -2,9 +2,10 @@ import type { Logger } from 'pino';
 import type { MqttChange, MqttState, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
-import type { BrokerClient, BrokerCore, Filter, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.ts';
+import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import { carriedOf, type Filter, type Incoming, type Outgoing, type Will } from '../message-types.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
 import { type Kept, type QueueServices, Queues } from './queues.ts';
@@ -62,7 +63,8 @@ export class SessionStore {
     this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules);
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
-    this.#retained = new Retained({ rows, journal: this.#journal, room, accountOf });
+    const { clock, counters } = services;
+    this.#retained = new Retained({ clock, counters, rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal);
   }
 
@@ -138,8 +140,10 @@ export class SessionStore {
     const { clock } = this.#services;
     const sessions = this.#sessions.arrive(state);
     broker.counter = this.#queues.arrive(state, sessions, broker.counter);
-    for (const { topic, qos, payload } of state.retained)
-      this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload });
+    for (const retained of state.retained) {
+      const { topic, qos, payload } = retained;
+      this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload, ...carriedOf(retained) });
+    }
     this.#wills.arrive(state.wills, clock.now());
     await this.#journal.durable();
   }
@@ -166,7 +170,10 @@ export class SessionStore {
 
   /** One small step of ending what is over and clearing what belongs to nobody; called often. */
   sweep(): void {
-    this.#sessions.sweep((clientId) => this.#rules.hasOwner(clientId));
+    this.#sessions.sweep(
+      (clientId) => this.#rules.hasOwner(clientId),
+      (session) => this.#queues.dropExpired(session),
+    );
     this.#retained.sweep((topic) => this.#rules.mayBeRetained(topic));
   }
 
@@ -212,7 +219,7 @@ export class SessionStore {
   }
 
   /** The limit that a message would exceed if it were retained. */
-  lacksRoomFor(packet: Pick<Incoming, 'topic' | 'qos' | 'payload'>): keyof RetainedRoom | undefined {
+  lacksRoomFor(packet: Pick<Incoming, 'topic' | 'qos' | 'payload' | 'properties'>): keyof RetainedRoom | undefined {
     return this.#retained.lacksRoomFor(packet);
   }
 
@@ -240,8 +247,17 @@ export class SessionStore {
   async *retainedFor(live: LiveClient, filters: string[]): AsyncIterableIterator<Outgoing> {
     this.#searches += 1;
     try {
-      for await (const { topic, qos, payload } of this.#retained.matching(filters, this.#rules.reachOf(live)))
-        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true } as Outgoing;
+      for await (const retained of this.#retained.matching(filters, this.#rules.reachOf(live))) {
+        const { topic, qos, payload } = retained;
+        yield {
+          cmd: 'publish',
+          topic,
+          qos,
+          payload: Buffer.from(payload),
+          retain: true,
+          ...carriedOf(retained),
+        } as Outgoing;
+      }
     } catch (error) {
       this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
     } finally {

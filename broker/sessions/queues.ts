@@ -1,9 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, MqttState, StoredMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
+import { type Carried, carriedOf, type Incoming, type Outgoing, storedProperties } from '../message-types.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 import { nextPacketId, type Queued } from './session-queue.ts';
@@ -30,6 +31,7 @@ interface Promised {
 }
 
 export interface QueueServices {
+  clock: { now(): number };
   /** The device that a topic names, always the same string for one device. */
   deviceOf(topic: string): string | undefined;
   rows: MqttRows;
@@ -40,6 +42,8 @@ export interface QueueServices {
   maxQueueBytes: number;
   sessions: Pick<StoredSessions, 'bytesOf' | 'largestOf'>;
 }
+
+type NullableProperties = { properties?: Uint8Array | null | undefined };
 
 /** A session that loses messages because its account has too many, and how many more before another is looked for. */
 interface Shrinking {
@@ -67,9 +71,9 @@ export class Queues {
 
   /** Reads the places that the last process has left; the highest of their counters. */
   load(sessions: ReadonlyMap<number, Session>): number {
-    for (const [id, number, packetId, released, size] of this.#services.rows.queue()) {
+    for (const [id, number, packetId, released, size, expires] of this.#services.rows.queue()) {
       this.#lastMessage = id;
-      const of = { id, counter: id, size, device: undefined };
+      const of = { id, counter: id, size, expires: expires ?? undefined, device: undefined };
       const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
       sessions.get(number)?.queue.add(queued);
     }
@@ -83,14 +87,17 @@ export class Queues {
     sessions: ReadonlyMap<number, Session>,
     counter: number,
   ) {
-    const ids = new Map<number, { id: number; counter: number; size: number }>();
+    const ids = new Map<number, Pick<Queued, 'id' | 'counter' | 'size' | 'expires'>>();
     let last = counter;
     const accounts = new Map(queue.map(([id, number]) => [id, accountIn(sessions.get(number)?.clientId ?? '')]));
     for (const message of messages) {
-      const stored = this.#newMessage({ ...message, qos: message.qos as 0 | 1 | 2 });
+      const stored = this.#newMessage({
+        ...{ topic: message.topic, payload: message.payload, qos: message.qos as 0 | 1 | 2 },
+        ...carriedOf(message),
+      });
       last += 1;
-      const size = Buffer.byteLength(message.topic) + message.payload.length;
-      ids.set(message.id, { id: stored.id, counter: last, size });
+      const expires = stored.expires ?? undefined;
+      ids.set(message.id, { id: stored.id, counter: last, size: bytesOf(stored), expires });
       const accountId = accounts.get(message.id) ?? '';
       this.#journal.record({ kind: 'message', accountId, message: stored, sessions: [] });
     }
@@ -118,9 +125,10 @@ export class Queues {
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
     if (id === undefined) return;
     const device = this.#services.deviceOf(packet.topic);
-    const size = Buffer.byteLength(packet.topic) + Buffer.byteLength(payload);
+    const size = bytesOf(packet);
+    const expires = packet.messageExpiry;
     for (const session of sessions) {
-      session.queue.add({ id, counter, packetId: undefined, released: false, size, device });
+      session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device });
       this.#shorten(session);
       this.#shrink(session);
     }
@@ -139,9 +147,9 @@ export class Queues {
   /** The id under which a message without a promise is written; undefined when it is not. */
   #written(sessions: readonly Session[], packet: Outgoing): number | undefined {
     if (sessions.length === 0) return undefined;
-    const bytes = packet.payload.length;
+    const bytes = packet.payload.length + (packet.properties?.length ?? 0);
     if (this.#unwrittenBytes + bytes > maxUnwritten) {
-      this.#services.counters.dropped += sessions.length;
+      this.#services.counters.dropped.queue += sessions.length;
       return undefined;
     }
     const message = this.#newMessage(packet);
@@ -157,9 +165,10 @@ export class Queues {
     return id;
   }
 
-  #newMessage({ topic, qos, payload }: Pick<Outgoing, 'topic' | 'qos' | 'payload'>): StoredMessage {
+  #newMessage(packet: Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried): StoredMessage {
     this.#lastMessage += 1;
-    return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload) };
+    const { topic, qos, payload } = packet;
+    return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload), ...storedProperties(packet) };
   }
 
   #shorten(session: Session): void {
@@ -168,7 +177,7 @@ export class Queues {
       const { oldest } = session.queue;
       if (!oldest) return;
       this.#dequeue(session, oldest);
-      counters.dropped += 1;
+      counters.dropped.queue += 1;
       counters.limitHits.max_queue += 1;
     }
   }
@@ -192,7 +201,7 @@ export class Queues {
       this.#dequeue(shrinking.session, oldest);
       shrinking.left -= 1;
       dropped += 1;
-      counters.dropped += 1;
+      counters.dropped.queue += 1;
       counters.limitHits.max_queue_bytes_per_account += 1;
     }
   }
@@ -319,15 +328,35 @@ export class Queues {
   #packetOf(session: Session, queued: Queued, wasSent: boolean): Kept | undefined {
     const { counter: brokerCounter, packetId: messageId, released } = queued;
     if (released) return { cmd: 'pubrel', messageId: messageId as number };
-    const message = this.#read(queued.id);
+    // One that has been sent before is sent again: its receiver may have it [MQTT-4.4.0-1].
+    const message = !wasSent && this.#hasExpired(queued) ? undefined : this.#read(queued.id);
     if (!message) {
+      if (this.#hasExpired(queued)) this.#services.counters.expired += 1;
       this.#dequeue(session, queued);
       return undefined;
     }
     const { topic, qos, payload } = message;
     // Not retained, because the subscription stood when the message came [MQTT-3.3.1-9].
-    const about = { topic, payload: Buffer.from(payload), retain: false };
+    const about = { topic, payload: Buffer.from(payload), retain: false, ...carriedOf(message) };
     return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Kept;
+  }
+
+  /** Takes what has expired out of a queue; a PUBREL stays. */
+  dropExpired(session: Session): void {
+    if (session.queue.firstExpiry > this.#services.clock.now()) return;
+    session.queue.forgetFirstExpiry();
+    for (const queued of session.queue.values()) {
+      if (queued.packetId !== undefined || !this.#hasExpired(queued)) {
+        session.queue.noteExpiry(queued);
+        continue;
+      }
+      this.#dequeue(session, queued);
+      this.#services.counters.expired += 1;
+    }
+  }
+
+  #hasExpired({ expires }: Queued): boolean {
+    return expires !== undefined && expires <= this.#services.clock.now();
   }
 
   #read(id: number): StoredMessage | undefined {
@@ -350,4 +379,13 @@ function accountOf([session]: readonly Session[]): string {
 
 function sentChange({ number }: Session, { id, packetId, released }: Queued): MqttChange {
   return { kind: 'queue', session: number, id, packetId: packetId ?? null, released: released ? 1 : 0 };
+}
+
+/** As the store counts a message. */
+function bytesOf({
+  topic,
+  payload,
+  properties,
+}: { topic: string; payload: string | Uint8Array } & NullableProperties): number {
+  return Buffer.byteLength(topic) + Buffer.byteLength(payload) + (properties?.length ?? 0);
 }

@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
-import type { Outgoing } from '../aedes-types.ts';
+import type { Counters } from '../connections/counters.ts';
+import { type Carried, type Outgoing, storedProperties } from '../message-types.ts';
 import { FilterTree } from './filter-tree.ts';
 import type { Journal } from './journal.ts';
 
@@ -16,7 +17,8 @@ export interface Reach {
 }
 const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
 
-type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'>;
+type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried;
+type SizedMessage = { topic: string; payload: string | Uint8Array } & Pick<Carried, 'properties'>;
 type RetainedChange = Extract<MqttChange, { kind: 'retain' | 'unretain' }>;
 
 interface Admitted {
@@ -33,6 +35,8 @@ export interface RetainedRoom {
 }
 
 interface RetainedServices {
+  clock: { now(): number };
+  counters: Pick<Counters, 'expired'>;
   rows: MqttRows;
   journal: Journal;
   room: RetainedRoom;
@@ -42,6 +46,8 @@ interface RetainedServices {
 
 /** Retained messages: on disk, and in memory only until they are there. */
 export class Retained {
+  readonly #clock: RetainedServices['clock'];
+  readonly #counters: RetainedServices['counters'];
   readonly #rows: MqttRows;
   readonly #journal: Journal;
   /** Changes on their way to the disk, by topic; null for a topic that is being cleared. */
@@ -58,7 +64,9 @@ export class Retained {
 
   #lastSwept = '';
 
-  constructor({ rows, journal, room, accountOf }: RetainedServices) {
+  constructor({ clock, counters, rows, journal, room, accountOf }: RetainedServices) {
+    this.#clock = clock;
+    this.#counters = counters;
     this.#rows = rows;
     this.#journal = journal;
     this.#room = room;
@@ -75,20 +83,22 @@ export class Retained {
   }
 
   /** The limit that a message would exceed. A message that takes no more room than its predecessor always fits. */
-  lacksRoomFor({ topic, payload }: Message): keyof RetainedRoom | undefined {
+  lacksRoomFor(message: Message): keyof RetainedRoom | undefined {
+    const { topic, payload } = message;
     if (payload.length === 0) return undefined;
     const { count, bytes } = this.useOf(this.#accountOf(topic));
     const before = this.#sizeOf(topic);
-    const after = sizeOf(topic, payload);
+    const after = sizeOf(message);
     if (before === undefined && this.#room.count > 0 && count >= this.#room.count) return 'count';
     const grows = after - (before ?? 0);
     return grows > 0 && this.#room.bytes > 0 && bytes + grows > this.#room.bytes ? 'bytes' : undefined;
   }
 
   /** Takes room for a message that is promised to the disk before `store` is told of it; call what it returns when that has ended. */
-  admit({ topic, payload }: Message): (error?: Error) => void {
+  admit(message: Message): (error?: Error) => void {
+    const { topic, payload } = message;
     const before = this.#admitted.get(topic);
-    const admitted: Admitted = { size: payload.length === 0 ? 0 : sizeOf(topic, payload), behind: before?.behind };
+    const admitted: Admitted = { size: payload.length === 0 ? 0 : sizeOf(message), behind: before?.behind };
     this.#count(topic, this.#sizeOf(topic), admitted.size);
     this.#admitted.set(topic, admitted);
     return (error) => {
@@ -115,7 +125,7 @@ export class Retained {
     if (admitted) return admitted.size || undefined;
     const unwritten = this.#unwritten.get(topic);
     if (unwritten === undefined) return this.#rows.retainedSize(topic);
-    return unwritten ? sizeOf(topic, unwritten.payload) : undefined;
+    return unwritten ? sizeOf({ ...unwritten, properties: unwritten.properties ?? undefined }) : undefined;
   }
 
   /**
@@ -134,7 +144,7 @@ export class Retained {
       this.#unwritten.set(topic, retainedOf(change));
       return true;
     }
-    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(topic, payload));
+    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(message));
     this.#record(change);
     return true;
   }
@@ -150,9 +160,11 @@ export class Retained {
   }
 
   /** The change on disk for a retained message. */
-  change({ topic, qos, payload }: Message): RetainedChange {
+  change(message: Message): RetainedChange {
+    const { topic, qos, payload } = message;
     if (payload.length === 0) return { kind: 'unretain', topic };
-    return { kind: 'retain', retained: { accountId: this.#accountOf(topic), topic, qos, payload: ownBytes(payload) } };
+    const about = { topic, qos, payload: ownBytes(payload), ...storedProperties(message) };
+    return { kind: 'retain', retained: { accountId: this.#accountOf(topic), ...about } };
   }
 
   /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
@@ -163,16 +175,31 @@ export class Retained {
       for await (const topic of this.#topicsIn(prefix, reach)) {
         if (tree.match(topic).size === 0 || !reach.mayHear(topic)) continue;
         const message = this.#read(topic);
-        if (message) yield message;
+        if (message && !this.#hasExpired(message)) yield message;
       }
     }
   }
 
   /** Clears some of what can never be delivered again. */
   sweep(mayStay: (topic: string) => boolean): void {
+    this.#sweepExpired();
     const topics = this.#rows.retainedTopics('', this.#lastSwept, pageSize);
     for (const topic of topics) if (!mayStay(topic)) this.store({ topic, qos: 0, payload: Buffer.alloc(0) });
     this.#lastSwept = topics.at(-1) ?? '';
+  }
+
+  #sweepExpired(): void {
+    for (const topic of this.#rows.retainedExpired(this.#clock.now(), pageSize)) {
+      const message = this.#read(topic);
+      // A newer one is on its way to the disk.
+      if (!message || !this.#hasExpired(message) || this.#admitted.has(topic)) continue;
+      this.store({ topic, qos: 0, payload: Buffer.alloc(0) });
+      this.#counters.expired += 1;
+    }
+  }
+
+  #hasExpired({ expires }: RetainedMessage): boolean {
+    return expires !== null && expires <= this.#clock.now();
   }
 
   /** The retained topics that begin with `prefix`, sorted, in steps in which others get their turn. */
@@ -224,8 +251,8 @@ function retainedOf(change: RetainedChange): RetainedMessage | null {
 }
 
 /** As the store counts it. */
-function sizeOf(topic: string, payload: string | Uint8Array): number {
-  return Buffer.byteLength(topic) + (typeof payload === 'string' ? Buffer.byteLength(payload) : payload.length);
+function sizeOf({ topic, payload, properties }: SizedMessage): number {
+  return Buffer.byteLength(topic) + Buffer.byteLength(payload) + (properties?.length ?? 0);
 }
 
 /** The bytes alone, as they go to the disk: a part of a read buffer would take all of it along. */

@@ -7,8 +7,10 @@ export interface Queued {
   /** Set once it has been sent, or is about to be. */
   packetId: number | undefined;
   released: boolean;
-  /** Bytes of its topic and payload. */
+  /** Bytes of its topic, payload and properties. */
   readonly size: number;
+  /** Milliseconds since 1970. */
+  readonly expires: number | undefined;
   /** The device of the message; undefined until it is looked up, if it comes from the disk. */
   device: string | undefined;
 }
@@ -23,13 +25,27 @@ export class SessionQueue {
   #onBytes: ((change: number) => void) | undefined;
   #newest = 0;
   #bytes = 0;
+  #firstExpiry = Number.POSITIVE_INFINITY;
 
   /** `onBytes` is called with each change of `bytes`. */
   constructor(onBytes: (change: number) => void = () => {}) {
     this.#onBytes = onBytes;
   }
 
-  /** Bytes of topics and payloads. */
+  /** Nothing has expired before, in milliseconds since 1970; Infinity when nothing expires. */
+  get firstExpiry(): number {
+    return this.#firstExpiry;
+  }
+
+  forgetFirstExpiry(): void {
+    this.#firstExpiry = Number.POSITIVE_INFINITY;
+  }
+
+  noteExpiry({ expires = Number.POSITIVE_INFINITY }: Pick<Queued, 'expires'>): void {
+    if (expires < this.#firstExpiry) this.#firstExpiry = expires;
+  }
+
+  /** Bytes of topics, payloads and properties. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -66,6 +82,7 @@ export class SessionQueue {
     this.#byCounter.set(queued.counter, queued);
     this.#count(queued.size);
     this.#newest = queued.counter;
+    this.noteExpiry(queued);
     if (queued.packetId !== undefined) this.#sent.set(queued.packetId, queued);
   }
 

@@ -1,8 +1,9 @@
 import type { MqttState } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient, Filter } from '../aedes-types.ts';
+import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
+import type { Filter } from '../message-types.ts';
 import { FilterTree } from './filter-tree.ts';
 import type { Journal } from './journal.ts';
 import { SessionQueue } from './session-queue.ts';
@@ -21,6 +22,8 @@ export interface Session {
   /** Undefined while nobody is connected; then it was left at `left`, in milliseconds since 1970. */
   holder: BrokerClient | undefined;
   left: number;
+  /** Milliseconds that it is kept after that; Infinity for ever. */
+  expiry: number;
   readonly filters: Map<string, Filter>;
   /** Whether it is a device's; undefined until somebody has asked. */
   isDevice: boolean | undefined;
@@ -34,7 +37,7 @@ export interface Session {
 export interface SessionServices {
   clock: { now(): number };
   counters: Counters;
-  /** Milliseconds that a session is kept while nobody is connected; 0 is for ever. */
+  /** Milliseconds that a session is kept at most while nobody is connected; 0 is for ever. */
   sessionExpiry: number;
   /** Stored sessions of one account; 0 is no limit. */
   maxSessions: number;
@@ -67,17 +70,17 @@ export class StoredSessions {
   /** Reads what the last process has left; the sessions by their numbers. */
   load(rows: MqttRows): Map<number, Session> {
     const byNumber = new Map<number, Session>();
-    for (const { id, clientId, left } of rows.sessions()) {
-      const session = this.#add(id, clientId);
+    for (const { id, clientId, left, expiry } of rows.sessions()) {
+      const session = this.#add(id, clientId, expiry);
       session.left = left ?? this.#services.clock.now();
       // Clients that were connected when the process ended have left.
       if (left === null) this.#record(session);
       byNumber.set(id, session);
       this.#lastNumber = Math.max(this.#lastNumber, id);
     }
-    for (const [number, filter, options] of rows.subscriptions()) {
+    for (const [number, filter, options, identifier] of rows.subscriptions()) {
       const session = byNumber.get(number);
-      if (session) this.#put(session, fromOptions(filter, options));
+      if (session) this.#put(session, fromOptions(filter, options, identifier));
     }
     for (const [number, packetId] of rows.incoming()) {
       const session = byNumber.get(number);
@@ -89,16 +92,16 @@ export class StoredSessions {
   /** Sessions that come from another server, in their order; by the numbers that they had there. */
   arrive({ sessions, subscriptions, incoming }: Pick<MqttState, 'sessions' | 'subscriptions' | 'incoming'>) {
     const byNumber = new Map<number, Session>();
-    for (const { id, clientId, left } of sessions) {
+    for (const { id, clientId, left, expiry } of sessions) {
       this.#lastNumber += 1;
-      const session = this.#add(this.#lastNumber, clientId);
+      const session = this.#add(this.#lastNumber, clientId, expiry);
       session.left = left ?? this.#services.clock.now();
       this.#record(session);
       byNumber.set(id, session);
     }
-    for (const [number, filter, options] of subscriptions) {
+    for (const [number, filter, options, identifier] of subscriptions) {
       const session = byNumber.get(number);
-      if (session) this.subscribe(session, fromOptions(filter, options));
+      if (session) this.subscribe(session, fromOptions(filter, options, identifier));
     }
     for (const [number, packetId] of incoming) {
       const session = byNumber.get(number);
@@ -169,8 +172,9 @@ export class StoredSessions {
     let session = this.#byClientId.get(client.id);
     if (!session) {
       this.#lastNumber += 1;
-      session = this.#add(this.#lastNumber, client.id);
+      session = this.#add(this.#lastNumber, client.id, null);
     }
+    session.expiry = this.#expiryOf(client.live?.sessionExpiry);
     session.holder = client;
     session.caughtUp = undefined;
     this.#record(session);
@@ -205,10 +209,10 @@ export class StoredSessions {
     this.#journal.record({ kind: 'endSession', session: number, messages: Array.from(queue.values(), ({ id }) => id) });
   }
 
-  /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody. */
-  sweep(hasOwner: (clientId: string) => boolean): void {
-    const { clock, counters, sessionExpiry } = this.#services;
-    const over = clock.now() - (sessionExpiry || Number.POSITIVE_INFINITY);
+  /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody; `look` is called with each of them. */
+  sweep(hasOwner: (clientId: string) => boolean, look: (session: Session) => void): void {
+    const { clock, counters } = this.#services;
+    const now = clock.now();
     this.#sweeping ??= this.#byClientId.values();
     for (let looked = 0; looked < sweepSize; looked += 1) {
       const { value: session } = this.#sweeping.next();
@@ -216,8 +220,9 @@ export class StoredSessions {
         this.#sweeping = undefined;
         return;
       }
+      look(session);
       if (session.holder) continue;
-      const isOver = session.left <= over;
+      const isOver = session.left + session.expiry <= now;
       if (isOver) counters.limitHits.session_expiry_hours += 1;
       if (isOver || !hasOwner(session.clientId)) this.end(session);
     }
@@ -228,10 +233,11 @@ export class StoredSessions {
   subscribe(session: Session, subscription: Filter): void {
     const { topic: filter } = subscription;
     const options = toOptions(subscription);
+    const { identifier = null } = subscription;
     const known = session.filters.get(filter);
-    if (known && toOptions(known) === options) return;
-    this.#put(session, fromOptions(filter, options));
-    this.#journal.record({ kind: 'subscribe', session: session.number, filter, options });
+    if (known && toOptions(known) === options && (known.identifier ?? null) === identifier) return;
+    this.#put(session, fromOptions(filter, options, identifier));
+    this.#journal.record({ kind: 'subscribe', session: session.number, filter, options, identifier });
   }
 
   unsubscribe({ number, clientId, filters }: Session, filter: string): void {
@@ -261,8 +267,9 @@ export class StoredSessions {
     else this.#filters.delete(filter, clientId);
   }
 
-  #add(number: number, clientId: string): Session {
+  #add(number: number, clientId: string, expirySeconds: number | null): Session {
     const session: Session = {
+      expiry: this.#expiryOf(expirySeconds ?? undefined),
       number,
       clientId,
       holder: undefined,
@@ -303,8 +310,15 @@ export class StoredSessions {
     return siblings;
   }
 
-  #record({ number, clientId, holder, left }: Session): void {
-    this.#journal.record({ kind: 'session', session: number, clientId, left: holder ? null : left });
+  /** Milliseconds; no longer than the server keeps any. `seconds` is undefined for a client that says nothing of it. */
+  #expiryOf(seconds = Number.POSITIVE_INFINITY): number {
+    return Math.min(seconds * 1000, this.#services.sessionExpiry || Number.POSITIVE_INFINITY);
+  }
+
+  #record({ number, clientId, holder, left, expiry }: Session): void {
+    const isServers = expiry === this.#expiryOf();
+    const seconds = isServers ? null : Math.ceil(expiry / 1000);
+    this.#journal.record({ kind: 'session', session: number, clientId, left: holder ? null : left, expiry: seconds });
   }
 
   #dropOldest(than: Session): void {
@@ -324,9 +338,10 @@ function toOptions({ qos, rh, rap, nl }: Filter): number {
   return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0);
 }
 
-function fromOptions(topic: string, options: number): Filter {
+function fromOptions(topic: string, options: number, identifier: number | null): Filter {
   const qos = (options & 3) as 0 | 1 | 2;
-  if (!(options & 4)) return { topic, qos };
+  const own = identifier === null ? {} : { identifier };
+  if (!(options & 4)) return { topic, qos, ...own };
   const said = { rh: (options >> 3) & 3, rap: (options & 32) !== 0, nl: (options & 64) !== 0 };
-  return { topic, qos, ...said };
+  return { topic, qos, ...said, ...own } as Filter;
 }

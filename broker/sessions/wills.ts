@@ -1,5 +1,6 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
-import type { BrokerClient, Will } from '../aedes-types.ts';
+import type { BrokerClient } from '../aedes-types.ts';
+import type { Will } from '../message-types.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 
@@ -87,8 +88,11 @@ export class Wills {
   }
 }
 
-function storedWill(client: BrokerClient, { topic, qos, retain, payload }: Will): StoredWill {
+function storedWill(client: BrokerClient, will: Will, due: number | null = null): StoredWill {
+  const { topic, qos, retain, payload, said, delay = 0 } = will;
+  const { travelling, messageExpiry = null } = said ?? {};
+  const properties = travelling && travelling.length > 0 ? ownBytes(travelling) : null;
   const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
-  const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };
-  return { clientId: client.id, ...about, generation, sessionId };
+  const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload), properties };
+  return { clientId: client.id, ...about, generation, sessionId, messageExpiry, delay, due };
 }

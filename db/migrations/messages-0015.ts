@@ -1,9 +1,16 @@
 import type { Kysely } from 'kysely';
 import { executeAll } from './execute.ts';
-import { numbered, outboxSize, sorted, texts } from './row-sizes.ts';
+import { numbered, outboxSizeWithoutProperties, sorted, texts } from './row-sizes.ts';
 
-/** The tables, and what a row of each takes; `row` is `NEW.`, `OLD.` or nothing. */
-const tables: Record<string, { account: (row: string) => string; size: (row: string) => string; changed?: string }> = {
+/** How a row of a table counts; `row` is `NEW.`, `OLD.` or nothing. */
+export interface Counted {
+  account: (row: string) => string;
+  size: (row: string) => string;
+  /** A column that is written whenever the size of a row changes. */
+  changed?: string;
+}
+
+const tables: Record<string, Counted> = {
   mqttSessions: {
     account: (row) => `substr(${row}"clientId", 1, 36)`,
     size: (row) => `20 + ${texts(row, 'clientId')}`,
@@ -29,7 +36,7 @@ const tables: Record<string, { account: (row: string) => string; size: (row: str
   },
   outbox: {
     account: (row) => `${row}"accountId"`,
-    size: outboxSize,
+    size: outboxSizeWithoutProperties,
   },
   series: { account: (row) => `${row}"accountId"`, size: () => '400' },
   categories: {
@@ -39,13 +46,14 @@ const tables: Record<string, { account: (row: string) => string; size: (row: str
   },
 };
 
-const more = (row: string, { account, size }: (typeof tables)[string]) =>
+const more = (row: string, { account, size }: Counted) =>
   `INSERT INTO "heldBytes" SELECT ${account(row)}, ${size(row)} WHERE ${account(row)} <> ''
    ON CONFLICT DO UPDATE SET "bytes" = "bytes" + excluded."bytes";`;
-const less = (row: string, { account, size }: (typeof tables)[string]) =>
+const less = (row: string, { account, size }: Counted) =>
   `UPDATE "heldBytes" SET "bytes" = max(0, "bytes" - (${size(row)})) WHERE "accountId" = ${account(row)};`;
 
-function counting([table, rule]: [string, (typeof tables)[string]]): string[] {
+/** The triggers that count the rows of a table. */
+export function counting([table, rule]: [string, Counted]): string[] {
   const { changed } = rule;
   return [
     `CREATE TRIGGER "${table}_held" AFTER INSERT ON "${table}" BEGIN ${more('NEW.', rule)} END`,

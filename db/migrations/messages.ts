@@ -11,6 +11,7 @@ import * as numericCodes from './messages-0012.ts';
 import * as outboxAccounts from './messages-0013.ts';
 import * as retainedUse from './messages-0014.ts';
 import * as heldBytes from './messages-0015.ts';
+import * as messageProperties from './messages-0016.ts';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -26,4 +27,5 @@ export const messageMigrations: readonly Migration[] = [
   outboxAccounts,
   retainedUse,
   heldBytes,
+  messageProperties,
 ];

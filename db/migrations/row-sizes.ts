@@ -10,5 +10,13 @@ export const numbered = (bytes: string) =>
 export const texts = (row: string, ...columns: string[]) =>
   columns.map((column) => `octet_length(${row}"${column}")`).join(' + ');
 
+/** Of a message that was kept for a bridge before there were properties. */
+export const outboxSizeWithoutProperties = (row: string) => `250 + ${numbered(`(250 + ${texts(row, 'payload')})`)}`;
+
+/** Bytes of the properties of a message. */
+export const propertiesSize = (row: string) => `coalesce(octet_length(${row}"properties"), 0)`;
 /** Of a message that is kept for a bridge. */
-export const outboxSize = (row: string) => `250 + ${numbered(`(250 + ${texts(row, 'payload')})`)}`;
+export const outboxSize = (row: string) =>
+  `250 + ${numbered(`(250 + ${texts(row, 'payload')} + ${propertiesSize(row)})`)}`;
+/** Bytes of a retained message, for the limit of its account. */
+export const retainedSize = (row: string) => `(${texts(row, 'topic', 'payload')} + ${propertiesSize(row)})`;

@@ -116,7 +116,10 @@ export class Bridges {
    * Takes a message over. `done` is called once: for level 2 when it is on disk, in one transaction with what was given
    * to the message store right before, or with the error for which it is not; for level 1 at once.
    */
-  take({ accountId, deviceId, channel, qos, payload }: AcceptedMessage, done: (error?: Error) => void): void {
+  take(
+    { accountId, deviceId, channel, qos, payload, properties, expires }: AcceptedMessage,
+    done: (error?: Error) => void,
+  ): void {
     const { access, clock, messages } = this.#ctx;
     const bridges = this.#byAccount.get(accountId);
     const device = access.placement(deviceId);
@@ -127,7 +130,7 @@ export class Bridges {
     const time = clock.now();
     const { organizationId, deviceTemplateId } = device;
     // The bytes alone: a part of a read buffer would keep, and send, all of it.
-    const content = { qos, time, payload: new Uint8Array(payload) };
+    const content = { qos, time, payload: new Uint8Array(payload), properties, expires };
     const message = {
       id: newId(accountId),
       deviceId,
@@ -138,7 +141,7 @@ export class Bridges {
     };
     if (channel.streamBridgeDelivery === 1) {
       for (const { bestEffort } of bridges)
-        bestEffort.offer(nameMessage(this.#ctx.config.topicRoot, accountId, message));
+        bestEffort.offer(nameMessage(this.#ctx.config.topicRoot, accountId, message, time));
       done();
       return;
     }
@@ -286,7 +289,7 @@ export class Bridges {
         this.counters.dead += count;
       },
     };
-    const show = (stored: OutboxRow) => nameMessage(config.topicRoot, row.accountId, stored);
+    const show = (stored: OutboxRow) => nameMessage(config.topicRoot, row.accountId, stored, clock.now());
     const around = { clock, log, messages, reports, show, ...config.bridges };
     const bridge: Bridge = {
       row,

@@ -52,9 +52,9 @@ export class KeptMessages {
 
   /** Some of what could not be delivered, in any order. */
   deadLetters({ id, accountId }: { id: string; accountId: string }, sequences: number[]) {
-    const { config, messages } = this.#ctx;
+    const { config, clock, messages } = this.#ctx;
     return messages.outbox.dead(id, sequences).map((row) => ({
-      ...nameMessage(config.topicRoot, accountId, row),
+      ...nameMessage(config.topicRoot, accountId, row, clock.now()),
       sequence: row.sequence,
       reason: row.reason,
       since: row.since,

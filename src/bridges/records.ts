@@ -10,9 +10,10 @@ export interface LogRecord {
 
 /** @throws RangeError if a part of an envelope is longer than its length field can say. */
 export function toRecord(form: Form, message: BridgedMessage): LogRecord {
-  if (form === 'raw') return { value: bytesOf(message.payload), headers: headersOf(message) };
+  const own = propertyHeaders(message);
+  if (form === 'raw') return { value: bytesOf(message.payload), headers: { ...headersOf(message), ...own } };
   if (form === 'envelope') return { value: envelope(message), headers: {} };
-  return { value: Buffer.from(JSON.stringify(showMessage(message))), headers: {} };
+  return { value: Buffer.from(JSON.stringify(showMessage(message))), headers: own };
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
@@ -34,6 +35,26 @@ function headersOf(message: BridgedMessage): Record<string, string> {
     'slipway-time': new Date(time).toISOString(),
     ...(test && { 'slipway-test': 'true' }),
   };
+}
+
+/** Properties that an MQTT 5 client sent along; user properties as JSON, because a name may stand twice. */
+function propertyHeaders({ properties = {} }: BridgedMessage): Record<string, string> {
+  const { contentType, responseTopic, correlationData, userProperties, messageExpiry } = properties;
+  const named = {
+    'slipway-content-type': contentType,
+    'slipway-response-topic': responseTopic,
+    'slipway-correlation-data': correlationData,
+    'slipway-user-properties': userProperties && JSON.stringify(userProperties),
+    'slipway-message-expiry': messageExpiry?.toString(),
+  };
+  return Object.fromEntries(
+    Object.entries(named).flatMap(([name, text]) => (text === undefined ? [] : [[name, headerText(text)]])),
+  );
+}
+
+/** Headers have no control characters: a line break would begin another one. */
+function headerText(text: string): string {
+  return text.replace(/\p{Cc}/gu, ' ');
 }
 
 const envelopeVersion = 1;

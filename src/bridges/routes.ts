@@ -9,6 +9,7 @@ import { idParams, listResponse, readDate } from '../entity/routes.ts';
 import { readSlices, showSlices } from '../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
 import { invalid } from '../errors.ts';
+import { messageProperties } from '../formats/message-properties.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { metaWith, nameIgnored } from '../http/ignored-names.ts';
@@ -34,6 +35,7 @@ const deadLetterShape = Type.Object({
   qos: Type.Integer(),
   time: DateText,
   payloadBase64: Type.String(),
+  properties: Type.Optional(messageProperties),
   reason: Nullable(Type.String({ description: 'Of the last attempt.' })),
   died: DateText,
 });

@@ -1,6 +1,8 @@
 /** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
+import type { OutboxMessage } from '../../db/messages/outbox/rows.ts';
 import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.ts';
 import type { Clock } from '../clock.ts';
+import { type ShownProperties, showProperties } from '../formats/message-properties.ts';
 import { formatTopic } from '../topics.ts';
 
 /** How a message is written into a distributed log (records.ts). */
@@ -20,6 +22,8 @@ export interface BridgedMessage {
   qos: number;
   time: number;
   payload: Uint8Array;
+  /** What an MQTT 5 client sent along; `messageExpiry` is what was left when it was handed to its target. */
+  properties?: ShownProperties;
   /** Made by `POST /bridges/{id}/test`, not by a device. */
   test?: true;
 }
@@ -91,7 +95,7 @@ export interface TargetKind {
 }
 
 /** A message as JSON shows it. */
-export function showMessage({ payload, time, test, ...message }: BridgedMessage) {
+export function showMessage({ payload, time, properties, test, ...message }: BridgedMessage) {
   const { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos } = message;
   const names = { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos };
   const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
@@ -99,17 +103,27 @@ export function showMessage({ payload, time, test, ...message }: BridgedMessage)
     ...names,
     time: new Date(time).toISOString(),
     payloadBase64: bytes.toString('base64'),
+    ...(properties && { properties }),
     ...(test && { test }),
   };
 }
 
-/** A message with the topic that it was published on. */
-export function nameMessage(
-  topicRoot: string,
-  accountId: string,
-  message: Omit<BridgedMessage, 'accountId' | 'topic' | 'test'>,
-): BridgedMessage {
+/** A message with the topic that it was published on; `now` in milliseconds since 1970. */
+export function nameMessage(topicRoot: string, accountId: string, message: OutboxMessage, now: number): BridgedMessage {
   const { id, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload } = message;
   const topic = formatTopic(topicRoot, accountId, deviceId, channel);
-  return { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload };
+  const properties = showProperties(message, now);
+  return {
+    id,
+    topic,
+    accountId,
+    deviceId,
+    organizationId,
+    deviceTemplateId,
+    channel,
+    qos,
+    time,
+    payload,
+    ...(properties && { properties }),
+  };
 }

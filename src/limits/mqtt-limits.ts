@@ -123,6 +123,18 @@ export const mqttLimits = [
     counted: false,
   }),
   row({
+    name: 'mqttPropertyBytes',
+    variable: 'SLIPWAY_MQTT_MAX_PROPERTY_BYTES',
+    default: 8192,
+    min: 1,
+    max: 65_535,
+    off: true,
+    unit: 'bytes',
+    per: 'message',
+    about: 'MQTT 5 properties of a message, at most 32 user properties; more are refused with 0x97',
+    counted: false,
+  }),
+  row({
     name: 'mqttPayloadPoints',
     variable: 'SLIPWAY_MQTT_MAX_POINTS',
     default: 5000,

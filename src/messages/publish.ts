@@ -1,11 +1,13 @@
 /** Publishing over HTTP, with what MQTT takes as well: a username and password, or a token. */
 
 import type { FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { Value } from 'typebox/value';
 import type { Caller } from '../access.ts';
 import type { Config } from '../config.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
-import { errorBody, PlatformError } from '../errors.ts';
+import { errorBody, invalid, PlatformError } from '../errors.ts';
+import { maxUserProperties, propertyBytes, saidOfMessage } from '../formats/message-properties.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import { requireCaller } from '../identity/sessions/authentication.ts';
@@ -19,6 +21,25 @@ const query = Type.Object({
     Type.Integer({ minimum: 0, maximum: 2, default: 1, description: 'Of the deliveries, at most; as in MQTT.' }),
   ),
   retain: Type.Optional(Type.Boolean({ default: false, description: 'An empty body clears what is retained.' })),
+  contentType: Type.Optional(
+    Type.String({ maxLength: 1000, description: 'A property of MQTT 5: the media type of the payload.' }),
+  ),
+  responseTopic: Type.Optional(
+    Type.String({ maxLength: 1000, description: 'Where an answer is expected; the caller may subscribe to it.' }),
+  ),
+  correlationData: Type.Optional(
+    Type.String({
+      maxLength: 10_000,
+      pattern: '^[A-Za-z0-9+/]*={0,2}$',
+      description: 'What an answer has to repeat, in base64.',
+    }),
+  ),
+  userProperties: Type.Optional(
+    Type.String({ maxLength: 20_000, description: 'JSON: a list of pairs of a name and a value, at most 32.' }),
+  ),
+  messageExpiry: Type.Optional(
+    Type.Integer({ minimum: 0, maximum: 0xffff_ffff, description: 'Seconds after which nobody is sent it any more.' }),
+  ),
 });
 export const rejectionShape = Type.Object(
   {
@@ -28,6 +49,7 @@ export const rejectionShape = Type.Object(
   },
   { description: 'Why the message was delivered, but not stored.' },
 );
+const pairs = Type.Array(Type.Array(Type.String(), { minItems: 2, maxItems: 2 }), { maxItems: maxUserProperties });
 const answer = Type.Object(
   { success: Type.Literal(true), rejection: Type.Optional(rejectionShape) },
   { description: 'What has to be stored is on disk.' },
@@ -85,14 +107,51 @@ function mountPublish(scope: App, ctx: MessagesContext, hide: boolean): void {
       nameIgnored(request, reply, query);
       const caller = provenCaller(request.caller, proven.get(request));
       const { qos = 1, retain = false } = request.query;
+      const said = readProperties(request.query);
       const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const topic = request.params['*'];
-      const message = { topic, payload, qos: qos as 0 | 1 | 2, retain };
+      const message = { topic, payload, qos: qos as 0 | 1 | 2, retain, said };
       const { delivered, rejection } = await ctx.publisher.publish(caller, message);
       if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
       return { success: true as const, ...(rejection && { rejection: errorBody(rejection) }) };
     },
   );
+}
+
+/** The properties that a query names. @throws PlatformError 400/106 for user properties that are no list of pairs. */
+function readProperties({
+  contentType,
+  responseTopic,
+  correlationData,
+  userProperties,
+  messageExpiry,
+}: Static<typeof query>) {
+  const properties = {
+    ...(contentType !== undefined && { contentType: text('contentType', contentType) }),
+    ...(responseTopic !== undefined && { responseTopic: text('responseTopic', responseTopic) }),
+    ...(correlationData !== undefined && { correlationData: Buffer.from(correlationData, 'base64') }),
+    ...(userProperties !== undefined && { userProperties: pairsIn(userProperties) }),
+  };
+  const travelling = propertyBytes(properties);
+  return saidOfMessage({ ...properties, ...(messageExpiry !== undefined && { messageExpiry }) }, travelling);
+}
+
+function pairsIn(json: string): Array<[string, string]> {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch {
+    throw invalid('userProperties', 'is no JSON');
+  }
+  if (!Value.Check(pairs, value)) throw invalid('userProperties', 'is no list of at most 32 pairs of texts');
+  return value.map(([name = '', one = '']) => [text('userProperties', name), text('userProperties', one)]);
+}
+
+/** As MQTT has it: without U+0000, at most 65,535 bytes. */
+function text(name: string, value: string): string {
+  if (value.includes('\0') || !value.isWellFormed() || Buffer.byteLength(value) > 65_535)
+    throw invalid(name, 'is no text of MQTT');
+  return value;
 }
 
 /** The variable that says how large a payload over HTTP may be. */

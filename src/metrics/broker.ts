@@ -60,10 +60,17 @@ export function brokerMetrics(registry: Registry, { broker }: Pick<MetricsContex
     'QoS 0 messages not sent to clients that do not read.',
     () => counters.shed,
   );
-  counter(
+  counterBy(
     registry,
     'slipway_mqtt_dropped_messages_total',
-    'Messages that fell out of the queues of stored sessions.',
-    () => counters.dropped,
+    'Messages that fell out of the queues of stored sessions, and those longer than a client takes.',
+    'reason',
+    counters.dropped,
+  );
+  counter(
+    registry,
+    'slipway_mqtt_expired_messages_total',
+    'Messages that expired before they were delivered, in queues and retained.',
+    () => counters.expired,
   );
 }

@@ -1,8 +1,9 @@
 /** Messages on their way to other systems. */
+import type { StoredProperties } from '../../db/messages/sessions/changes.ts';
 import type { Channel } from '../access.ts';
 
 /** A message that has been accepted on a channel, no matter who published it. */
-export interface AcceptedMessage {
+export interface AcceptedMessage extends StoredProperties {
   accountId: string;
   deviceId: string;
   channel: Channel;

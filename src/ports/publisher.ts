@@ -1,9 +1,11 @@
 /** Messages of callers that have no connection. */
+
 import type { Socket } from 'node:net';
 import type { LogInput } from '../../db/messages/store.ts';
 import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../access.ts';
 import type { Allowance, Failure } from '../errors.ts';
+import type { SaidOfMessage } from '../formats/message-properties.ts';
 
 /** Messages of callers that have no connection. */
 export interface Publisher {
@@ -58,6 +60,8 @@ export interface Direct {
   payload: Buffer;
   qos: 0 | 1 | 2;
   retain: boolean;
+  /** What an MQTT 5 client would say of it. */
+  said?: SaidOfMessage | undefined;
 }
 
 /**

@@ -1,7 +1,8 @@
 /** What messages take of memory besides their own bytes. */
 import { Duplex } from 'node:stream';
 import t from 'tap';
-import type { BrokerClient, Outgoing } from '../../broker/aedes-types.ts';
+import type { BrokerClient } from '../../broker/aedes-types.ts';
+import type { Outgoing } from '../../broker/message-types.ts';
 import { Deliveries } from '../../broker/packets/deliveries.ts';
 import { Level4 } from '../../broker/packets/level-4.ts';
 import { Turns } from '../../broker/packets/turns.ts';

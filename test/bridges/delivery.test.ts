@@ -282,7 +282,16 @@ t.test('a page of large dead letters is read and sent a few at a time', async (t
   const idOf = (n: number) => `${accountId.slice(0, -4)}${String(n).padStart(4, '0')}`;
   const placeOf = ({ id }: { id: string }) => Number(id.slice(-4));
   for (let n = 0; n < count; n += 1) {
-    const message = { id: idOf(n), ...ids, channel: 'c', qos: 1, time: n, payload: Buffer.alloc(120_000, n) };
+    const message = {
+      id: idOf(n),
+      ...ids,
+      channel: 'c',
+      qos: 1,
+      time: n,
+      payload: Buffer.alloc(120_000, n),
+      properties: null,
+      expires: null,
+    };
     await record({ kind: 'add', accountId, bridgeIds, message });
   }
   const sequences = messages.outbox.places(bridge.id, 'pending', 0, count).map(({ sequence }) => sequence);

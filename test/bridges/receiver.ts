@@ -16,6 +16,7 @@ export interface Bridged {
   qos: number;
   time: string;
   payloadBase64: string;
+  properties?: object;
   test?: true;
 }
 

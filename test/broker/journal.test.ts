@@ -21,11 +21,17 @@ function journalled() {
 }
 
 const full = new Error('the disk is full');
-const subscribe = (filter: string, options = 1): MqttChange => ({ kind: 'subscribe', session: 1, filter, options });
+const subscribe = (filter: string, options = 1): MqttChange => ({
+  kind: 'subscribe',
+  session: 1,
+  filter,
+  options,
+  identifier: null,
+});
 const message = (id: number, ...sessions: number[]): MqttChange => ({
   kind: 'message',
   accountId: 'account',
-  message: { id, topic: 'x', qos: 1, payload: new Uint8Array() },
+  message: { id, topic: 'x', qos: 1, payload: new Uint8Array(), properties: null, expires: null },
   sessions,
 });
 /** A change that the journal has not sent yet, or that has come back, is sent in the end. */

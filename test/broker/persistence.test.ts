@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { Incoming, Outgoing } from '../../broker/aedes-types.ts';
+import type { Incoming, Outgoing } from '../../broker/message-types.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import { persistenceForAedes } from '../../broker/sessions/for-aedes.ts';
 import type { SessionStore } from '../../broker/sessions/persistence.ts';
@@ -49,7 +49,7 @@ t.test('a full queue loses its oldest message, and counts it', async (t) => {
   store.begin(client);
   for (let n = 1; n <= 5; n += 1) store.enqueueFor(client, message(n));
   t.same(await queued(store), ['3', '4', '5']);
-  t.equal(counters.dropped, 2);
+  t.equal(counters.dropped.queue, 2);
 });
 
 t.test('an acknowledgement of an unknown packet id removes nothing', async (t) => {
@@ -336,7 +336,7 @@ t.test('a stored session of a device queues nothing of others, whatever wildcard
   speaker.send(publishPacket(other.topic('chat'), 'x', { qos: 1, messageId: 1 }));
   await speaker.next();
   const { broker } = f.service.server.ctx;
-  t.equal(broker.counters.dropped, 0);
+  t.equal(broker.counters.dropped.queue, 0);
   const again = await rawConnected(t, f, { clientId: 'keeper', clean: false });
   again.send({ cmd: 'pingreq' });
   for (;;) {

@@ -13,15 +13,16 @@ export interface RawClient {
 }
 
 /** A raw connection; it ends with the test. */
-export async function rawClient(t: Test, port: number): Promise<RawClient> {
+export async function rawClient(t: Test, port: number, level: 4 | 5 = 4): Promise<RawClient> {
   const socket = connect(port, '127.0.0.1');
   t.teardown(() => socket.destroy());
-  return speak(socket);
+  return speak(socket, level);
 }
 
 /** Packets over a socket. */
-export function speak(socket: Socket): RawClient {
-  const parser = mqttPacket.parser();
+export function speak(socket: Socket, level: 4 | 5 = 4): RawClient {
+  const protocolVersion = level;
+  const parser = mqttPacket.parser({ protocolVersion });
   const arrived: Packet[] = [];
   const waiting: Array<{ resolve(packet: Packet): void; reject(error: Error): void }> = [];
   let ended = false;
@@ -42,7 +43,9 @@ export function speak(socket: Socket): RawClient {
   return {
     socket,
     send: (...packets) => {
-      const bytes = packets.map((packet) => (Buffer.isBuffer(packet) ? packet : mqttPacket.generate(packet)));
+      const bytes = packets.map((packet) =>
+        Buffer.isBuffer(packet) ? packet : mqttPacket.generate(packet, { protocolVersion }),
+      );
       socket.write(Buffer.concat(bytes));
     },
     next: () => {

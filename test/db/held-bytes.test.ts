@@ -21,8 +21,8 @@ async function open(t: Test, directory = temporaryDirectory(t)) {
     new Promise<void>((resolve, reject) => store.record(changes, (error) => (error ? reject(error) : resolve())));
   const begin = (session: number) =>
     record(
-      { kind: 'session', session, clientId, left: null },
-      { kind: 'subscribe', session, filter: `long/${'x'.repeat(500)}`, options: 1 },
+      { kind: 'session', session, clientId, left: null, expiry: null },
+      { kind: 'subscribe', session, filter: `long/${'x'.repeat(500)}`, options: 1, identifier: null },
     );
   return { store, directory, record, begin };
 }
@@ -69,6 +69,8 @@ t.test('what waits for bridges is counted once, by the amounts that refuse it an
     channel: 'c',
     qos: 1,
     time: 1,
+    properties: null,
+    expires: null,
   };
   for (const [sequence, size] of [0, 100, 3000, 5000, 100_000].entries())
     outbox.write(

@@ -83,6 +83,8 @@ t.test('what bridges have delivered makes room without a sum of all accounts for
     channel: 'c',
     qos: 1,
     time: 1,
+    properties: null,
+    expires: null,
   };
   for (let n = 1; n <= 2000; n += 1) {
     const accountId = n % 2 === 0 ? 'a' : 'b';

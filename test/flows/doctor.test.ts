@@ -142,7 +142,7 @@ t.test('how long the disk will do is told from what has come since the file was 
   const file = openSqlite(path);
   const now = Date.now();
   file.prepare('UPDATE "migrations" SET "applied" = ?').run(new Date(now - 10 * day).toISOString());
-  file.prepare(`INSERT INTO "mqttRetained" VALUES (?, 1, zeroblob(10485760), '')`).run('t');
+  file.prepare(`INSERT INTO "mqttRetained" ("topic", "qos", "payload") VALUES (?, 1, zeroblob(10485760))`).run('t');
   file.close();
   // A megabyte a day.
   const look = (free: number, env: Record<string, string> = {}) => {

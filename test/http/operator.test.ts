@@ -38,7 +38,9 @@ t.test('every limit and counter is there from the start, and counts what happens
     t.equal(await metric(f, `slipway_mqtt_refused_publishes_total{reason="${reason}"}`), 0);
   for (const reason of filterRefusals)
     t.equal(await metric(f, `slipway_mqtt_refused_subscriptions_total{reason="${reason}"}`), 0);
-  for (const name of ['shed', 'dropped']) t.equal(await metric(f, `slipway_mqtt_${name}_messages_total`), 0);
+  for (const name of ['shed', 'expired']) t.equal(await metric(f, `slipway_mqtt_${name}_messages_total`), 0);
+  for (const reason of ['queue', 'size'])
+    t.equal(await metric(f, `slipway_mqtt_dropped_messages_total{reason="${reason}"}`), 0);
   const names = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   t.ok(names.every((line) => line.startsWith('slipway_')));
 

@@ -244,6 +244,7 @@ export class Filler {
           ...{ id: newId(accountId), accountId, deviceId, deviceTemplateId, bridgeId, organizationId: null },
           ...{ channel: 'channel 1', qos: 1, time: n, since: Date.now(), state: 2, reason: 'r'.repeat(300) },
           payload: new Uint8Array(payloadBytes),
+          ...{ properties: null, expires: null },
         },
       });
       const all = Array.from({ length: 100 }, (_, n) => take(n));

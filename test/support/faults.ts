@@ -160,7 +160,15 @@ export async function leaveDeadLetter({ server }: Service, bridgeId: string, tex
       messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
     });
   const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
-  const message = { ...ids, channel: text, qos: 1, time: 0, payload: Buffer.from(text) };
+  const message = {
+    ...ids,
+    channel: text,
+    qos: 1,
+    time: 0,
+    payload: Buffer.from(text),
+    properties: null,
+    expires: null,
+  };
   await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
   const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
   await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: text });

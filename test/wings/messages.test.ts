@@ -6,6 +6,7 @@ import '../messages/log-search.test.ts';
 import '../messages/logs.test.ts';
 import '../messages/payload-forms.test.ts';
 import '../messages/payload.test.ts';
+import '../messages/properties.test.ts';
 import '../messages/publish.test.ts';
 import '../messages/series-files.test.ts';
 import '../messages/stream.test.ts';

@@ -48,6 +48,8 @@ export interface OutboxState {
   reason: string | null;
   payload: Buffer;
   accountId: string;
+  properties: Buffer | null;
+  expires: number | null;
 }
 
 /** Its own connection, which sees what is committed; `close` it. */
@@ -153,14 +155,22 @@ export class MessagesOut {
       this.#file.prepare<[], R>(`SELECT ${columns} FROM "${table}" WHERE ${whereOf(table)} ORDER BY ${order}`);
     return {
       sessions: all<MqttState['sessions'][number]>('*', 'mqttSessions', '"left" IS NULL, "left", "id"').all(),
-      subscriptions: all<[number, string, number]>('"session", "filter", "options"', 'mqttSubscriptions', '1, 2')
+      subscriptions: all<MqttState['subscriptions'][number]>(
+        '"session", "filter", "options", "identifier"',
+        'mqttSubscriptions',
+        '1, 2',
+      )
         .raw()
         .all(),
       queue: all<MqttState['queue'][number]>('"message", "session", "packetId", "released"', 'mqttQueue', '1, 2')
         .raw()
         .all(),
       incoming: all<[number, number]>('"session", "packetId"', 'mqttIncoming', '1, 2').raw().all(),
-      messages: all<MqttState['messages'][number]>('"id", "topic", "qos", "payload"', 'mqttMessages', '"id"').all(),
+      messages: all<MqttState['messages'][number]>(
+        '"id", "topic", "qos", "payload", "properties", "expires"',
+        'mqttMessages',
+        '"id"',
+      ).all(),
       retained: all<MqttState['retained'][number]>('*', 'mqttRetained', '"topic"').all(),
       wills: all<StoredWill>('*', 'mqttWills', '"clientId"').all(),
     };

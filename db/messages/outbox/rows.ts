@@ -12,6 +12,10 @@ export interface OutboxMessage {
   qos: number;
   time: number;
   payload: Uint8Array;
+  /** Properties of MQTT 5 that travel with it, as bytes of the protocol; null without any. */
+  properties: Uint8Array | null;
+  /** Milliseconds since 1970; null for a message that does not expire. */
+  expires: number | null;
 }
 
 export const outboxStates = { pending: 0, delivered: 1, dead: 2 } as const;
@@ -46,7 +50,7 @@ export class OutboxRows {
     this.#statements = prepare(reader);
   }
 
-  /** Pending messages of a bridge after a position, in order: at most `limit`, and `bytes` of payload. */
+  /** Pending messages of a bridge after a position, in order: at most `limit`, and `bytes` of payload and properties. */
   pending(bridgeId: string, after: number, limit: number, bytes: number): OutboxRow[] {
     return within(bytes, this.#statements.pending.iterate({ bridgeId, after, limit }));
   }
@@ -100,14 +104,14 @@ function within(bytes: number, rows: Iterable<OutboxRow>): OutboxRow[] {
   const taken: OutboxRow[] = [];
   let left = bytes;
   for (const row of rows) {
-    left -= row.payload.length;
+    left -= row.payload.length + (row.properties?.length ?? 0);
     if (left < 0 && taken.length > 0) break;
     taken.push(row);
   }
   return taken;
 }
 
-const columns = `"sequence", "since", "id", "deviceId", "organizationId", "deviceTemplateId", "channel", "qos", "time", "payload"`;
+const columns = `"sequence", "since", "id", "deviceId", "organizationId", "deviceTemplateId", "channel", "qos", "time", "payload", "properties", "expires"`;
 
 interface PendingQuery {
   bridgeId: string;
@@ -138,7 +142,7 @@ function prepare(reader: Sqlite.Database) {
       )
       .pluck(),
     deadPlaces: reader.prepare<[{ bridgeId: string; limit: number; offset: number }], { id: number; bytes: number }>(
-      `SELECT "sequence" AS "id", octet_length("payload") AS "bytes" FROM "outbox" INDEXED BY "outbox_state"
+      `SELECT "sequence" AS "id", octet_length("payload") + coalesce(octet_length("properties"), 0) AS "bytes" FROM "outbox" INDEXED BY "outbox_state"
        WHERE "bridgeId" = @bridgeId AND "state" = 2 ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
     ),
     dead: reader.prepare<[{ bridgeId: string; sequences: string }], DeadRow>(

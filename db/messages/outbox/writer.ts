@@ -110,13 +110,13 @@ function prepare(file: Sqlite.Database) {
     add: file
       .prepare<[OutboxMessage & { accountId: string; bridgeId: string; sequence: number }], number>(
         `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
-         @channel, @qos, @time, NULL, @payload, @accountId) RETURNING ${size}`,
+         @channel, @qos, @time, NULL, @payload, @accountId, @properties, @expires) RETURNING ${size}`,
       )
       .pluck(),
     take: file
       .prepare<[Extract<OutboxChange, { kind: 'take' }>['row'] & { sequence: number }], number>(
         `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, @state, @since, @id, @deviceId, @organizationId, @deviceTemplateId,
-         @channel, @qos, @time, @reason, @payload, @accountId) RETURNING ${size}`,
+         @channel, @qos, @time, @reason, @payload, @accountId, @properties, @expires) RETURNING ${size}`,
       )
       .pluck(),
     forget: file

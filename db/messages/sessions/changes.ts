@@ -1,14 +1,22 @@
 /** Changes of MQTT sessions. Each is absolute: writing it twice has the effect of writing it once. */
 
+/** What a message of MQTT 5 takes along. */
+export interface StoredProperties {
+  /** Those that travel with the message, as bytes of the protocol; null without any. */
+  properties: Uint8Array | null;
+  /** Milliseconds since 1970; null for a message that does not expire. */
+  expires: number | null;
+}
+
 /** `id` grows in the order of acceptance, over the life of the file. */
-export interface StoredMessage {
+export interface StoredMessage extends StoredProperties {
   id: number;
   topic: string;
   qos: number;
   payload: Uint8Array;
 }
 
-export interface RetainedMessage {
+export interface RetainedMessage extends StoredProperties {
   accountId: string;
   topic: string;
   qos: number;
@@ -24,26 +32,34 @@ export interface StoredWill {
   payload: Uint8Array;
   generation: number | null;
   sessionId: string | null;
+  properties: Uint8Array | null;
+  /** Seconds from its publication on; null for a will that does not expire. */
+  messageExpiry: number | null;
+  /** Seconds from the end of the connection on. */
+  delay: number;
+  /** When it is published, in milliseconds since 1970; null while its client is connected. */
+  due: number | null;
 }
 
 /** Stored sessions and all that is theirs, and what is retained. Numbers are those of the file that it comes from. */
 export interface MqttState {
-  sessions: { id: number; clientId: string; left: number | null }[];
-  subscriptions: [number, string, number][];
+  sessions: { id: number; clientId: string; left: number | null; expiry: number | null }[];
+  /** Session, filter, options, subscription identifier. */
+  subscriptions: [number, string, number, number | null][];
   /** Message, session, packet id, released. */
   queue: [number, number, number | null, number][];
   incoming: [number, number][];
-  messages: { id: number; topic: string; qos: number; payload: Buffer }[];
-  retained: { accountId: string; topic: string; qos: number; payload: Buffer }[];
+  messages: (StoredProperties & { id: number; topic: string; qos: number; payload: Buffer })[];
+  retained: (StoredProperties & { accountId: string; topic: string; qos: number; payload: Buffer })[];
   wills: StoredWill[];
 }
 
 export type MqttChange =
-  /** `left` in milliseconds since 1970, null while a client holds the session. */
-  | { kind: 'session'; session: number; clientId: string; left: number | null }
+  /** `left` in milliseconds since 1970, null while a client holds the session; `expiry` in seconds, null for the server's own. */
+  | { kind: 'session'; session: number; clientId: string; left: number | null; expiry: number | null }
   /** The end of a session; `messages` are those in its queue. */
   | { kind: 'endSession'; session: number; messages: number[] }
-  | { kind: 'subscribe'; session: number; filter: string; options: number }
+  | { kind: 'subscribe'; session: number; filter: string; options: number; identifier: number | null }
   | { kind: 'unsubscribe'; session: number; filter: string }
   /** A message of an account, and the sessions in whose queues it is. */
   | { kind: 'message'; accountId: string; message: StoredMessage; sessions: readonly number[] }

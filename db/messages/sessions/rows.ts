@@ -1,11 +1,16 @@
 import type Sqlite from 'better-sqlite3';
+import { retainedSize } from '../../migrations/row-sizes.ts';
 import type { RetainedMessage, StoredMessage, StoredWill } from './changes.ts';
 
-/** `left` in milliseconds since 1970; null when a crash has ended the connection that held it. */
+/**
+ * `left` in milliseconds since 1970; null when a crash has ended the connection that held it. `expiry` in seconds; null for
+ * the server's own.
+ */
 export interface SessionRow {
   id: number;
   clientId: string;
   left: number | null;
+  expiry: number | null;
 }
 
 /** Bytes of topics and payloads. */
@@ -15,10 +20,10 @@ export interface RetainedUse {
   bytes: number;
 }
 
-/** Session, filter, options. */
-export type SubscriptionRow = [number, string, number];
-/** Message, session, packet id, released, bytes of topic and payload. */
-export type QueueRow = [number, number, number | null, number, number];
+/** Session, filter, options, subscription identifier. */
+export type SubscriptionRow = [number, string, number, number | null];
+/** Message, session, packet id, released, bytes of topic, payload and properties, and when it expires (milliseconds since 1970). */
+export type QueueRow = [number, number, number | null, number, number, number | null];
 /** Session, packet id. */
 export type IncomingRow = [number, number];
 
@@ -78,6 +83,11 @@ export class MqttRows {
     return this.#statements.retainedOf.all(accountId);
   }
 
+  /** Topics of retained messages that have expired at `now`, in milliseconds since 1970; at most `limit`. */
+  retainedExpired(now: number, limit: number): string[] {
+    return this.#statements.retainedExpired.all(now, limit);
+  }
+
   /** How many retained messages each account has, and their bytes. */
   retainedUse(): RetainedUse[] {
     return this.#statements.retainedUse.all();
@@ -92,29 +102,30 @@ export class MqttRows {
 function prepare(reader: Sqlite.Database) {
   return {
     sessions: reader.prepare<[], SessionRow>(
-      'SELECT "id", "clientId", "left" FROM "mqttSessions" ORDER BY "left" IS NULL, "left", "id"',
+      'SELECT "id", "clientId", "left", "expiry" FROM "mqttSessions" ORDER BY "left" IS NULL, "left", "id"',
     ),
     subscriptions: reader.prepare<[], SubscriptionRow>('SELECT * FROM "mqttSubscriptions"').raw(),
     queue: reader
       .prepare<[], QueueRow>(
-        `SELECT q.*, coalesce(octet_length(m."topic") + octet_length(m."payload"), 0)
-         FROM "mqttQueue" q LEFT JOIN "mqttMessages" m ON m."id" = q."message" ORDER BY q."message"`,
+        `SELECT q.*, coalesce(octet_length(m."topic") + octet_length(m."payload") + coalesce(octet_length(m."properties"), 0), 0),
+         m."expires" FROM "mqttQueue" q LEFT JOIN "mqttMessages" m ON m."id" = q."message" ORDER BY q."message"`,
       )
       .raw(),
     incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
     wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
     message: reader.prepare<[number], StoredMessage>(
-      'SELECT "id", "topic", "qos", "payload" FROM "mqttMessages" WHERE "id" = ?',
+      'SELECT "id", "topic", "qos", "payload", "properties", "expires" FROM "mqttMessages" WHERE "id" = ?',
     ),
     qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     retained: reader.prepare<[string], RetainedMessage>('SELECT * FROM "mqttRetained" WHERE "topic" = ?'),
     retainedSize: reader
-      .prepare<[string], number>(
-        'SELECT octet_length("topic") + octet_length("payload") FROM "mqttRetained" WHERE "topic" = ?',
-      )
+      .prepare<[string], number>(`SELECT ${retainedSize('')} FROM "mqttRetained" WHERE "topic" = ?`)
       .pluck(),
     retainedOf: reader.prepare<[string], string>('SELECT "topic" FROM "mqttRetained" WHERE "accountId" = ?').pluck(),
+    retainedExpired: reader
+      .prepare<[number, number], string>('SELECT "topic" FROM "mqttRetained" WHERE "expires" <= ? LIMIT ?')
+      .pluck(),
     retainedUse: reader.prepare<[], RetainedUse>('SELECT * FROM "mqttRetainedUse"'),
     // char(0x10FFFF) sorts after every character of a topic.
     retainedTopics: reader

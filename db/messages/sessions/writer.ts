@@ -28,7 +28,7 @@ export class MqttWriter {
         this.#unqueue(change.id, change.session);
         return;
       case 'session':
-        run.session.run(change.session, change.clientId, change.left);
+        run.session.run(change.session, change.clientId, change.left, change.expiry);
         return;
       case 'endSession':
         // Triggers count a subscription for the account of its session.
@@ -38,7 +38,7 @@ export class MqttWriter {
         for (const id of change.messages) this.#unqueue(id, change.session);
         return;
       case 'subscribe':
-        run.subscribe.run(change.session, change.filter, change.options);
+        run.subscribe.run(change.session, change.filter, change.options, change.identifier);
         return;
       case 'unsubscribe':
         run.unsubscribe.run(change.session, change.filter);
@@ -74,21 +74,22 @@ const lastSessions = 'SELECT max("id") FROM "mqttSessions" GROUP BY "clientId"';
 
 function prepare(file: Sqlite.Database) {
   return {
-    session: file.prepare<[number, string, number | null]>(
-      `INSERT INTO "mqttSessions" VALUES (?, ?, ?) ON CONFLICT ("id") DO UPDATE SET "left" = excluded."left"`,
+    session: file.prepare<[number, string, number | null, number | null]>(
+      `INSERT INTO "mqttSessions" VALUES (?, ?, ?, ?)
+       ON CONFLICT ("id") DO UPDATE SET "left" = excluded."left", "expiry" = excluded."expiry"`,
     ),
     endSession: file.prepare<[number]>('DELETE FROM "mqttSessions" WHERE "id" = ?'),
     endSubscriptions: file.prepare<[number]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ?'),
     endIncoming: file.prepare<[number]>('DELETE FROM "mqttIncoming" WHERE "session" = ?'),
     // Triggers count what an account has; of a REPLACE they would not see the row that goes.
-    subscribe: file.prepare<[number, string, number]>(
-      `INSERT INTO "mqttSubscriptions" VALUES (?, ?, ?)
-       ON CONFLICT ("session", "filter") DO UPDATE SET "options" = excluded."options"`,
+    subscribe: file.prepare<[number, string, number, number | null]>(
+      `INSERT INTO "mqttSubscriptions" VALUES (?, ?, ?, ?)
+       ON CONFLICT ("session", "filter") DO UPDATE SET "options" = excluded."options", "identifier" = excluded."identifier"`,
     ),
     unsubscribe: file.prepare<[number, string]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ? AND "filter" = ?'),
     addMessage: file.prepare<[StoredMessage & { accountId: string; places: number }]>(
-      `INSERT OR IGNORE INTO "mqttMessages" ("id", "topic", "qos", "payload", "accountId", "places")
-       VALUES (@id, @topic, @qos, @payload, @accountId, @places)`,
+      `INSERT OR IGNORE INTO "mqttMessages" ("id", "topic", "qos", "payload", "accountId", "places", "properties", "expires")
+       VALUES (@id, @topic, @qos, @payload, @accountId, @places, @properties, @expires)`,
     ),
     dropMessage: file.prepare<[number, number]>(
       'DELETE FROM "mqttMessages" WHERE "id" = ? AND NOT EXISTS (SELECT 1 FROM "mqttQueue" WHERE "message" = ?)',
@@ -100,14 +101,19 @@ function prepare(file: Sqlite.Database) {
     incoming: file.prepare<[number, number]>('REPLACE INTO "mqttIncoming" VALUES (?, ?)'),
     unincoming: file.prepare<[number, number]>('DELETE FROM "mqttIncoming" WHERE "session" = ? AND "packetId" = ?'),
     retain: file.prepare<[RetainedMessage]>(
-      `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload") VALUES (@accountId, @topic, @qos, @payload)
-       ON CONFLICT ("topic") DO UPDATE SET "qos" = excluded."qos", "payload" = excluded."payload"`,
+      `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload", "properties", "expires")
+       VALUES (@accountId, @topic, @qos, @payload, @properties, @expires)
+       ON CONFLICT ("topic") DO UPDATE SET "qos" = excluded."qos", "payload" = excluded."payload",
+         "properties" = excluded."properties", "expires" = excluded."expires"`,
     ),
     unretain: file.prepare<[string]>('DELETE FROM "mqttRetained" WHERE "topic" = ?'),
     will: file.prepare<[StoredWill]>(
-      `INSERT INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId)
+      `INSERT INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId, @properties,
+         @messageExpiry, @delay, @due)
        ON CONFLICT ("clientId") DO UPDATE SET "topic" = excluded."topic", "qos" = excluded."qos", "retain" = excluded."retain",
-         "payload" = excluded."payload", "generation" = excluded."generation", "sessionId" = excluded."sessionId"`,
+         "payload" = excluded."payload", "generation" = excluded."generation", "sessionId" = excluded."sessionId",
+         "properties" = excluded."properties", "messageExpiry" = excluded."messageExpiry", "delay" = excluded."delay",
+         "due" = excluded."due"`,
     ),
     unwill: file.prepare<[string]>('DELETE FROM "mqttWills" WHERE "clientId" = ?'),
     tidy: [

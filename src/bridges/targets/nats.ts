@@ -97,6 +97,9 @@ async function connect(spec: TargetSpec, around: Surroundings, ended: () => void
   return { nc, js: jetstream(nc, { timeout: around.timeout }), headers };
 }
 
+/** Bytes of the headers that the client library adds: more than it takes. */
+const ownHeaderBytes = 256;
+
 async function publish(
   { nc, js, headers }: Connection,
   message: BridgedMessage,
@@ -105,11 +108,15 @@ async function publish(
   const { value, headers: named } = toRecord(form, message);
   const most = limitOf(nc.info?.max_payload);
   const marks = headers();
-  for (const [name, text] of Object.entries(named)) marks.set(name, text);
+  let headerBytes = ownHeaderBytes;
+  for (const [name, text] of Object.entries(named)) {
+    marks.set(name, text);
+    headerBytes += name.length + Buffer.byteLength(text) + 4;
+  }
   try {
     const subject = subjectOf(prefix, message);
-    // The limit of the server covers headers too; 1 KiB is more than ours take.
-    if (value.length + 1024 > most) return { refused: `larger than the ${most} bytes that the server takes` };
+    // The limit of the server covers headers too.
+    if (value.length + headerBytes > most) return { refused: `larger than the ${most} bytes that the server takes` };
     if (guaranteed) await js.publish(subject, value, { msgID: message.id, headers: marks });
     else {
       marks.set('Nats-Msg-Id', message.id);

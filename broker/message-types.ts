@@ -1,0 +1,47 @@
+/** The types of messages, on their way in and out. */
+import type { AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
+import type { StoredProperties } from '../db/messages/sessions/changes.ts';
+import type { SaidOfMessage } from '../src/formats/message-properties.ts';
+
+/** What a message of MQTT 5 takes along; Aedes copies both under these names. */
+export interface Carried {
+  /** Bytes of the properties that travel with it. */
+  properties?: Uint8Array | undefined;
+  /** When it expires, in milliseconds since 1970. */
+  messageExpiry?: number | undefined;
+}
+
+/** A will as the CONNECT packet carries it: a PUBLISH without `cmd`; `delay` in seconds. */
+export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload' | 'properties'> & {
+  payload: Buffer;
+  delay?: number;
+  said?: SaidOfMessage | undefined;
+};
+
+/** A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along. */
+export type Incoming = Omit<PublishPacket, 'properties'> &
+  Carried & { payload: Buffer; said?: SaidOfMessage | undefined };
+
+/** A message on its way to one subscriber; `identifiers` are those of its filters that match. */
+export type Outgoing = Omit<AedesPublishPacket, 'properties'> & Carried & { clientId?: string; identifiers?: number[] };
+
+/** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published; `identifier` is that of MQTT 5. */
+export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; identifier?: number };
+
+/** The same as it is written to the disk. */
+export function storedProperties({ properties, messageExpiry }: Carried): StoredProperties {
+  return { properties: properties ?? null, expires: messageExpiry ?? null };
+}
+
+/** And as it comes from there: nothing where there was nothing. */
+export function carriedOf({ properties, expires }: StoredProperties): Carried {
+  return { ...(properties !== null && { properties }), ...(expires !== null && { messageExpiry: expires }) };
+}
+
+/** The `brokerId` of a message for one client: it is not among the messages of all, and may overtake those that wait. */
+export const forOneClient = 'one client';
+
+/** Whether the counter of a message says where it is among those of all. Retained messages have no such place. */
+export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
+  return !!brokerId && brokerId !== forOneClient;
+}
