@@ -298,8 +298,10 @@ t.test('the list goes with the device', async (t) => {
   now += 31 * day;
   await purgeNow(f.service);
   t.equal(await rowCount(), rows - 1);
+  // The session of the admin has rested for too long.
+  await f.service.login();
   await refusedConnect(t, one.device.id, one.secret);
-  await f.service.ok('GET', `/api/v1/devices/${one.device.id}/refusals`);
+  t.equal((await f.service.http('GET', `/api/v1/devices/${one.device.id}/refusals`)).status, 404);
   t.equal(await rowCount(), rows - 1, 'and nothing is noted of it any more');
 });
 
