@@ -110,7 +110,7 @@ export class DirectPublisher implements Publisher {
     const caller = authority.currentCaller(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
     this.#take('publish_rate_per_client', caller);
-    this.#take('byte_rate_per_client', caller, message.payload.length);
+    this.#take('byte_rate_per_client', caller, message.payload.length + (message.said?.travelling.length ?? 0));
     // How many points it holds is known when they have been read.
     this.#take('point_rate_per_client', caller, 0);
     const packet = toPacket(message);

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
 import type { BridgedMessage, Outcome, Target } from './target.ts';
 
-/** Messages and bytes of payload that wait; past either the oldest are dropped. */
+/** Messages, and bytes of payloads and properties, that wait; past either the oldest are dropped. */
 const maxWaiting = 10_000;
 const maxBytes = 16_777_216;
 const batchSize = 500;
@@ -47,7 +47,7 @@ export class BestEffort {
   offer(message: BridgedMessage): void {
     if (this.#stopped) return;
     this.#waiting.push(message);
-    this.#bytes += message.payload.length;
+    this.#bytes += message.size;
     if (this.#waiting.length > maxWaiting || this.#bytes > maxBytes) this.#dropOldest();
     if (!this.#sending) this.#alarm.soon();
   }
@@ -67,7 +67,7 @@ export class BestEffort {
   /** A tenth at once, so that a full queue is not moved for every message. */
   #dropOldest(): void {
     const dropped = this.#waiting.splice(0, Math.max(1, Math.floor(this.#waiting.length / 10)));
-    for (const { payload } of dropped) this.#bytes -= payload.length;
+    for (const { size } of dropped) this.#bytes -= size;
     this.#reports.dropped(dropped.length);
   }
 
@@ -93,10 +93,10 @@ export class BestEffort {
   #take(): BridgedMessage[] {
     let count = 0;
     let bytes = 0;
-    for (const { payload } of this.#waiting) {
-      if (count === batchSize || (count > 0 && bytes + payload.length > batchBytes)) break;
+    for (const { size } of this.#waiting) {
+      if (count === batchSize || (count > 0 && bytes + size > batchBytes)) break;
       count += 1;
-      bytes += payload.length;
+      bytes += size;
     }
     this.#bytes -= bytes;
     return this.#waiting.splice(0, count);

@@ -6,7 +6,7 @@
  * device is then held back: its rows are passed over, and read again by device when its time has come.
  */
 import type { Logger } from 'pino';
-import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.ts';
+import { contentBytes, type OutboxChange, type OutboxRow } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Clock } from '../clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
@@ -178,12 +178,12 @@ export class Guaranteed {
     const rest: OutboxRow[] = [];
     let bytes = 0;
     for (const row of this.#window) {
-      const fits = rows.length < this.#width && (rows.length === 0 || bytes + row.payload.length <= batchBytes);
+      const fits = rows.length < this.#width && (rows.length === 0 || bytes + contentBytes(row) <= batchBytes);
       // Once one does not fit, none after it may: it could be of the same device.
       if (!fits) bytes = batchBytes + 1;
       if (fits && !this.#busy.has(row.deviceId)) {
         rows.push(row);
-        bytes += row.payload.length;
+        bytes += contentBytes(row);
       } else {
         rest.push(row);
       }
@@ -194,7 +194,7 @@ export class Guaranteed {
 
   #fill(): void {
     const { outbox } = this.#around.messages;
-    let bytes = this.#window.reduce((sum, { payload }) => sum + payload.length, 0);
+    let bytes = this.#window.reduce((sum, row) => sum + contentBytes(row), 0);
     for (let reads = 0; !this.#exhausted && this.#window.length < batchSize && bytes < windowBytes; reads += 1) {
       if (reads === readsAtOnce) {
         this.#alarm.soon();
@@ -210,7 +210,7 @@ export class Guaranteed {
       for (const row of rows) {
         if (this.#taken.has(row.sequence) || this.#held.has(row.deviceId)) continue;
         this.#window.push(row);
-        bytes += row.payload.length;
+        bytes += contentBytes(row);
       }
     }
   }

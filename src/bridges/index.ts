@@ -206,6 +206,7 @@ export class Bridges {
       qos: 1,
       time: clock.now(),
       payload,
+      size: payload.length,
       test: true,
     } as const;
     return target.send([message], { guaranteed: true });

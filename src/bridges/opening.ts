@@ -83,7 +83,7 @@ export const urlOwner = (id: string) => `bridge/${id}/url`;
 
 /** The cost of a batch in the queue: its messages, and the bytes of large ones. */
 function costOf(batch: readonly BridgedMessage[]): number {
-  return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
+  return batch.reduce((cost, { size }) => cost + 1 + size / messageBytes, 0);
 }
 
 /** Webhooks seal their secret alone, all others a JSON object. */

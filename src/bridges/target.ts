@@ -1,5 +1,5 @@
 /** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
-import type { OutboxMessage } from '../../db/messages/outbox/rows.ts';
+import { contentBytes, type OutboxMessage } from '../../db/messages/outbox/rows.ts';
 import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.ts';
 import type { Clock } from '../clock.ts';
 import { type ShownProperties, showProperties } from '../formats/message-properties.ts';
@@ -22,6 +22,8 @@ export interface BridgedMessage {
   qos: number;
   time: number;
   payload: Uint8Array;
+  /** Bytes of payload and properties. */
+  size: number;
   /** What an MQTT 5 client sent along; `messageExpiry` is what was left when it was handed to its target. */
   properties?: ShownProperties;
   /** Made by `POST /bridges/{id}/test`, not by a device. */
@@ -124,6 +126,7 @@ export function nameMessage(topicRoot: string, accountId: string, message: Outbo
     qos,
     time,
     payload,
+    size: contentBytes(message),
     ...(properties && { properties }),
   };
 }

@@ -19,6 +19,7 @@ const message = (index: number, deviceId = 'dev'): BridgedMessage => ({
   qos: 1,
   time: index,
   payload: Buffer.from('x'),
+  size: 1,
 });
 
 t.test('a batch of one device to a slow target ends after its timeout; what was stored counts', async (t) => {

@@ -1,8 +1,9 @@
 /** How messages are written into a log, byte for byte, and which names they get there. */
 import { toRecord } from '../../src/bridges/records.ts';
-import type { BridgedMessage } from '../../src/bridges/target.ts';
+import { type BridgedMessage, nameMessage } from '../../src/bridges/target.ts';
 import { topicOf } from '../../src/bridges/targets/kafka.ts';
 import { subjectOf } from '../../src/bridges/targets/nats.ts';
+import { propertyBytes } from '../../src/formats/message-properties.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -19,6 +20,7 @@ const message: BridgedMessage = {
   // 1 January 2020, 00:00:00.000 UTC
   time: 1_577_836_800_000,
   payload: Buffer.from('hi\0!'),
+  size: 4,
 };
 
 /** Written by hand from the description of the form: each line is one part. */
@@ -49,6 +51,31 @@ t.test('the envelope has every part where consumers of the original platform loo
   const { value, headers } = toRecord('envelope', message);
   t.strictSame(value.toString('hex'), expectedEnvelope(value.subarray(1, 17)).toString('hex'));
   t.strictSame(headers, {});
+});
+
+t.test('properties of MQTT 5 are headers of a log, and have no line breaks there', async (t) => {
+  const stored = propertyBytes({
+    contentType: 'text/plain\r\nx: 1',
+    correlationData: Buffer.from([0, 255]),
+    userProperties: [
+      ['a', '1'],
+      ['a', 'ü'],
+    ],
+  });
+  const { topic, accountId, size, ...row } = message;
+  const about = { ...row, properties: stored, expires: message.time + 5000 };
+  const named = nameMessage('slipway/v1', accountId, about, message.time + 1500);
+  t.equal(named.topic, topic);
+  t.equal(named.size, size + stored.length, 'they count where a bridge has room for so many bytes');
+  const expected = {
+    'slipway-content-type': 'text/plain  x: 1',
+    'slipway-correlation-data': 'AP8=',
+    'slipway-user-properties': '[["a","1"],["a","ü"]]',
+    'slipway-message-expiry': '4',
+  };
+  t.strictSame(toRecord('json', named).headers, expected);
+  t.match(toRecord('raw', named).headers, { ...expected, 'slipway-id': message.id });
+  t.strictSame(toRecord('raw', message).headers['slipway-content-type'], undefined);
 });
 
 t.test('its UUID is of version 1, in network byte order, with the time of acceptance', async (t) => {

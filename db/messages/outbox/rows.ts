@@ -99,12 +99,17 @@ export class OutboxRows {
   }
 }
 
+/** Bytes of what a message carries: its payload and its properties. */
+export function contentBytes({ payload, properties }: Pick<OutboxMessage, 'payload' | 'properties'>): number {
+  return payload.length + (properties?.length ?? 0);
+}
+
 /** Takes rows while they fit, one at least. */
 function within(bytes: number, rows: Iterable<OutboxRow>): OutboxRow[] {
   const taken: OutboxRow[] = [];
   let left = bytes;
   for (const row of rows) {
-    left -= row.payload.length + (row.properties?.length ?? 0);
+    left -= contentBytes(row);
     if (left < 0 && taken.length > 0) break;
     taken.push(row);
   }
