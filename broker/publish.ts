@@ -47,7 +47,7 @@ export class Publishing {
     this.#maxPropertyBytes = maxPropertyBytes || Number.POSITIVE_INFINITY;
   }
 
-  /** Its size, its topic, and what its sender may do now decide what becomes of a message; its origin hears of it. */
+  /** Decides by its size, its topic and the rights of its sender what becomes of a message, and tells its origin. */
   publish(sender: Sender, packet: Incoming, origin: Origin): void {
     const { authority, fanOut, maxTopicLevels } = this.#parts;
     const { caller } = sender;

@@ -80,8 +80,8 @@ export class Ingest {
   }
 
   /**
-   * Takes a message of QoS 0 for which nothing is to be stored; false when there is. One that would have to be retained
-   * without room for it is not retained, and its device hears of it.
+   * Takes a message of QoS 0 for which nothing is to be stored; false when there is. Without room a
+   * message is not retained, and `_rejected` says so.
    */
   passBy(message: Message): boolean {
     const { packet, route } = message;

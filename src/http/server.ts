@@ -35,7 +35,7 @@ import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
 import { Traffic } from './traffic.ts';
 
-/** By this programs tell a path that is none of ours from an item that is not there. */
+/** Programs tell by it whether there is no such path, or no such item. */
 const noEndpoint = [{ path: 'url', message: 'names no endpoint' }];
 
 const serverOptions = {

@@ -131,7 +131,7 @@ export const mqttLimits = [
     off: true,
     unit: 'bytes',
     per: 'message',
-    about: 'MQTT 5 properties of a message, at most 32 user properties; more are refused with 0x97',
+    about: 'MQTT 5 properties of a message, at most 32 user properties; a message with more is refused',
     counted: false,
   }),
   row({

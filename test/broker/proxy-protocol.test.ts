@@ -7,6 +7,7 @@ import type { Test } from 'tap';
 import { readProxyHeader } from '../../broker/connections/proxy-protocol.ts';
 import { part } from '../support/part.ts';
 import { unlessBehindProxy } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { certificate } from './certificate.ts';
 import { type Fixture, fixture, rawConnected } from './fixture.ts';
 import { hits } from './metrics.ts';
@@ -31,13 +32,8 @@ const connects = ({ device, secret }: Fixture) =>
 
 /** Passes once the device is shown with this address. What the broker sees of devices is written at intervals, so a time is waited for. */
 async function seenAs(t: Test, { service, device }: Fixture, expected: string, what: string): Promise<void> {
-  for (let asked = 0; asked < 800; asked += 1) {
-    const { externalIp } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
-    if (externalIp === expected) return void t.pass(what);
-    // Presence is written a little later, and nothing tells that it was.
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  t.fail(`${what}: never seen as ${expected}`);
+  await until(async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device.externalIp === expected);
+  t.pass(what);
 }
 
 async function eachByte(socket: Socket, bytes: Buffer): Promise<void> {

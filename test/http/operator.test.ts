@@ -181,12 +181,12 @@ function page(name: string): string {
 
 /** The answer of /health/ready once it has this status. The service looks at its disk and queues at intervals, so a time is waited for. */
 async function readyWith(status: number, of?: Service): Promise<Answer> {
-  for (;;) {
-    const answer = await asked('/health/ready', of);
-    if (answer.status === status) return answer;
-    // Readiness is polled, as a load balancer does.
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+  let answer = await asked('/health/ready', of);
+  await until(async () => {
+    answer = await asked('/health/ready', of);
+    return answer.status === status;
+  });
+  return answer;
 }
 
 t.test('a service that works is live and ready, and both answers are short-lived', async (t) => {

@@ -567,7 +567,7 @@ t.test(
 async function fillDisk({ server }: Service): Promise<void> {
   const { config, keeping } = server.ctx;
   config.messages.diskReserveBytes = 999_999_999_999_999;
-  while (keeping.diskFull === undefined) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(() => keeping.diskFull !== undefined);
 }
 
 t.test('below the reserve the registry does not grow either; what shrinks and revokes still works', async (t) => {
