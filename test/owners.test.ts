@@ -8,6 +8,8 @@ import type { Test } from 'tap';
 import type { DatabaseName } from '../db/files/copies.ts';
 import { bringUpToDate } from '../db/files/schema.ts';
 import { MessageStore } from '../db/messages/store.ts';
+import { entityColumns, entityTables } from '../db/registry/records/by-table.ts';
+import type { Column as RecordColumn } from '../db/registry/records/columns.ts';
 import type { RegistryTable, Tables } from '../db/registry/records.ts';
 import { SqliteDialect, transact } from '../db/sqlite/dialect.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
@@ -168,16 +170,16 @@ async function open(t: Test, name: DatabaseName) {
       .pluck()
       .all(table),
   ];
-  const insert = (table: string) => {
+  const insert = (table: string, given: Record<string, string> = {}) => {
     const columns = columnsOf(table);
-    const values = columns.map(({ name, type }) => exampleOf(name, type));
+    const values = columns.map(({ name, type }) => given[name] ?? exampleOf(name, type));
     file
       .prepare(
         `INSERT INTO "${table}" (${columns.map(({ name }) => `"${name}"`)}) VALUES (${columns.map(() => '?').join()})`,
       )
       .run(values);
   };
-  return { file, db, counted, uniqueKeys, insert };
+  return { file, db, columnsOf, counted, uniqueKeys, insert };
 }
 
 /** A value that makes a row one of the account, and of what has number 1. */
@@ -225,6 +227,51 @@ for (const name of ['registry.db', 'messages.db'] as const)
       if (table === 'mqttSubscriptions') file.exec('DELETE FROM "mqttSessions"');
     }
   });
+
+/** Texts that no caller makes long: the bytes of their row include them. */
+const shortTexts = new Set([
+  'applications.tokenHash',
+  'certificateAuthorities.fingerprint',
+  'certificates.fingerprint',
+  'customFields.fieldType',
+  'customFields.kind',
+  'firmwarePackages.firmwareVersion',
+  'firmwareRollouts.cursor',
+  'firmwareRollouts.reason',
+]);
+
+/** A text whose form bounds it: an id, a date, degrees, one of some words. */
+function isBounded({ stored, marks }: RecordColumn): boolean {
+  const schemas: { format?: string; enum?: unknown }[] = [stored, marks.body ?? {}, marks.shown || {}];
+  const areDegrees = marks.form === 'latitude' || marks.form === 'longitude';
+  return areDegrees || schemas.some((schema) => schema.format !== undefined || schema.enum !== undefined);
+}
+
+t.test('every text that makes a row of an entity long counts for its account', async (t) => {
+  const { file, columnsOf, counted, insert } = await open(t, 'registry.db');
+  const bytes = () => counted().entityBytes ?? 0;
+  const long = 'x'.repeat(10_000);
+  const unused = new Set(shortTexts);
+  for (const table of entityTables)
+    for (const { name, type } of columnsOf(table)) {
+      const column = (entityColumns[table] as Record<string, RecordColumn>)[name];
+      if (type !== 'TEXT' || !column || isBounded(column) || unused.delete(`${table}.${name}`)) continue;
+      insert(table);
+      const short = bytes();
+      file.prepare(`UPDATE "${table}" SET "${name}" = ?`).run(long);
+      const changed = bytes();
+      file.exec(`DELETE FROM "${table}"`);
+      t.equal(bytes(), 0, `${table}.${name}: a row that goes`);
+      insert(table, { [name]: long });
+      t.ok(
+        changed - short > long.length - 100 && bytes() === changed,
+        `The bytes of ${table}.${name} are not counted. In the migration that adds the column, add ` +
+          `...countText('${table}', '${name}', n) of db/migrations/entity-bytes.ts. n is 1 for the row and 1 for each index with it.`,
+      );
+      file.exec(`DELETE FROM "${table}"`);
+    }
+  t.same([...unused], [], 'columns that are gone, or bounded by their form');
+});
 
 t.test(stored, async (t) => {
   const store = await MessageStore.open(temporaryDirectory(t), {

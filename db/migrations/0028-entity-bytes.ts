@@ -1,13 +1,8 @@
 import type { Kysely } from 'kysely';
+import { addKept as add, countRows, type RowSize, trigger } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 
-/** What a row takes on disk, about, with its places in indexes: so many bytes, and its texts, each as often as it is stored. */
-interface Size {
-  row: number;
-  texts?: Record<string, number>;
-}
-
-const tables: Record<string, Size> = {
+const tables: Record<string, RowSize> = {
   devices: { row: 1000, texts: { serialNumber: 7, firmwareVersion: 7, fields: 1.5 } },
   organizations: { row: 500, texts: { name: 2, fields: 1.5 } },
   endUsers: { row: 600, texts: { fields: 1.5 } },
@@ -44,38 +39,6 @@ const tables: Record<string, Size> = {
   federatedIdentities: { row: 200, texts: { issuer: 2, subject: 2 } },
   idempotentAnswers: { row: 500 },
 };
-
-const add = (row: 'NEW' | 'OLD', what: string, amount: string, when = 'TRUE') =>
-  `INSERT INTO "kept" SELECT ${row}."accountId", '${what}', ${amount} WHERE ${when}
-   ON CONFLICT DO UPDATE SET "amount" = "amount" + excluded."amount";`;
-const trigger = (name: string, when: string, body: string) =>
-  `CREATE TRIGGER "${name}" AFTER ${when} BEGIN ${body} END`;
-
-function counting([table, { row, texts = {} }]: [string, Size]): string[] {
-  const columns = Object.keys(texts);
-  const size = (of: string) =>
-    [
-      row,
-      ...columns.map((column) => `${2 * (texts[column] ?? 1)} * coalesce(octet_length(${of}"${column}"), 0) / 2`),
-    ].join(' + ');
-  const changed = columns.map((column) => `"${column}"`).join(', ');
-  const differs = columns.map((column) => `OLD."${column}" IS NOT NEW."${column}"`).join(' OR ');
-  return [
-    `INSERT INTO "kept" SELECT "accountId", 'entityBytes', sum(${size('')}) FROM "${table}" WHERE TRUE GROUP BY "accountId"
-     ON CONFLICT DO UPDATE SET "amount" = "amount" + excluded."amount"`,
-    trigger(`${table}_bytes_kept`, `INSERT ON "${table}"`, add('NEW', 'entityBytes', size('NEW.'))),
-    trigger(`${table}_bytes_gone`, `DELETE ON "${table}"`, add('OLD', 'entityBytes', `-(${size('OLD.')})`)),
-    ...(columns.length === 0
-      ? []
-      : [
-          trigger(
-            `${table}_bytes_changed`,
-            `UPDATE OF ${changed} ON "${table}" WHEN ${differs}`,
-            add('NEW', 'entityBytes', `${size('NEW.')} - (${size('OLD.')})`),
-          ),
-        ]),
-  ];
-}
 
 /** A content counts once for an account, however many of its packages have it. */
 const sameContent = (row: 'NEW' | 'OLD') =>
@@ -119,7 +82,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await executeAll(db, [
     `ALTER TABLE "firmwareTargets" ADD COLUMN "accountId" TEXT NOT NULL DEFAULT ''`,
     `UPDATE "firmwareTargets" SET "accountId" = (SELECT "accountId" FROM "firmwareRollouts" WHERE "id" = "rolloutId")`,
-    ...Object.entries(tables).flatMap(counting),
+    ...Object.entries(tables).flatMap(([table, size]) => countRows(table, size)),
     ...contents,
   ]);
 }
