@@ -1,10 +1,12 @@
 import type { Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
-import { notePresence } from '../../db/registry/presence.ts';
+import { interceptPoints, notePresence } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
+import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -155,7 +157,7 @@ t.test('a PUBLISH of a user out of its reach is acknowledged and noticed by nobo
   const heard = [await published(device)];
   while (heard.at(-1)?.topic !== f.topic('chat')) heard.push(await published(device));
   t.ok(heard.every(({ topic }) => [f.topic('chat'), f.topic('_updates/fields')].includes(topic)));
-  t.equal(f.service.server.ctx.broker.counters.refusedPublishes.no_such_channel, 1);
+  t.equal(await metric(f, 'slipway_mqtt_refused_publishes_total{reason="no_such_channel"}'), 1);
 });
 
 t.test('a payload that is no reading is delivered, not stored, and explained', async (t) => {
@@ -175,7 +177,7 @@ t.test('a payload that is no reading is delivered, not stored, and explained', a
 
 t.test('what the store cannot take is not acknowledged, and explained with -199', async (t) => {
   const f = await fixture(t);
-  f.service.server.ctx.messages.append = (_key, _points, done) => setImmediate(done, new Error('disk full'));
+  interceptPoints(t, f.service, (store) => store(new Error('disk full')));
   const witness = await rawConnected(t, f, { clientId: 'witness' });
   t.same(await subscribed(witness, f.topic('_rejected')), [1]);
   for (const qos of [0, 1, 2]) {
@@ -295,15 +297,17 @@ t.test('presence follows the connections of a device and changes neither version
   two.socket.destroy();
   t.same(JSON.parse((await down).text), { state: { connected: false } });
   t.match(await read(), { connected: false, version, lastModified });
-  const { logs } = await f.service.ok('GET', `/api/v1/devices/${f.device.id}/logs?severity=lifecycle`);
-  t.same(logs.results.map((entry) => entry.custom?.connected).sort(), [false, true]);
+  const log = () => f.service.ok('GET', `/api/v1/devices/${f.device.id}/logs?severity=lifecycle`);
+  // It is written after the device has been told.
+  await until(async () => (await log()).logs.meta.count >= 2);
+  t.same((await log()).logs.results.map((entry) => entry.custom?.connected).sort(), [false, true]);
 });
 
 t.test('nothing is connected when the service starts, whatever it left behind', async (t) => {
   const f = await fixture(t);
-  await f.service.server.ctx.registry.transaction((tx) => notePresence(tx, f.device.id, { connected: 1 }));
   const { directory } = f.service;
   await f.service.close();
+  await notePresence({ directory }, f.device.id, { connected: 1 });
   const again = await startService(t, { directory });
   t.match(await again.ok('GET', `/api/v1/devices/${f.device.id}`), { device: { connected: false } });
 });

@@ -1,14 +1,31 @@
 /** Faults and moments that no client can bring about. This is the only place, but for the start of a service, that reaches into it. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
+import type { Test } from 'tap';
+import type { OutboxChange, OutboxMessage } from '../../db/messages/outbox/rows.ts';
+import type { MqttRows } from '../../db/messages/sessions/rows.ts';
+import type { Point } from '../../db/messages/types.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { Progress } from '../../src/downlink/rollouts/progress.ts';
+import { PlatformError } from '../../src/errors.ts';
 import { pendingRows } from '../../src/factory/jobs/shares.ts';
 import { clearRows } from '../../src/factory/results/expiry.ts';
+import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { Service } from './service.ts';
 import { storedRows } from './stored.ts';
 import { until } from './until.ts';
+
+/** Puts a function in the place of a method, which it is given; the answer puts the method back. */
+function replace<O extends object, N extends keyof O>(of: O, name: N, by: (method: O[N]) => O[N]): () => void {
+  const isOwn = Object.hasOwn(of, name);
+  const method = of[name];
+  of[name] = by((method as (...asked: unknown[]) => unknown).bind(of) as O[N]);
+  return () => {
+    if (isOwn) of[name] = method;
+    else Reflect.deleteProperty(of, name);
+  };
+}
 
 /** Runs when the registry is about to begin its next transaction, in the middle of the code that asked for it. */
 export function beforeNextTransaction({ server }: Service, work: () => Promise<unknown>): void {
@@ -77,7 +94,7 @@ export function notePresence(at: { directory: string }, deviceId: string, presen
 /** What `work` gives while a method of the registry fails. */
 export async function whileRegistryFails<R>(
   { server }: Service,
-  method: 'session' | 'transaction',
+  method: 'session' | 'transaction' | 'hasCertificates',
   error: Error,
   work: () => Promise<R>,
 ): Promise<R> {
@@ -153,7 +170,12 @@ export function forgetLastCommit({ server }: Service): () => boolean {
 }
 
 /** Makes a message that a bridge could not deliver. */
-export async function leaveDeadLetter({ server }: Service, bridgeId: string, text: string): Promise<void> {
+export async function leaveDeadLetter(
+  { server }: Service,
+  bridgeId: string,
+  text: string,
+  more: Partial<OutboxMessage> = {},
+): Promise<void> {
   const { messages } = server.ctx;
   const write = (change: OutboxChange) =>
     new Promise<void>((resolve, reject) => {
@@ -168,6 +190,7 @@ export async function leaveDeadLetter({ server }: Service, bridgeId: string, tex
     payload: Buffer.from(text),
     properties: null,
     expires: null,
+    ...more,
   };
   await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
   const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
@@ -267,3 +290,265 @@ export async function makeImpatient({ server }: Service, writer: 'transaction' |
 /** The rows of a job that are worked on together, after a row. */
 export const nextShare = ({ server }: Service, jobId: string, after: number) =>
   pendingRows(server.ctx.registry.query, jobId, after, 500);
+
+// In front of what the service does: until the test ends, or the answer is called.
+
+/** Is given each message with points instead of the store: `store` stores them, or fails. */
+export function interceptPoints(
+  t: Test,
+  { server }: Service,
+  take: (store: (failure?: Error) => void, points: readonly Point[]) => void,
+): () => void {
+  const restore = replace(server.ctx.messages, 'append', (append) => (key, points, done) => {
+    take((failure) => (failure ? setImmediate(done, failure) : append(key, points, done)), points);
+  });
+  t.teardown(restore);
+  return restore;
+}
+
+/** The same of log entries. */
+export function interceptLogs(t: Test, { server }: Service, take: (store: () => void) => void): () => void {
+  const restore = replace(
+    server.ctx.messages,
+    'appendLog',
+    (append) => (entry, done) => take(() => append(entry, done)),
+  );
+  t.teardown(restore);
+  return restore;
+}
+
+/** The same of changes of stored sessions and retained messages, by their kinds. */
+export function interceptSessions(
+  t: Test,
+  { server }: Service,
+  take: (write: (failure?: Error) => void, kinds: string[]) => void,
+): () => void {
+  const restore = replace(server.ctx.messages, 'record', (record) => (changes, done) => {
+    const kinds = changes.map(({ kind }) => kind);
+    take((failure) => (failure ? setImmediate(done, failure) : record(changes, done)), kinds);
+  });
+  t.teardown(restore);
+  return restore;
+}
+
+/** Is given each check of the secret of an entity. */
+export function interceptChecks(
+  t: Test,
+  { server }: Service,
+  check: (verify: () => Promise<boolean>) => Promise<boolean>,
+): () => void {
+  const restore = replace(
+    server.ctx.secrets,
+    'verify',
+    (verify) =>
+      (...asked) =>
+        check(() => verify(...asked)),
+  );
+  t.teardown(restore);
+  return restore;
+}
+
+/** Is given each question for retained topics, and answers in the place of the store. */
+export function interceptSearches(
+  t: Test,
+  { server }: Service,
+  answer: (search: MqttRows['retainedTopics'], ...asked: Parameters<MqttRows['retainedTopics']>) => string[],
+): void {
+  const { mqtt } = server.ctx.messages;
+  t.teardown(
+    replace(
+      mqtt,
+      'retainedTopics',
+      (search) =>
+        (...asked) =>
+          answer(search, ...asked),
+    ),
+  );
+}
+
+// How often the service does what no answer tells.
+
+/** Payloads whose points have been read since. */
+export function countPayloadReads(t: Test, { server }: Service): () => number {
+  let count = 0;
+  const by =
+    (read: typeof server.ctx.payloads.read): typeof read =>
+    (...asked) => {
+      count += 1;
+      return read(...asked);
+    };
+  t.teardown(replace(server.ctx.payloads, 'read', by));
+  return () => count;
+}
+
+/** Messages in queues of stored sessions whose topics have been looked at since. */
+export function countQueueLooks(t: Test, { server }: Service): () => number {
+  let count = 0;
+  t.teardown(
+    replace(server.ctx.messages.mqtt, 'topicOf', (topicOf) => (id) => {
+      count += 1;
+      return topicOf(id);
+    }),
+  );
+  return () => count;
+}
+
+/** Pages of a series that have been read since. */
+export function countPages(t: Test, { server }: Service): () => number {
+  let count = 0;
+  t.teardown(
+    replace(server.ctx.messages, 'page', (page) => (...asked) => {
+      count += 1;
+      return page(...asked);
+    }),
+  );
+  return () => count;
+}
+
+/** How many entries were in each part of a page of the log that has been read since. */
+export function logParts(t: Test, { server }: Service): number[] {
+  const lengths: number[] = [];
+  t.teardown(
+    replace(server.ctx.messages.logs, 'more', (more) => async (places) => {
+      const part = await more(places);
+      lengths.push(part.entries.length);
+      return part;
+    }),
+  );
+  return lengths;
+}
+
+/** How many dead letters each look into the outbox has read since. */
+export function deadLetterLooks(t: Test, { server }: Service): number[] {
+  const lengths: number[] = [];
+  t.teardown(
+    replace(server.ctx.messages.outbox, 'dead', (dead) => (...asked) => {
+      const rows = dead(...asked);
+      lengths.push(rows.length);
+      return rows;
+    }),
+  );
+  return lengths;
+}
+
+/** Whose transactions of the registry have begun or waited since. */
+export function lanesOfWrites(t: Test, { server }: Service): Array<Lane | undefined> {
+  const lanes: Array<Lane | undefined> = [];
+  const writer = server.ctx.registry.writer as unknown as { laneNow(): Lane | undefined };
+  t.teardown(
+    replace(writer, 'laneNow', (laneNow) => () => {
+      const lane = laneNow();
+      lanes.push(lane);
+      return lane;
+    }),
+  );
+  return lanes;
+}
+
+/** Holds every write of the registry until the answer is called. */
+export async function holdWrites({ server }: Service): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await new Promise<void>((begun) => {
+    void server.ctx.registry.transaction(async () => {
+      begun();
+      await released;
+    });
+  });
+  return release;
+}
+
+/** What `work` gives while nobody can say whether a right is there. */
+export function whileRightFails<R>(
+  { server }: Service,
+  right: 'mayPublish' | 'mayHear',
+  work: () => Promise<R>,
+): Promise<R> {
+  const restore = replace(server.ctx.access, right, () => () => {
+    throw new Error('a fault');
+  });
+  return work().finally(restore);
+}
+
+/** What `work` gives while a secret has ended when it is looked at once more than so often after its proof; how often it was. */
+export async function whileSecretEnds(
+  { server }: Service,
+  looksBefore: number,
+  work: () => Promise<unknown>,
+): Promise<number> {
+  const { access, registry } = server.ctx;
+  let looks = -1;
+  const restores = [
+    // Asked once the secret has been proven; from then on each look at the credential counts.
+    replace(access, 'may', (may) => (...asked) => {
+      if (asked[0].kind === 'device' && asked[1] === 'subscribe' && looks < 0) looks = 0;
+      return may(...asked);
+    }),
+    replace(registry, 'credential', (credential) => (id) => {
+      const row = credential(id);
+      if (looks >= 0) looks += 1;
+      return row && looks > looksBefore ? { ...row, generation: row.generation + 1 } : row;
+    }),
+  ];
+  await work().finally(() => {
+    for (const restore of restores) restore();
+  });
+  return looks;
+}
+
+/** What `work` gives while there is no room to hash a password. */
+export function whileHashingIsFull<R>({ server }: Service, work: () => Promise<R>): Promise<R> {
+  const restore = replace(server.ctx.passwords, 'verify', () => () => Promise.reject(new PlatformError('tooMany')));
+  return work().finally(restore);
+}
+
+/** What `work` gives while the outbox of bridges cannot be read. It is told how often that was tried. */
+export function whileOutboxFails<R>({ server }: Service, work: (failures: () => number) => Promise<R>): Promise<R> {
+  let failures = 0;
+  const restore = replace(server.ctx.messages.outbox, 'pending', () => () => {
+    failures += 1;
+    throw new Error('disk I/O error');
+  });
+  return work(() => failures).finally(restore);
+}
+
+/** What `work` gives while the account is on its way to another cell. */
+export async function whileOnItsWay<R>({ server, accountId }: Service, work: () => Promise<R>): Promise<R> {
+  const { gate } = server.ctx;
+  gate.hold([accountId]);
+  return work().finally(() => gate.release([accountId]));
+}
+
+/** Ends what makes room by itself: what is read then is what its last step has left. */
+export const stopEviction = ({ server }: Service): Promise<void> => server.ctx.keeping.stop();
+
+/** Writes how far downloads of the first offers of rollouts have come, as once a second: the rollouts that were written. */
+export async function writeProgress(
+  { server, accountId }: Service,
+  rolloutId: string,
+  bytesOf: Record<string, number>,
+): Promise<string[]> {
+  const written: string[] = [];
+  const progress = new Progress(server.ctx, (ids) => written.push(...ids));
+  for (const [deviceId, bytes] of Object.entries(bytesOf))
+    progress.received({ accountId, deviceId, rolloutId, offer: 1 }, bytes);
+  await progress.close();
+  return written;
+}
+
+/** Looks at what the accounts take on the disk, as once a second: which threads have summed it. */
+export async function weighAccounts({ server }: Service): Promise<string[]> {
+  const { keeping, readers, messages } = server.ctx;
+  const threads: string[] = [];
+  const restore = replace(readers, 'read', (read) => (...asked) => {
+    threads.push('registry');
+    return read(...asked);
+  });
+  await messages.prove();
+  const looking = keeping.share.look(null);
+  if (messages.reading > 0) threads.push('messages');
+  await looking.finally(restore);
+  return threads.sort();
+}
