@@ -4,7 +4,9 @@ import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import type { Test } from 'tap';
 import { startReceiver } from '../bridges/receiver.ts';
+import { metric } from '../broker/metrics.ts';
 import { purgeNow } from '../support/clockwork.ts';
+import { stopEviction } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import {
   adminEmail,
@@ -17,6 +19,7 @@ import {
   type Service,
   startService,
 } from '../support/service.ts';
+import { countOutbox } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
@@ -51,6 +54,13 @@ function outcome(client: MqttClient, published: Promise<unknown>): Promise<'ackn
   published.catch(() => {});
   return Promise.race([published.then(() => 'acknowledged' as const), closed(client).then(() => 'closed' as const)]);
 }
+
+const bytesIn = async (service: Service) => Number(await metric({ service }, 'slipway_messages_bytes'));
+/** Bytes free on a disk that is not full. */
+const roomy = 1e12;
+/** Waits until messages are refused, or no longer: the service looks at its disk once a second. */
+const refusing = (service: Service, is: boolean) =>
+  until(async () => (await metric({ service }, 'slipway_messages_refused')) === Number(is));
 
 t.test('retention', async (t) => {
   let now = start;
@@ -223,15 +233,14 @@ t.test('past the cap the oldest go, the newest stay, and acknowledgements go on'
         publish(Array.from({ length: rows }, (_, n) => `${begin + (round * rows + n) * 10},c,${n},`).join('\n')),
       ),
     );
-    largest = Math.max(largest, service.server.ctx.messages.size);
+    largest = Math.max(largest, await bytesIn(service));
   }
   t.ok(largest > cap, 'the cap was reached');
   t.ok(largest < cap * 1.25, `${largest} bytes at most`);
 
-  // Nothing goes on by itself any more: what is read now is what the last step has left.
-  await service.server.ctx.keeping.stop();
+  await stopEviction(service);
   const { usage } = await service.ok('GET', '/api/v1/usage');
-  const { size } = service.server.ctx.messages;
+  const size = await bytesIn(service);
   t.ok(size < cap * 1.125, `${size} bytes`);
   const file = new Sqlite(join(service.directory, 'messages.db'), { readonly: true });
   t.teardown(() => file.close());
@@ -283,7 +292,7 @@ t.test(
     const endOfTime = Date.parse('9999-12-31T00:00:00.000Z');
     for (const date of [(n: number) => endOfTime + n, (n: number) => n])
       for (let round = 0; round < 50; round += 1) await attacker.publish(rows(1000, (n) => date(round * 1000 + n)));
-    await service.server.ctx.keeping.stop();
+    await stopEviction(service);
     const usage = async (request = {}) => (await service.ok('GET', '/api/v1/usage', request)).usage;
     const [theirs, mine] = [await usage(), await usage(asVictim)];
     t.ok(theirs.points < 70_000, `${theirs.points} of 100,000 points of the attacker are left`);
@@ -357,7 +366,7 @@ t.test('what an account retains and queues makes room of its own points, and nev
 
   const before = (await victim.usage()).points;
   t.equal((await victim.write(1)).status, 200);
-  await service.server.ctx.keeping.stop();
+  await stopEviction(service);
   const { points, oldest } = await victim.usage();
   t.equal(points, before + 1, 'what was acknowledged to the other account is there');
   t.equal(oldest, new Date(start).toISOString());
@@ -371,7 +380,7 @@ t.test('an account above its own maximum loses its own oldest arrivals, without 
   const row = (n: number) => `${start + n},c,${n},`;
   for (let round = 0; round < 45; round += 1)
     await publish(Array.from({ length: 1000 }, (_, n) => row(round * 1000 + n)).join('\n'));
-  await service.server.ctx.keeping.stop();
+  await stopEviction(service);
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.ok(usage.messagesBytes <= most * 1.125, `${usage.messagesBytes} bytes`);
   t.ok(usage.messagesBytes > most / 2, 'and not less than it may have');
@@ -383,7 +392,8 @@ t.test('an account above its own maximum loses its own oldest arrivals, without 
 
 t.test('with too little free on the disk nothing is acknowledged that cannot be kept, and it says why', async (t) => {
   const logLines: string[] = [];
-  const service = await startService(t, { logLines });
+  let free = roomy;
+  const service = await startService(t, { logLines, freeOnDisk: async () => free });
   const devices: Array<Awaited<ReturnType<typeof startDevice>>> = [];
   for (let n = 0; n < 6; n += 1)
     devices.push(await startDevice(t, service, ['data', { name: 'live', persistenceType: 'simple' }]));
@@ -392,7 +402,8 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
     if (!next) throw new Error('no device is left');
     return next;
   };
-  await fillDisk(service);
+  free = 0;
+  await refusing(service, true);
   const explained = {
     code: -199,
     details: [{ message: 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.' }],
@@ -451,11 +462,9 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   t.match(usage, { points: 0 });
   t.equal(logLines.filter((line) => line.includes('messages are refused')).length, 1, 'the log has it once');
 
-  // As if so much had been deleted: the reserve is looked at each time.
-  service.server.ctx.config.messages.diskReserveBytes = 1;
+  free = roomy;
+  await refusing(service, false);
   const three = await device();
-  // The service looks at its disk once a second, so a time is waited for.
-  await until(() => !service.server.ctx.messages.full);
   await three.publish(',c,3,');
   t.match(await three.read(), [{ numericValue: 3 }]);
 });
@@ -468,7 +477,6 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
   const channels = ['data', { name: 'sure', persistenceType: 'simple', streamBridgeDelivery: 2 }];
   const one = await startDevice(t, service, channels);
   const other = await startDevice(t, service);
-  const { outbox } = service.server.ctx.messages;
   const rows = Array.from({ length: 3000 }, (_, n) => `${Date.now() - n},c,${n},`).join('\n');
   await other.publish(rows);
   const bridge = await service.create('/bridges', 'bridge', { name: 'B', kind: 'webhook', url: receiver.url });
@@ -479,7 +487,7 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
     await one.publish(payload, 'sure');
     await receiver.received(n + 1);
   }
-  t.ok(outbox.count(bridge.id, 'delivered', sent) < sent, 'what was delivered has made room');
+  t.ok(countOutbox(service, bridge.id, 'delivered') < sent, 'what was delivered has made room');
   t.equal((await service.ok('GET', '/api/v1/usage')).usage.points, 3000, 'and not the points');
 
   receiver.behave = () => 503;
@@ -533,7 +541,6 @@ t.test(
     const attacker = await party(service.accountId, service.admin);
     const other = await service.account();
     const victim = await party(other.accountId, other.admin);
-    const { outbox } = service.server.ctx.messages;
 
     for (let n = 1; n <= 5; n += 1) {
       t.match(await victim.publish(), { status: 200 });
@@ -544,8 +551,8 @@ t.test(
       t.equal((await attacker.publish()).status, 200);
       await attacker.receiver.received(n);
     }
-    t.ok(outbox.count(attacker.bridge.id, 'delivered', sent) < sent, 'room was made');
-    t.equal(outbox.count(victim.bridge.id, 'delivered', sent), 5, 'the victim can replay all of its messages');
+    t.ok(countOutbox(service, attacker.bridge.id, 'delivered') < sent, 'room was made');
+    t.equal(countOutbox(service, victim.bridge.id, 'delivered'), 5, 'the victim can replay all of its messages');
 
     attacker.receiver.behave = () => 503;
     let refusal: { status: number; body: Failure } | undefined;
@@ -558,25 +565,20 @@ t.test(
     await victim.receiver.received(6);
     t.match(await attacker.publish(), { status: 507 });
     // It is noted as delivered a moment after the receiver has answered.
-    await until(() => outbox.count(victim.bridge.id, 'delivered', 9) === 6);
-    t.equal(outbox.count(victim.bridge.id, 'pending', 9), 0);
+    await until(() => countOutbox(service, victim.bridge.id, 'delivered') === 6);
+    t.equal(countOutbox(service, victim.bridge.id, 'pending'), 0);
   },
 );
 
-/** From now on the disk has less free than the reserve. The service looks once a second, so a time is waited for. */
-async function fillDisk({ server }: Service): Promise<void> {
-  const { config, keeping } = server.ctx;
-  config.messages.diskReserveBytes = 999_999_999_999_999;
-  await until(() => keeping.diskFull !== undefined);
-}
-
 t.test('below the reserve the registry does not grow either; what shrinks and revokes still works', async (t) => {
-  const service = await startService(t);
+  let free = roomy;
+  const service = await startService(t, { freeOnDisk: async () => free });
   const { device } = await service.device();
   const { id, accountId } = device;
   const made = { body: { accountId, serialNumber: 'repeated' }, headers: { 'idempotency-key': 'repeated' } };
   const first = await service.http('POST', '/api/v1/devices', made);
-  await fillDisk(service);
+  free = 0;
+  await refusing(service, true);
   const rows = { rows: [{ serialNumber: 'new' }] };
   const etag = async () => (await service.ok('GET', `/api/v1/devices/${id}`)).device.version;
   const refused: Array<[string, string, object]> = [

@@ -1,6 +1,7 @@
 /** What is on disk: the files of a data directory, as another program reads them. */
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
+import { type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
 
 export type StoredRow = Record<string, string | number | null>;
 
@@ -29,4 +30,10 @@ export function countStored(
 ): number {
   const statement = `SELECT count(*) AS "count" FROM ${table} WHERE ${condition}`;
   return storedRows<{ count: number }>(at, statement, values, database)[0]?.count ?? 0;
+}
+
+/** How many messages on their way to a bridge are in a state, or in any. */
+export function countOutbox(at: { directory: string }, bridgeId: string, state?: OutboxState): number {
+  const states = state ? [outboxStates[state]] : Object.values(outboxStates);
+  return countStored(at, '"outbox"', `"bridgeId" = ? AND "state" IN (${states})`, [bridgeId], 'messages.db');
 }
