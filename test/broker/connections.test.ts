@@ -5,6 +5,7 @@ import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.ts';
+import { whileAccessFails, whileOnItsWay, whileSecretEnds, whileSettingFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, present, unlessBehindProxy } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -18,6 +19,7 @@ const t = await part(import.meta);
 
 let f: Fixture;
 let aedes: BrokerCore;
+const clock = { now: () => Date.now() };
 
 t.before(async () => {
   const { listen } = Aedes.prototype;
@@ -25,7 +27,7 @@ t.before(async () => {
     aedes = this as BrokerCore;
     return listen.call(this);
   };
-  f = await fixture(t, certificate(t));
+  f = await fixture(t, certificate(t), { clock });
   Aedes.prototype.listen = listen;
 });
 
@@ -95,23 +97,22 @@ t.test('a CONNECT that is refused before its proof ends its socket itself, long 
     client.send(connectPacket({ ...login(), ...more }));
     await client.closed;
   }
-  t.ok(Date.now() - begun < f.service.server.ctx.config.mqtt.connectTimeout, `${Date.now() - begun} ms`);
+  t.ok(Date.now() - begun < 10_000, `${Date.now() - begun} ms; the deadline is after ten seconds`);
 });
 
 t.test(
   'while an account is on its way to another cell, a client that leaves before the answer is not kept',
   async (t) => {
-    const { gate } = f.service.server.ctx;
     const name = 'slipway_mqtt_refused_connects_total{reason="unavailable"}';
     const before = (await metric(f, name)) ?? 0;
-    gate.hold([f.service.accountId]);
-    t.teardown(() => gate.release([f.service.accountId]));
-    const clients = await Promise.all(Array.from({ length: 3 }, () => rawClient(t, f.service.server.mqttPort)));
-    for (const client of clients) client.send(connectPacket({ ...login(), clientId: 'leaving' }));
-    for (const client of clients) client.socket.end();
-    // A CONNECT that is over is counted: those that wait are not.
-    await until(async () => (await metric(f, name)) === before + clients.length);
-    t.ok(gate.isAway(f.service.accountId), 'the account is still on its way');
+    await whileOnItsWay(f.service, async () => {
+      const clients = await Promise.all(Array.from({ length: 3 }, () => rawClient(t, f.service.server.mqttPort)));
+      for (const client of clients) client.send(connectPacket({ ...login(), clientId: 'leaving' }));
+      for (const client of clients) client.socket.end();
+      // A CONNECT that is over is counted: those that wait are not.
+      await until(async () => (await metric(f, name)) === before + clients.length);
+      t.pass('before the account is back');
+    });
   },
 );
 
@@ -131,7 +132,9 @@ t.test('of connections that take each other over at once one is left, which its 
   await alive(t, winner);
   await f.service.credential(other.device.id);
   await winner.closed;
-  t.equal(f.service.server.ctx.revocations.secretReplaced(other.device.id).connections, 0, 'nothing was left');
+  const body = { accountId: f.service.accountId, entityId: other.device.id, entityType: 'device' };
+  const { headers } = await f.service.http('POST', '/api/v1/access/mqtt-credentials', { body });
+  t.match(headers.get('platform-revocation'), /connections=0/, 'nothing was left');
 });
 
 t.test('a connection that Aedes has lost from sight is taken over all the same', async (t) => {
@@ -143,26 +146,13 @@ t.test('a connection that Aedes has lost from sight is taken over all the same',
 });
 
 t.test('a secret that ends between its proof and CONNACK, or right after it, lets nobody stay', async (t) => {
-  const { access, registry } = f.service.server.ctx;
-  const [may, credential] = [access.may.bind(access), registry.credential.bind(registry)];
   for (const looksBefore of [0, 1]) {
-    let looks = -1;
-    // Asked once the secret has been proven; from then on each look at the credential counts.
-    access.may = (...given) => {
-      if (given[0].kind === 'device' && given[1] === 'subscribe' && looks < 0) looks = 0;
-      return may(...given);
-    };
-    registry.credential = (id) => {
-      const row = credential(id);
-      if (looks >= 0) looks += 1;
-      return row && looks > looksBefore ? { ...row, generation: row.generation + 1 } : row;
-    };
-    const client = await rawClient(t, f.service.server.mqttPort);
-    client.send(connectPacket(login()));
-    await client.closed;
+    const looks = await whileSecretEnds(f.service, looksBefore, async () => {
+      const client = await rawClient(t, f.service.server.mqttPort);
+      client.send(connectPacket(login()));
+      await client.closed;
+    });
     t.equal(looks, looksBefore + 1);
-    Object.assign(access, { may });
-    Object.assign(registry, { credential });
   }
   await alive(t, await rawConnected(t, f));
 });
@@ -182,40 +172,32 @@ t.test('small packets do not wait for each other over TLS either', async (t) => 
 const oneCell = unlessBehindProxy('it breaks the hooks of the broker that it connects to');
 
 t.test('nothing that is thrown in a hook, and no error of the broker itself, ends the process', oneCell, async (t) => {
-  const { ctx, mqttPort } = f.service.server;
+  const { mqttPort } = f.service.server;
   const witness = await rawConnected(t, f, { clientId: 'witness' });
-  const fault = () => {
+  await whileSettingFails(f.service, async () => {
+    const stranger = await rawClient(t, mqttPort);
+    stranger.send(connectPacket(login()));
+    await stranger.closed;
+  });
+  const unlucky = await rawConnected(t, f, { clientId: 'unlucky' });
+  await whileAccessFails(f.service, 'may', async () => {
+    unlucky.send(subscribePacket(1, ['#', 1]));
+    await unlucky.closed;
+  });
+  const { now } = clock;
+  clock.now = () => {
     throw new Error('a fault');
   };
-  const { mqtt } = ctx.config;
-  const { maxKeepaliveSeconds } = mqtt;
-  Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { get: fault, configurable: true });
-  const stranger = await rawClient(t, mqttPort);
-  stranger.send(connectPacket(login()));
-  await stranger.closed;
-  Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { value: maxKeepaliveSeconds });
-
-  const unlucky = await rawConnected(t, f, { clientId: 'unlucky' });
-  const may = ctx.access.may.bind(ctx.access);
-  ctx.access.may = fault;
-  unlucky.send(subscribePacket(1, ['#', 1]));
-  await unlucky.closed;
-  ctx.access.may = may;
-
-  const { now } = ctx.clock;
-  ctx.clock.now = fault;
   const late = await rawClient(t, mqttPort);
   late.send(connectPacket({ ...login(), clientId: 'late' }));
   t.match(await late.next(), { cmd: 'connack' }, 'a listener that throws ends nothing either');
-  ctx.clock.now = now;
-
-  const placement = ctx.access.placement.bind(ctx.access);
-  ctx.access.placement = fault;
-  const refused = await rawClient(t, mqttPort);
-  refused.send(connectPacket({ username: 'nobody', clientId: 'x'.repeat(200) }));
-  t.match(await refused.next(), { cmd: 'connack', returnCode: 2 });
-  await refused.closed;
-  ctx.access.placement = placement;
+  clock.now = now;
+  await whileAccessFails(f.service, 'placement', async () => {
+    const refused = await rawClient(t, mqttPort);
+    refused.send(connectPacket({ username: 'nobody', clientId: 'x'.repeat(200) }));
+    t.match(await refused.next(), { cmd: 'connack', returnCode: 2 });
+    await refused.closed;
+  });
 
   aedes.emit('error' as 'closed', new Error('a fault') as never);
   await alive(t, witness);

@@ -1,5 +1,5 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
-import { interceptChecks, interceptPoints, whileRightFails } from '../support/faults.ts';
+import { interceptChecks, interceptPoints, whileAccessFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -344,13 +344,13 @@ t.test('a hook that throws ends one connection, not the process', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f, { clientId: 'unlucky' });
   const witness = await rawConnected(t, f, { clientId: 'witness' });
-  await whileRightFails(f.service, 'mayPublish', async () => {
+  await whileAccessFails(f.service, 'mayPublish', async () => {
     client.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 1 }));
     await client.closed;
   });
   witness.send(subscribePacket(1, [f.topic('chat'), 1]));
   await witness.next();
-  await whileRightFails(f.service, 'mayHear', async () => {
+  await whileAccessFails(f.service, 'mayHear', async () => {
     witness.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 1 }));
     t.match(await witness.next(), { cmd: 'puback' });
   });

@@ -1,11 +1,12 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
-import type { Test } from 'tap';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
 import { board, codec } from '../downlink/board.ts';
 import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
+import { holdWrites, lanesOfWrites } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixtureIn, neighbour, rawConnected, sibling, versionOf } from './fixture.ts';
 import { metric } from './metrics.ts';
@@ -23,37 +24,8 @@ t.before(async () => {
   service = await startService(t, { clock: { now: tick } });
 });
 
-/** Holds every write of the registry until the returned function is called. */
-async function holdWrites(): Promise<() => void> {
-  let release = () => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  await new Promise<void>((begun) => {
-    void service.server.ctx.registry.transaction(async () => {
-      begun();
-      await released;
-    });
-  });
-  return release;
-}
-
 /** Transactions that wait for the registry. */
-const waiting = () => service.server.ctx.registry.writer.waiting;
-
-/** The lanes of the transactions that begin or wait from now on, until the test ends. */
-function lanesFromNow(t: Test): Array<Lane | undefined> {
-  const writer = service.server.ctx.registry.writer as unknown as { laneNow(): Lane | undefined };
-  const { laneNow } = writer;
-  const asked: Array<Lane | undefined> = [];
-  writer.laneNow = () => {
-    const lane = laneNow();
-    asked.push(lane);
-    return lane;
-  };
-  t.teardown(() => Object.assign(writer, { laneNow }));
-  return asked;
-}
+const waiting = async () => Number(await metric({ service }, 'slipway_queue_depth{queue="registry_writer"}'));
 
 const waitsOf = (lanes: Array<Lane | undefined>, { device }: Fixture) =>
   lanes.filter((lane) => lane?.callerId === device.id).length;
@@ -95,12 +67,10 @@ async function endingReplies({ device, topic }: Fixture) {
 
 /** How many commands of these devices ended before the fields of another one were set. The clock is later at each look. */
 async function endedBefore(floods: Fixture[], calm: Fixture): Promise<number> {
-  const { query } = service.server.ctx.registry;
-  const devices = query.selectFrom('devices').select('lastModified').where('id', '=', calm.device.id);
-  const { lastModified } = await devices.executeTakeFirstOrThrow();
-  const ids = floods.map(({ device }) => device.id);
-  const ended = query.selectFrom('commands').select('id').where('deviceId', 'in', ids);
-  return (await ended.where('finished', '<', lastModified).execute()).length;
+  const ids = JSON.stringify(floods.map(({ device }) => device.id));
+  const condition = `"deviceId" IN (SELECT "value" FROM json_each(?))
+    AND "finished" < (SELECT "lastModified" FROM "devices" WHERE "id" = ?)`;
+  return countStored(service, 'commands', condition, [ids, calm.device.id]);
 }
 
 t.test('a flood of reports of one account does not make a write of another wait for all of it', async (t) => {
@@ -118,8 +88,8 @@ t.test('a flood of reports of one account does not make a write of another wait 
       return { one, begin: () => client.send(...first, ...more.slice(first.length)), all: acknowledged(client, count) };
     }),
   );
-  const release = await holdWrites();
-  const lanes = lanesFromNow(t);
+  const release = await holdWrites(service);
+  const lanes = lanesOfWrites(t, service);
   for (const { begin } of floods) begin();
   await until(() => floods.every(({ one }) => waitsOf(lanes, one) === 16));
   calm.send(publishPacket(victim.topic('_set/fields'), setName('calm'), { qos: 1, messageId: 1 }));
@@ -141,9 +111,9 @@ t.test('accounts take turns to write, and a device that reports in bulk is read 
   const client = await rawConnected(t, f);
   const calm = await rawConnected(t, victim);
   const first = await endingReplies(f);
-  const release = await holdWrites();
-  const before = waiting();
-  const lanes = lanesFromNow(t);
+  const release = await holdWrites(service);
+  const before = await waiting();
+  const lanes = lanesOfWrites(t, service);
   const more = many(500, f.topic('_commands/replies'), (n) =>
     JSON.stringify({ id: 'x', status: 'succeeded', result: n }),
   );
@@ -167,15 +137,15 @@ t.test(
   async (t) => {
     const { f, rolloutId } = await updating();
     const client = await rawConnected(t, f);
-    const release = await holdWrites();
-    const before = waiting();
+    const release = await holdWrites(service);
+    const before = await waiting();
     const topic = f.topic('_firmware/status');
     client.send(...many(10, topic, (n) => JSON.stringify({ state: 'downloading', bytes: 100 * (n + 1) })));
     const refused = JSON.stringify({ state: 'downloading', bytes: 5, firmwareVersion: 'other' });
     client.send(publishPacket(topic, refused, { qos: 1, messageId: 11 }));
     client.send(publishPacket(topic, JSON.stringify({ state: 'downloaded' }), { qos: 1, messageId: 12 }));
-    await until(() => waiting() - before >= 1);
-    t.ok(waiting() - before < 6, `${waiting() - before} writes wait for 12 reports`);
+    await until(async () => (await waiting()) - before >= 1);
+    t.ok((await waiting()) - before < 6, `${(await waiting()) - before} writes wait for 12 reports`);
     release();
     await acknowledged(client, 12);
     const path = `/api/v1/firmware/rollouts/${rolloutId}/devices`;
@@ -218,8 +188,8 @@ for (const [what, { said, isBoard, is }] of Object.entries(endings))
     const svc = controlTopic(service.controlRoot, f.device.id, 'svc');
     const topic = isBoard ? svc : f.topic('_firmware/status');
     const payloads = said.map((one) => (isBoard ? codec.encode(one) : JSON.stringify(one)));
-    const release = await holdWrites();
-    const lanes = lanesFromNow(t);
+    const release = await holdWrites(service);
+    const lanes = lanesOfWrites(t, service);
     client.send(...payloads.map((payload, n) => publishPacket(topic, payload, { qos: 1, messageId: n + 1 })));
     await until(() => waitsOf(lanes, f) > 0);
     release();
@@ -235,8 +205,8 @@ t.test('replies to one command are taken in their order, whatever they say', asy
   const client = await rawConnected(t, f);
   const path = `/api/v1/devices/${f.device.id}/commands`;
   const { id } = (await service.ok('POST', path, { body: { name: 'blink' } })).command;
-  const release = await holdWrites();
-  const lanes = lanesFromNow(t);
+  const release = await holdWrites(service);
+  const lanes = lanesOfWrites(t, service);
   const statuses = ['accepted', 'accepted', 'succeeded'];
   client.send(...many(3, f.topic('_commands/replies'), (n) => JSON.stringify({ id, status: statuses[n] })));
   await until(() => waitsOf(lanes, f) > 0);
@@ -255,10 +225,10 @@ t.test('fields that are set again while they wait are written once', async (t) =
   const client = await rawConnected(t, f);
   const path = `/api/v1/devices/${f.device.id}`;
   const { version } = (await service.ok('GET', path)).device;
-  const release = await holdWrites();
-  const before = waiting();
+  const release = await holdWrites(service);
+  const before = await waiting();
   client.send(...many(10, f.topic('_set/fields'), setName));
-  await until(() => waiting() - before >= 1);
+  await until(async () => (await waiting()) - before >= 1);
   release();
   await acknowledged(client, 10);
   const { device } = await service.ok('GET', path);
@@ -269,11 +239,11 @@ t.test('fields that are set again while they wait are written once', async (t) =
 t.test('a device that subscribes to its commands again and again waits with one piece of work', async (t) => {
   const f = await fixtureIn(service);
   const client = await rawConnected(t, f);
-  const release = await holdWrites();
-  const before = waiting();
+  const release = await holdWrites(service);
+  const before = await waiting();
   for (let n = 1; n <= 50; n += 1) client.send(subscribePacket(n, [f.topic('_commands'), 1]));
   for (let acks = 0; acks < 50; ) if ((await client.next()).cmd === 'suback') acks += 1;
-  t.ok(waiting() - before < 6, `${waiting() - before} wait after 50`);
+  t.ok((await waiting()) - before < 6, `${(await waiting()) - before} wait after 50`);
   release();
   const made = service.ok('POST', `/api/v1/devices/${f.device.id}/commands`, { body: { name: 'blink' } });
   t.match(await client.next(), { cmd: 'publish', topic: f.topic('_commands') });
@@ -307,7 +277,7 @@ t.test(
   async (t) => {
     const f = await fixtureIn(service);
     const { accountId } = service;
-    const asked = lanesFromNow(t);
+    const asked = lanesOfWrites(t, service);
     const wrote = (wanted: Lane, what: string) => {
       const own = asked.filter((lane) => lane?.accountId === wanted.accountId && lane.callerId === wanted.callerId);
       t.ok(own.length > 0, what);

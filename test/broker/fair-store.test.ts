@@ -1,10 +1,11 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import type { Test } from 'tap';
+import { countPayloadReads, interceptPoints, interceptSessions } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixture, fixtureIn, neighbour, rawConnected, sibling, stored } from './fixture.ts';
-import { hits } from './metrics.ts';
+import { hits, metric } from './metrics.ts';
 import { publishPacket, type RawClient, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -77,32 +78,31 @@ t.test('a message for many stored sessions costs its sender as many points', asy
   }
   const client = await rawConnected(t, f);
   const calm = await rawConnected(t, victim);
-  const { messages, broker } = f.service.server.ctx;
-  const { record } = messages;
   /** What the store has been given, oldest first, and has not been let do. */
   const held: Array<{ of: 'villain' | 'victim'; go(): void }> = [];
-  messages.record = (changes, done) => {
-    const go = () => record.call(messages, changes, done);
-    if (changes.some(({ kind }) => kind === 'retain')) held.push({ of: 'victim', go });
-    else if (changes.some(({ kind }) => kind === 'message')) held.push({ of: 'villain', go });
+  const restore = interceptSessions(t, f.service, (write, kinds) => {
+    const go = () => write();
+    if (kinds.includes('retain')) held.push({ of: 'victim', go });
+    else if (kinds.includes('message')) held.push({ of: 'villain', go });
     else go();
-  };
+  });
+  const waiting = async () => Number(await metric(f, 'slipway_queue_depth{queue="ingest"}'));
   const count = 400;
   const { all } = acknowledged(client, count);
   client.send(
     ...Array.from({ length: count }, (_, n) => publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: n + 1 })),
   );
-  await until(() => broker.queues.ingest === count);
+  await until(async () => (await waiting()) === count);
   t.ok(held.length < 250, `${held.length} of ${count} are in the store, each with 20 places`);
   calm.send(publishPacket(victim.topic('temperature'), ',x,1,', { qos: 1, messageId: 1, retain: true }));
-  await until(() => broker.queues.ingest === count + 1);
+  await until(async () => (await waiting()) === count + 1);
   const before = held.length;
   for (let released = 0; !held.some(({ of }) => of === 'victim'); released += 1) {
     held[released]?.go();
-    await until(() => broker.queues.ingest < count + 1 - released);
+    await until(async () => (await waiting()) < count + 1 - released);
   }
   t.ok(held.length - before < 40, 'soon after the first has left, the neighbour has its turn');
-  messages.record = record;
+  restore();
   for (const { go } of held.splice(0)) go();
   await all;
 });
@@ -113,28 +113,22 @@ t.test('of large payloads only a few are read before they are stored, of each ac
   const senders = await Promise.all(Array.from({ length: 7 }, () => sibling(f)));
   const clients = await Promise.all(senders.map((one) => rawConnected(t, one)));
   const calm = await rawConnected(t, victim);
-  const { messages, payloads, broker } = f.service.server.ctx;
-  const { append } = messages;
   const held: Array<() => void> = [];
-  messages.append = (...asked) => void held.push(() => append.apply(messages, asked));
-  const { read } = payloads;
-  let reads = 0;
-  payloads.read = (...asked) => {
-    reads += 1;
-    return read.apply(payloads, asked);
-  };
+  const restore = interceptPoints(t, f.service, (store) => void held.push(store));
+  const waiting = async () => Number(await metric(f, 'slipway_queue_depth{queue="ingest"}'));
+  const reads = countPayloadReads(t, f.service);
   const large = rows(1500);
   t.ok(large.length > 8192);
   const floods = clients.map((client) => acknowledged(client, 2));
   for (const [n, client] of clients.entries())
     for (const messageId of [1, 2])
       client.send(publishPacket((senders[n] as Fixture).topic('temperature'), large, { qos: 1, messageId }));
-  await until(() => broker.queues.ingest === 14 && held.length > 0);
-  t.equal(reads, 4, 'the others wait as they came');
+  await until(async () => (await waiting()) === 14 && held.length > 0);
+  t.equal(reads(), 4, 'the others wait as they came');
   calm.send(publishPacket(victim.topic('temperature'), large, { qos: 1, messageId: 1 }));
-  await until(() => broker.queues.ingest === 15);
-  t.equal(reads, 5, 'another account has places of its own');
-  messages.append = append;
+  await until(async () => (await waiting()) === 15);
+  t.equal(reads(), 5, 'another account has places of its own');
+  restore();
   for (const go of held.splice(0)) go();
   await Promise.all(floods.map(({ all }) => all));
   t.match(await calm.next(), { cmd: 'puback', messageId: 1 });

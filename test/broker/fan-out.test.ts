@@ -7,7 +7,9 @@ import { FanOut } from '../../broker/packets/fan-out.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { slices } from '../../src/scheduler/time-slice.ts';
 import { part } from '../support/part.ts';
+import { until } from '../support/until.ts';
 import { type Fixture, fixture, neighbour, rawConnected } from './fixture.ts';
+import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -172,19 +174,21 @@ for (const { what, open } of [
     const calm = await rawConnected(t, victim);
     calm.send(subscribePacket(1, [victim.topic('chat'), 0]));
     t.match(await calm.next(), { cmd: 'suback' });
-    const { broker } = f.service.server.ctx;
-    const { counters } = broker;
-    const handedOn = () => (open === streams ? counters.messages.simple.delivered : counters.sent / receivers);
+    const count = async (name: string) => Number(await metric(f, name));
+    const handedOn = async () =>
+      open === streams
+        ? await count('slipway_published_messages_total{channel="simple",outcome="delivered"}')
+        : (await count('slipway_mqtt_sent_messages_total')) / receivers;
     const stop = flood(await rawConnected(t, f), f.topic('chat'));
-    const begun = handedOn();
-    while (handedOn() < begun + 100) await new Promise((resolve) => setImmediate(resolve));
-    const before = handedOn();
+    const begun = await handedOn();
+    await until(async () => (await handedOn()) >= begun + 100);
+    const before = await handedOn();
     for (let round = 0; round < rounds; round += 1) {
       calm.send(publishPacket(victim.topic('chat'), `mine ${round}`));
       t.match(await calm.next(), { cmd: 'publish', payload: Buffer.from(`mine ${round}`) });
     }
     // One turn of the event loop has room for a hundred of them; a chunk of the publisher's socket holds 800.
-    const passed = Math.round((handedOn() - before) / rounds);
+    const passed = Math.round(((await handedOn()) - before) / rounds);
     stop();
     t.ok(passed > 0 && passed < 600, `${passed} messages have gone before one of a neighbour`);
   });
@@ -238,11 +242,11 @@ t.test('what waits for receivers does not reach one whose right has ended', asyn
   const stop = flood(await rawConnected(t, f), f.topic('chat'));
   t.match(await ear.next(), { cmd: 'publish' });
   await put(two.id);
-  const { broker } = service.server.ctx;
   ear.send({ cmd: 'pingreq' });
   while ((await ear.next()).cmd !== 'pingresp');
-  const { sent } = broker.counters;
-  while (broker.counters.sent < sent + 4000) await new Promise((resolve) => setImmediate(resolve));
+  const sent = async () => Number(await metric(f, 'slipway_mqtt_sent_messages_total'));
+  const before = await sent();
+  await until(async () => (await sent()) >= before + 4000);
   stop();
   ear.send({ cmd: 'pingreq' });
   t.match(await ear.next(), { cmd: 'pingresp' }, 'others have got more, and this one nothing');

@@ -2,6 +2,7 @@
 
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 import { connected, disconnected, keeper, left, type Message, start, subscribed } from './conversation.ts';
 import { type Fixture, rawConnected, stored } from './fixture.ts';
@@ -60,7 +61,7 @@ t.test('the wills of a crashed process are published once, of clients that stay 
   const later = await startService(t, { directory: f.service.directory, clock });
   now += 120_000;
   await rawConnected(t, { ...f, service: later });
-  await until(() => later.server.ctx.messages.mqtt.wills().length === 0);
+  await until(() => countStored(later, '"mqttWills"', '1', [], 'messages.db') === 0);
   t.same((await stored({ ...f, service: later })).sort(), [1, 5, 6], 'and never again');
 });
 

@@ -1,11 +1,12 @@
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
+import { interceptChecks } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { unlessBehindProxy } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
-import { hits } from './metrics.ts';
+import { hits, metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -38,8 +39,7 @@ t.test('connections', asProxy, async (t) => {
     SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '2',
     SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '2',
   });
-  const { broker } = f.service.server.ctx;
-  const sockets = (count: number) => until(() => broker.gauges.sockets === count);
+  const sockets = (count: number) => until(async () => (await metric(f, 'slipway_mqtt_sockets')) === count);
 
   await t.test(
     'one address has so many sockets, half-open ones too, and a closed one gives its place back',
@@ -69,15 +69,10 @@ t.test('connections', asProxy, async (t) => {
     'a network of 48 bits fails ten times as often as an address before its secrets are not tried',
     async (t) => {
       const attempt = async (address: string, more = {}) => answer(await from(t, f, address), f, more);
-      const { secrets } = f.service.server.ctx;
-      const verify = secrets.verify.bind(secrets);
       let hashed = 0;
-      secrets.verify = (...given) => {
+      const restore = interceptChecks(t, f.service, (verify) => {
         hashed += 1;
-        return verify(...given);
-      };
-      t.teardown(() => {
-        secrets.verify = verify;
+        return verify();
       });
       for (let n = 0; n < 20; n += 1) t.equal(await attempt(`2001:db8:48:${n}::1`, wrong), 4);
       t.equal(hashed, 40, 'two for each guess');
@@ -85,6 +80,7 @@ t.test('connections', asProxy, async (t) => {
       t.equal(hashed, 40, 'nothing is hashed for an address of this network any more');
       t.equal(await attempt('2001:db8:49::1', wrong), 4);
       t.equal(hashed, 42, 'the next network');
+      restore();
     },
   );
 
@@ -179,15 +175,13 @@ t.test('rates', asProxy, async (t) => {
   );
 
   await t.test('past the wrong secrets of a principal from an address nothing is hashed for it there', async (t) => {
-    const { secrets } = f.service.server.ctx;
-    const verify = secrets.verify.bind(secrets);
     let hashed = 0;
     let held = Promise.resolve();
-    secrets.verify = async (...given) => {
+    interceptChecks(t, f.service, async (verify) => {
       hashed += 1;
       await held;
-      return verify(...given);
-    };
+      return verify();
+    });
     const device = await sibling(f);
     const attempt = async (address: string, more = {}) => answer(await from(t, f, address), device, more);
     for (let n = 0; n < 2; n += 1) t.equal(await attempt('203.0.113.4', wrong), 4);
@@ -201,17 +195,17 @@ t.test('rates', asProxy, async (t) => {
     t.equal(await attempt('203.0.113.4'), 0, 'and now, having proven its secret, here too');
     t.equal(await attempt('203.0.113.4', wrong), 4, 'but nobody else does');
     ahead += 60_001;
-    const { broker } = f.service.server.ctx;
+    const sockets = async () => Number(await metric(f, 'slipway_mqtt_sockets'));
     const calm = await rawConnected(t, f);
     /** CONNECTs of which none is answered before all have come. */
     const atOnce = async (connect: () => Promise<number>) => {
-      const before = broker.gauges.sockets;
+      const before = await sockets();
       let release = () => {};
       held = new Promise((resolve) => {
         release = resolve;
       });
       const answers = Promise.all(Array.from({ length: 8 }, connect));
-      await until(() => broker.gauges.sockets === before + 8);
+      await until(async () => (await sockets()) === before + 8);
       for (let n = 0; n < 5; n += 1) {
         calm.send({ cmd: 'pingreq' });
         await calm.next();
@@ -227,7 +221,6 @@ t.test('rates', asProxy, async (t) => {
     t.same(logins, Array(8).fill(0), 'and many right ones at once are no guesses');
     const late = await sibling(f);
     t.equal(await answer(await from(t, f, '203.0.113.4'), late), 0);
-    secrets.verify = verify;
   });
 
   await t.test('past the failures of an address they are answered late there, successes at once', async (t) => {
@@ -279,8 +272,7 @@ t.test('rates', asProxy, async (t) => {
     },
   );
 
-  const { broker } = f.service.server.ctx;
-  await until(() => broker.gauges.sockets === 0);
+  await until(async () => (await metric(f, 'slipway_mqtt_sockets')) === 0);
   t.pass('anyone who has left, before its turn or after, holds no place');
 });
 
@@ -360,8 +352,7 @@ t.test('every other limit is counted under its name, and lets others through', i
   }
   await once('max_queue');
   ahead += 3_600_001;
-  const { counters } = f.service.server.ctx.broker;
-  await until(() => counters.limitHits.session_expiry_hours > 0);
+  await until(async () => Number(await hits(f, 'session_expiry_hours')) > 0);
   await once('session_expiry_hours');
 
   calm.send({ cmd: 'pingreq' });

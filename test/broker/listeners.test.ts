@@ -3,6 +3,7 @@ import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
+import { whileRegistryFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, unlessBehindProxy } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -81,14 +82,10 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
   client.send(connectPacket({ username: f.device.id, password: Buffer.from('wrong') }));
   t.match(await client.next(), { cmd: 'connack', returnCode: 4 }, 'the refusal arrives before the end');
   await client.closed;
-  const { registry } = f.service.server.ctx;
-  const original = registry.hasCertificates.bind(registry);
-  registry.hasCertificates = () => {
-    throw new Error('disk I/O error');
-  };
-  const unlucky = connect(port, '127.0.0.1').resume();
-  await new Promise((resolve) => unlucky.once('close', resolve));
-  registry.hasCertificates = original;
+  await whileRegistryFails(f.service, 'hasCertificates', new Error('disk I/O error'), async () => {
+    const unlucky = connect(port, '127.0.0.1').resume();
+    await new Promise((resolve) => unlucky.once('close', resolve));
+  });
   await echo(t, `mqtts://127.0.0.1:${port}`, login, f.topic('chat'), 'what cannot be read ends one socket alone');
   const old = connectTls({
     host: '127.0.0.1',

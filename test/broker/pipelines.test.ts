@@ -26,8 +26,8 @@ t.setTimeout(0);
 t.test(`${count} pipelines in ${seeds} seeds are answered as packets one by one`, async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '0' });
   const other = await sibling(f);
-  const { mqttPort, ctx } = f.service.server;
-  const securePort = ctx.broker.addresses.mqtts as number;
+  const { mqttPort } = f.service.server;
+  const securePort = f.service.mqttsPort;
   const ways = transports({ port: mqttPort, securePort, url: `wss://127.0.0.1:${securePort}/` });
   const names = Object.keys(ways) as Array<keyof typeof ways>;
   const topics = {

@@ -58,10 +58,9 @@ t.test('refused SUBSCRIBEs in one write are each answered', async (t) => {
 
 t.test('MQTT over WebSocket is served at / next to /mqtt, on the HTTP port and on the TLS port', async (t) => {
   const f = await fixture(t, certificate(t));
-  const { ctx } = f.service.server;
   const login = { username: f.device.id, password: f.secret, reconnectPeriod: 0 };
   const options = { ...login, rejectUnauthorized: false, wsOptions: { rejectUnauthorized: false } };
-  const secure = `wss://127.0.0.1:${ctx.broker.addresses.mqtts}`;
+  const secure = `wss://127.0.0.1:${f.service.mqttsPort}`;
   const paths = ['/', '/?a=1', '/mqtt'];
   for (const at of [...paths.map((path) => f.service.webSocket(path)), ...paths.map((path) => secure + path)]) {
     const client = await mqtt.connectAsync(at, options);
@@ -361,8 +360,7 @@ t.test('a will is not published when a DISCONNECT waits behind other packets whi
   client.send(...messages, subscribePacket(60, [f.topic('chat'), 1]), { cmd: 'disconnect' });
   client.socket.end(() => client.socket.resetAndDestroy());
   await client.closed;
-  const { broker } = f.service.server.ctx;
-  await until(() => broker.gauges.connections <= 1);
+  await until(async () => Number(await metric(f, 'slipway_mqtt_connections')) <= 1);
   await admin.publishAsync(f.topic('chat'), 'end', { qos: 1 });
   while (!heard.includes('end')) await new Promise((resolve) => admin.once('message', resolve));
   t.same(heard, ['end']);

@@ -117,8 +117,8 @@ t.test('valid and invalid headers', async (t) => {
 const asProxy = unlessBehindProxy('the test is the proxy in front of the cell, and gives the addresses itself');
 t.test('from a trusted sender', asProxy, async (t) => {
   const f = await fixture(t, { ...certificate(t), ...trusting });
-  const { mqttPort, ctx } = f.service.server;
-  const tlsPort = ctx.broker.addresses.mqtts as number;
+  const { mqttPort } = f.service.server;
+  const tlsPort = f.service.mqttsPort;
   const plain = async (...chunks: Buffer[]) => {
     const client = await rawClient(t, mqttPort);
     for (const chunk of chunks) client.send(chunk);

@@ -1,9 +1,11 @@
 /** Retained messages are searched within the caller's reach, and each client has one search at a time. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { interceptSearches } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { until } from '../support/until.ts';
 import { connected, published } from './conversation.ts';
 import { fixture } from './fixture.ts';
+import { metric } from './metrics.ts';
 
 const t = await part(import.meta);
 
@@ -11,16 +13,14 @@ t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s 
   const f = await fixture(t);
   const device = await connected(t, f.service.server, f);
   await published(device, f.topic('chat'), 'retained', { retain: true });
-  const { mqtt } = f.service.server.ctx.messages;
-  const { retainedTopics } = mqtt;
   const prefixes = new Set<string>();
   let searching = 0;
   let searches = 0;
   let maxAtOnce = 0;
   // Each search finds ten pages of topics that nobody may hear, and then what is there.
-  mqtt.retainedTopics = (prefix, after, limit) => {
+  interceptSearches(t, f.service, (search, prefix, after, limit) => {
     // The sweep of all topics is no search.
-    if (prefix === '') return retainedTopics.call(mqtt, prefix, after, limit);
+    if (prefix === '') return search(prefix, after, limit);
     prefixes.add(prefix);
     if (after === '') {
       searching += 1;
@@ -30,8 +30,8 @@ t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s 
     const page = after === '' ? 0 : Number(/page(\d+)/.exec(after)?.[1] ?? 0) + 1;
     if (page < 10) return Array.from({ length: limit }, (_, n) => `${prefix}none-page${page}-${n}`);
     searching -= 1;
-    return retainedTopics.call(mqtt, prefix, '', limit);
-  };
+    return search(prefix, '', limit);
+  });
   const spellings = ['#', '+/#', '+/+/#', '+/v1/#', f.topic('#'), f.topic('+'), '+/+/+/+/+/chat'];
   for (let messageId = 1; messageId <= 20; messageId += 1)
     device.send({ cmd: 'subscribe', messageId, subscriptions: spellings.map((topic) => ({ topic, qos: 0 as const })) });
@@ -46,17 +46,16 @@ t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s 
 t.test('a search ends when its client has gone', async (t) => {
   const f = await fixture(t);
   const device = await connected(t, f.service.server, f);
-  const { mqtt } = f.service.server.ctx.messages;
   let pages = 0;
-  mqtt.retainedTopics = (prefix, _, limit) => {
+  interceptSearches(t, f.service, (_search, prefix, _after, limit) => {
     if (prefix === '') return [];
     pages += 1;
     return Array.from({ length: limit }, (_, n) => `${prefix}none-${pages}-${n}`);
-  };
+  });
   device.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: '#', qos: 0 }] });
   t.match(await device.next(), { cmd: 'suback' });
   device.socket.destroy();
-  await until(() => f.service.server.ctx.broker.gauges.sockets === 0);
+  await until(async () => (await metric(f, 'slipway_mqtt_sockets')) === 0);
   const before = pages;
   for (let turns = 0; turns < 100; turns += 1) await nextTurn();
   t.ok(before > 0);

@@ -1,8 +1,10 @@
 /** The life of a stored session in one process: its order, its bounds, its end. */
 
-import { purge } from '../../src/purge/purge.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { interceptSessions } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
+import { storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 import {
   connected,
@@ -16,10 +18,14 @@ import {
   taken,
   texts,
 } from './conversation.ts';
-import { fixture, fixtureIn, rawConnected, sibling, versionOf } from './fixture.ts';
+import { type Fixture, fixture, fixtureIn, rawConnected, sibling, versionOf } from './fixture.ts';
 import { publishPacket, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
+
+/** What is on disk of sessions. */
+const rowsOf = ({ service }: Fixture, statement: string) =>
+  storedRows<{ clientId: string; topic: string; left: number | null }>(service, statement, [], 'messages.db');
 
 t.test('a message that comes while a session gets its queue does not overtake it', async (t) => {
   const f = await left(t);
@@ -62,29 +68,29 @@ t.test('a message that comes while a session gets its queue does not overtake it
 t.test('a session that nobody came back to ends after its time, with what was queued for it', async (t) => {
   let now = Date.now();
   const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '3' }, { clock: { now: () => now } });
-  const { mqtt } = f.service.server.ctx.messages;
+  const sessions = () => rowsOf(f, 'SELECT "clientId", "left" FROM "mqttSessions"');
   for (const clientId of ['early', 'late', 'here']) {
     const client = await rawConnected(t, f, { clientId, clean: false });
     await subscribed(client, [f.topic('chat'), 1]);
     if (clientId !== 'here') {
       await disconnected(client);
-      await until(() => [...mqtt.sessions()].some((row) => row.clientId.endsWith(`/${clientId}`) && row.left === now));
+      await until(() => sessions().some((row) => row.clientId.endsWith(`/${clientId}`) && row.left === now));
     }
     now += 3_600_000;
   }
   const publisher = await rawConnected(t, f);
   await published(publisher, f.topic('chat'), 'x');
-  await until(() => ![...mqtt.sessions()].some(({ clientId }) => clientId.endsWith('/early')));
-  const ids = [...mqtt.sessions()].map(({ clientId }) => clientId.split('/')[2]).sort();
+  await until(() => !sessions().some(({ clientId }) => clientId.endsWith('/early')));
+  const ids = sessions()
+    .map(({ clientId }) => clientId.split('/')[2])
+    .sort();
   t.same(ids, ['here', 'late']);
-  t.equal([...mqtt.subscriptions()].length, 2);
+  t.equal(rowsOf(f, 'SELECT * FROM "mqttSubscriptions"').length, 2);
 });
 
 t.test('what belongs to a device that is gone for good is cleared: its sessions, what is retained there', async (t) => {
   let now = Date.now();
   const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '0' }, { clock: { now: () => now } });
-  const { ctx } = f.service.server;
-  const { mqtt } = ctx.messages;
   const other = await sibling(f);
   for (const one of [f, other]) {
     const client = await rawConnected(t, one, keeper);
@@ -95,38 +101,38 @@ t.test('what belongs to a device that is gone for good is cleared: its sessions,
   const etag = await versionOf(f.service, f.device.id);
   await f.service.ok('DELETE', `/api/v1/devices/${f.device.id}`, { headers: { etag } });
   now += 31 * 86_400_000;
-  await purge(ctx);
-  await until(() => [...mqtt.sessions()].length === 1 && mqtt.retainedTopics('', '', 10).length === 1);
-  t.match([...mqtt.sessions()], [{ clientId: new RegExp(other.device.id) }]);
-  t.same(mqtt.retainedTopics('', '', 10), [other.topic('temperature')]);
+  await purgeNow(f.service);
+  const sessions = () => rowsOf(f, 'SELECT "clientId" FROM "mqttSessions"');
+  const retained = () => rowsOf(f, 'SELECT "topic" FROM "mqttRetained"');
+  await until(() => sessions().length === 1 && retained().length === 1);
+  t.match(sessions(), [{ clientId: new RegExp(other.device.id) }]);
+  t.match(retained(), [{ topic: other.topic('temperature') }]);
 });
 
 t.test('a clean session leaves nothing of the stored one before it', async (t) => {
   const f = await fixture(t);
-  const { mqtt } = f.service.server.ctx.messages;
+  const count = (table: string) => rowsOf(f, `SELECT * FROM "${table}"`).length;
   const first = await rawConnected(t, f, keeper);
   await subscribed(first, [f.topic('chat'), 1]);
   await disconnected(first);
   await published(await rawConnected(t, f), f.topic('chat'), 'x');
-  t.equal([...mqtt.queue()].length, 1);
+  t.equal(count('mqttQueue'), 1);
   await rawConnected(t, f, { ...keeper, clean: true });
-  await until(() => [...mqtt.sessions(), ...mqtt.subscriptions(), ...mqtt.queue()].length === 0);
+  await until(() => count('mqttSessions') + count('mqttSubscriptions') + count('mqttQueue') === 0);
   t.pass('nothing is left on disk');
 });
 
 t.test('what the store refuses is not acknowledged, and the session goes on as it was', async (t) => {
   const f = await fixture(t);
-  const { messages } = f.service.server.ctx;
   const subscriber = await rawConnected(t, f, keeper);
   await subscribed(subscriber, [f.topic('chat'), 1]);
   await disconnected(subscriber);
-  const record = messages.record.bind(messages);
-  messages.record = (_, done) => setImmediate(done, new Error('the disk is full'));
+  const restore = interceptSessions(t, f.service, (write) => write(new Error('the disk is full')));
   const refused = await rawConnected(t, f);
   refused.send(publishPacket(f.topic('chat'), 'refused', { qos: 1, messageId: 1 }));
   await refused.closed;
   await t.rejects(refused.next(), 'no PUBACK');
-  messages.record = record;
+  restore();
   await published(await rawConnected(t, f), f.topic('chat'), 'accepted');
   const back = await rawConnected(t, f, keeper);
   t.same(texts(await taken(back, ({ length }) => length > 0)), ['accepted']);

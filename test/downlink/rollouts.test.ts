@@ -2,10 +2,11 @@
 import { exec } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
-import { Progress } from '../../src/downlink/rollouts/progress.ts';
+import { writeProgress } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 import {
   asDevice,
   type Device,
@@ -83,8 +84,9 @@ t.test('a device polls, downloads, says that it has succeeded, and its firmwareV
   const ended = await rollout(service, made.id);
   t.match(ended, { state: 'finished', counts: { succeeded: 1, pending: 0, offered: 0 } });
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, '2.0.0');
-  const { logs } = await service.ok('GET', `/api/v1/devices/${device.id}/logs?text=2.0.0`);
-  t.match(logs.results, [{ message: 'Firmware 2.0.0 is installed.', severity: 'info' }]);
+  const log = () => service.ok('GET', `/api/v1/devices/${device.id}/logs?text=2.0.0`);
+  await until(async () => (await log()).logs.results.length > 0);
+  t.match((await log()).logs.results, [{ message: 'Firmware 2.0.0 is installed.', severity: 'info' }]);
   t.equal((await fetch(url)).status, 410, 'the offer has ended');
   const listed = await service.ok('GET', `/api/v1/firmware/rollouts?accountId=${service.accountId}&state=finished`);
   t.match(listed.firmwareRollouts.results, [{ id: made.id, target: { deviceCount: 1 }, counts: { succeeded: 1 } }]);
@@ -247,9 +249,7 @@ t.test('a retry takes the device back from an older rollout that has taken it up
   t.match(again.firmwareRollout, { state: 'running', counts: { pending: 1, failed: 0 } });
   t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 1 } });
   // How far the download of the former offer had come may be written now.
-  const progress = new Progress(service.server.ctx, () => {});
-  progress.received({ accountId: service.accountId, deviceId: device.id, rolloutId: newer.id, offer: 1 }, 500);
-  await progress.close();
+  await writeProgress(service, newer.id, { [device.id]: 500 });
   t.equal((await rollout(service, newer.id)).counts.pending, 1);
   t.equal((await fetch(url)).status, 410);
   t.equal((await offerTo(service, device)).firmwareVersion, '2');
@@ -264,12 +264,8 @@ t.test(
     const { id: rolloutId } = await rollOut(service, firmware, { target: { deviceIds: made.map(({ id }) => id) } });
     await rolloutUntil(service, rolloutId, ({ counts }) => counts.pending === 3);
     await asDevice(service, made[2], 'POST', '/firmware/status', { state: 'failed' });
-    const written: string[][] = [];
-    const progress = new Progress(service.server.ctx, (ids) => written.push([...ids]));
-    for (const [n, { id: deviceId }] of made.entries())
-      progress.received({ accountId: service.accountId, deviceId, rolloutId, offer: 1 }, 500 + n);
-    await progress.close();
-    t.same(written, [[rolloutId]]);
+    const received = Object.fromEntries(made.map(({ id }, n) => [id, 500 + n]));
+    t.same(await writeProgress(service, rolloutId, received), [rolloutId]);
     const path = `/api/v1/firmware/rollouts/${rolloutId}/devices`;
     const { results } = (await service.ok('GET', path)).devices;
     t.same(

@@ -460,16 +460,27 @@ export async function holdWrites({ server }: Service): Promise<() => void> {
   return release;
 }
 
-/** What `work` gives while nobody can say whether a right is there. */
-export function whileRightFails<R>(
+/** What `work` gives while nobody can say whether a right is there, or where a device is. */
+export function whileAccessFails<R>(
   { server }: Service,
-  right: 'mayPublish' | 'mayHear',
+  question: 'may' | 'mayPublish' | 'mayHear' | 'placement',
   work: () => Promise<R>,
 ): Promise<R> {
-  const restore = replace(server.ctx.access, right, () => () => {
+  const restore = replace(server.ctx.access, question, () => () => {
     throw new Error('a fault');
   });
   return work().finally(restore);
+}
+
+/** What `work` gives while a setting of the broker cannot be read, which is asked for at each CONNECT. */
+export function whileSettingFails<R>({ server }: Service, work: () => Promise<R>): Promise<R> {
+  const { mqtt } = server.ctx.config;
+  const { maxKeepaliveSeconds } = mqtt;
+  const get = () => {
+    throw new Error('a fault');
+  };
+  Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { configurable: true, get });
+  return work().finally(() => Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { value: maxKeepaliveSeconds }));
 }
 
 /** What `work` gives while a secret has ended when it is looked at once more than so often after its proof; how often it was. */
