@@ -28,9 +28,14 @@ export interface HandlerParts {
   keeping: Keeping;
 }
 
-/** One method for each handler of the table in src/topics.ts. */
 export class ServiceHandlers {
   readonly #parts: HandlerParts;
+  /** One for each handler of the table in src/topics.ts. */
+  readonly #handlers: Record<Handler, (message: Message, done: Done) => void> = {
+    log: (message, done) => this.#storeLog(message, done),
+    fields: (message, done) => this.#setFields(message, done),
+    report: (message, done) => this.#takeReport(message, done),
+  };
 
   constructor(parts: HandlerParts) {
     this.#parts = parts;
@@ -38,9 +43,7 @@ export class ServiceHandlers {
 
   /** `done` is called when the message has been handled. */
   handle(handler: Handler, message: Message, done: Done): void {
-    if (handler === 'fields') this.#setFields(message, done);
-    else if (handler === 'report') this.#takeReport(message, done);
-    else this.#storeLog(message, done);
+    this.#handlers[handler](message, done);
   }
 
   #storeLog(message: Message, done: Done): void {

@@ -1,16 +1,9 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
 const statements = `
-  CREATE TABLE "customFields" (
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT,
+  CREATE TABLE "customFields" (${commonColumns},
     "kind" TEXT NOT NULL,
     "templateId" TEXT NOT NULL,
     "name" TEXT NOT NULL,

@@ -1,17 +1,8 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
 /** Fields of every entity. */
-const common = `
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT`;
-
 const statements = `
   ALTER TABLE "identities" ADD COLUMN "emailUnproven" INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE "identities" ADD COLUMN "name" TEXT;
@@ -23,7 +14,7 @@ const statements = `
   ALTER TABLE "identities" ADD COLUMN "address" TEXT;
 
   CREATE TABLE "applications" (
-${common},
+${commonColumns},
     "name" TEXT NOT NULL,
     "kind" TEXT NOT NULL,
     "tokenHash" TEXT NOT NULL,
@@ -98,7 +89,7 @@ ${common},
   CREATE INDEX "mfaLogins_expires" ON "mfaLogins" ("expires");
 
   CREATE TABLE "identityProviders" (
-${common},
+${commonColumns},
     "name" TEXT NOT NULL,
     "issuer" TEXT NOT NULL,
     "clientId" TEXT NOT NULL,

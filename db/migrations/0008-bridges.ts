@@ -1,16 +1,9 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
 const statements = `
-  CREATE TABLE "bridges" (
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT,
+  CREATE TABLE "bridges" (${commonColumns},
     "name" TEXT NOT NULL,
     "kind" TEXT NOT NULL,
     "sealedUrl" TEXT NOT NULL,

@@ -1,17 +1,8 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
 /** What every entity has. */
-const common = `
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT,`;
-
 const statements = `
   ALTER TABLE "applications" ADD COLUMN "deviceTemplateId" TEXT;
   ALTER TABLE "applications" ADD COLUMN "organizationId" TEXT;
@@ -43,7 +34,7 @@ const statements = `
   CREATE INDEX "verifications_device" ON "verifications" ("deviceId", "time");
   CREATE INDEX "verifications_serialNumber" ON "verifications" ("accountId", "serialNumber", "time");
 
-  CREATE TABLE "certificateAuthorities" (${common}
+  CREATE TABLE "certificateAuthorities" (${commonColumns},
     "name" TEXT NOT NULL,
     "certificate" TEXT NOT NULL,
     "fingerprint" TEXT NOT NULL,
@@ -59,7 +50,7 @@ const statements = `
   CREATE UNIQUE INDEX "certificateAuthorities_fingerprint"
     ON "certificateAuthorities" ("fingerprint") WHERE "deleted" IS NULL;
   CREATE INDEX "certificateAuthorities_subject" ON "certificateAuthorities" ("subject") WHERE "deleted" IS NULL;
-  CREATE TABLE "certificates" (${common}
+  CREATE TABLE "certificates" (${commonColumns},
     "entityId" TEXT NOT NULL,
     "entityType" TEXT NOT NULL,
     "certificate" TEXT NOT NULL,

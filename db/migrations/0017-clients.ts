@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
 /**
@@ -8,15 +9,7 @@ import { executeAll } from './execute.ts';
 export const name = '0017-clients';
 
 const statements = `
-  CREATE TABLE "endUsersNew" (
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT,
+  CREATE TABLE "endUsersNew" (${commonColumns},
     "endUserTemplateId" TEXT NOT NULL REFERENCES "endUserTemplates" ("id"),
     "organizationId" TEXT NOT NULL REFERENCES "organizations" ("id"),
     "userId" TEXT REFERENCES "identities" ("id"),

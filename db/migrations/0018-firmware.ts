@@ -1,15 +1,6 @@
 import type { Kysely } from 'kysely';
+import { commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
-
-const common = `
-    "id" TEXT NOT NULL PRIMARY KEY,
-    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-    "created" TEXT NOT NULL,
-    "createdById" TEXT NOT NULL,
-    "lastModified" TEXT NOT NULL,
-    "lastModifiedById" TEXT NOT NULL,
-    "version" INTEGER NOT NULL,
-    "deleted" TEXT,`;
 
 /** The states in which a device still has an update before it. */
 const open = `"state" IN ('pending', 'offered', 'downloading', 'downloaded', 'installing')`;
@@ -21,7 +12,7 @@ const counted = (row: 'NEW' | 'OLD', by: 1 | -1) => `
     ON CONFLICT DO UPDATE SET "count" = "count" + ${by}`;
 
 const statements: readonly string[] = [
-  `CREATE TABLE "firmwarePackages" (${common}
+  `CREATE TABLE "firmwarePackages" (${commonColumns},
     "deviceTemplateId" TEXT NOT NULL,
     "name" TEXT NOT NULL,
     "firmwareVersion" TEXT NOT NULL,
@@ -57,7 +48,7 @@ const statements: readonly string[] = [
   'CREATE INDEX "firmwareUploads_touched" ON "firmwareUploads" ("touched")',
   'CREATE INDEX "firmwareUploads_account" ON "firmwareUploads" ("accountId", "received")',
 
-  `CREATE TABLE "firmwareRollouts" (${common}
+  `CREATE TABLE "firmwareRollouts" (${commonColumns},
     "firmwarePackageId" TEXT NOT NULL,
     "target" TEXT NOT NULL,
     "stages" TEXT NOT NULL,

@@ -1,6 +1,7 @@
 /** What the URLs of every kind have in common: rights, errors, and what the OpenAPI document says of them. */
 
 import type { FailureKind } from '../errors.ts';
+import type { Tag } from '../http/openapi/document.ts';
 import type { Action } from '../rights.ts';
 
 const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
@@ -83,7 +84,7 @@ export const lists: ReadonlySet<Verb> = new Set(['list', 'listTrash']);
 const permanent = 'The etag header must be its version. It cannot be recovered.';
 
 interface Named {
-  tag: string;
+  tag: Tag;
   wrapper: string;
   plural: string;
   trash?: unknown;

@@ -12,6 +12,7 @@ import { type FailureKind, PlatformError } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { metaWith, nameIgnored, refuseUnknownProperties } from '../http/ignored-names.ts';
+import type { Tag } from '../http/openapi/document.ts';
 import type { Action, EntityKind } from '../rights.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
@@ -55,7 +56,7 @@ type Show<T extends EntityTable> = (row: Row<T>) => ShownEntity;
 /** One kind: where it lives, what it is called, its schemas and its verbs. A verb that a kind does not have is left out. */
 export interface Kind<T extends EntityTable, C extends TObject, U extends TObject> {
   path: string;
-  tag: string;
+  tag: Tag;
   /** Its name in the table of rights. */
   entity: EntityKind;
   wrapper: string;

@@ -132,6 +132,7 @@ function exampleOf(name: string, schema: Schema | undefined): unknown {
   if (Array.isArray(schema.type) && schema.type.includes('null')) return null;
   if (name === 'accountId') return service.accountId;
   if (name === 'associationCode') return '000000000000';
+  if (schema.type === 'integer') return 1;
   return schema.enum?.[0] ?? '1';
 }
 

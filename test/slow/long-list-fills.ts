@@ -75,7 +75,7 @@ export class Filler {
       return { url: `${path}?${account}`, bytes: rows * 100 };
     }
     const fill = this.#fills[path];
-    if (!fill) throw new Error(`test/http/long-list-fills.ts does not know how to fill ${path}`);
+    if (!fill) throw new Error(`test/slow/long-list-fills.ts does not know how to fill ${path}`);
     const { url = `${path}?${account}`, bytes } = await fill();
     return { url, bytes };
   }

@@ -71,7 +71,9 @@ const tags = [
   { name: 'Permissions', description: 'Explains who may do what, and why.' },
   { name: 'Audit', description: 'Records of security changes: who did what, to what and when.' },
   { name: 'Batch', description: 'Several requests in one.' },
-];
+] as const;
+
+export type Tag = (typeof tags)[number]['name'];
 
 /** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
 export async function documentation(app: App, { access }: { access: Access }): Promise<void> {
@@ -85,7 +87,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
         description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation.\n\n${describeCommonHeaders(prefix)}`,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
-      tags,
+      tags: [...tags],
       components: {
         schemas: { Error: { ...errorShape, examples: [errorExample] }, IdentityError: identityErrorShape },
         securitySchemes: {

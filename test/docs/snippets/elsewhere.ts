@@ -34,6 +34,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('README.md', 'npm ci && npm start', 'is what the tests begin with: .ci/run, npm run test:nodes', shell),
   row('CONTRIBUTING.md', 'sqlStep(', 'is a part of a program', (text) => typescript(`[${text}]`)),
   row('CONTRIBUTING.md', 'modelName: column(', 'is a part of a program', (text) => typescript(`({${text}})`)),
+  row('CONTRIBUTING.md', 'commonColumns', 'is a part of a program', (text) => typescript(`async () => { ${text} }`)),
   row('docs/architecture.md', 'src/http', picture, () => {}),
   row('docs/architecture.md', 'broker/packets', picture, () => {}),
   row('docs/bridges.md', 'nats stream add', 'needs the nats command, which Debian does not have', shell),

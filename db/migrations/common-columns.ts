@@ -1,0 +1,10 @@
+/** The columns that every table of entities has, in a CREATE TABLE. */
+export const commonColumns = `
+    "id" TEXT NOT NULL PRIMARY KEY,
+    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
+    "created" TEXT NOT NULL,
+    "createdById" TEXT NOT NULL,
+    "lastModified" TEXT NOT NULL,
+    "lastModifiedById" TEXT NOT NULL,
+    "version" INTEGER NOT NULL,
+    "deleted" TEXT`;
