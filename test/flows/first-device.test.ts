@@ -1,6 +1,7 @@
 import { part } from '../support/part.ts';
 import { nextMessage, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -22,8 +23,10 @@ t.test('define, connect, publish, read back', async (t) => {
   ]);
   const latest = await service.ok('GET', `/api/v4/data/${encodeURIComponent(topic)}/latest?pageSize=1`);
   t.match(latest.result, [{ category: 'outside' }]);
-  const { logs } = await service.ok('GET', `/api/v1/devices/${device.id}/logs`);
-  t.match(logs.results, [{ severity: 'lifecycle', custom: { connected: true } }]);
+  // It is written a moment after the connection.
+  const log = async () => (await service.ok('GET', `/api/v1/devices/${device.id}/logs`)).logs.results;
+  await until(async () => (await log()).length > 0);
+  t.match(await log(), [{ severity: 'lifecycle', custom: { connected: true } }]);
 });
 
 t.test('a wrong secret, a regenerated one and an unknown device get CONNACK 4, a deleted device 5', async (t) => {

@@ -163,6 +163,8 @@ t.test('failed logins of strangers take a tenth of what an account keeps, and pu
     return ask();
   };
   const own = async () => (await records('outcome=success')).map(({ id }) => id);
+  // That the token is used is written in the background.
+  await records('event=tokenUsed', 1);
   for (let n = 0; n < 50; n += 1)
     await service.create('/applications', 'application', { name: `A${n}`, kind: 'backEnd' });
   const before = await own();

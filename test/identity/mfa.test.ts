@@ -565,10 +565,7 @@ t.test('the audit record reports it, and of no code', async (t) => {
   await codeStep(token, 'totp', otherCode(codeAt(secret)));
   await codeStep(token, 'totp', codeAt(secret));
   await service.ok('DELETE', `/api/v1/users/${who.userId}/mfa/totp`);
-  const about = async (query: string) => {
-    const url = `/api/v1/audit?accountId=${service.accountId}&pageSize=100&${query}`;
-    return (await service.ok('GET', url)).auditRecords.results;
-  };
+  const about = (query: string) => audited(service, query);
   t.match(await about(`event=mfaRequired&actorId=${who.userId}`), [{ outcome: 'success', address: '127.0.0.1' }]);
   t.match(await about(`event=mfaChanged&targetId=${who.userId}`), [
     { actorKind: 'admin', details: { mfaMethod: 'totp', change: 'removed' } },
