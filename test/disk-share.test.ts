@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import type { Test } from 'tap';
 import { publish as publishFirmware } from './downlink/fleet.ts';
+import { weighAccounts, whileDiskIsFull } from './support/faults.ts';
 import { follow } from './support/jobs.ts';
 import { part } from './support/part.ts';
 import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.ts';
@@ -16,6 +17,14 @@ const text = { 'content-type': 'text/csv' };
 
 async function usageOf(service: Service, token = service.admin) {
   return (await service.ok('GET', '/api/v1/usage', { token })).usage;
+}
+
+/** Bytes of a database that are in use. */
+function inUse(file: Sqlite.Database): number {
+  const [pages, unused, bytes] = ['page_count', 'freelist_count', 'page_size'].map((name) =>
+    Number(file.pragma(name, { simple: true })),
+  ) as [number, number, number];
+  return bytes * (pages - unused);
 }
 
 /** The rows of a CSV payload with texts of 900 bytes. */
@@ -37,9 +46,10 @@ t.test('an account takes half of the disk and no more, and other accounts go on'
   const logLines: string[] = [];
   const env = { SLIPWAY_DISK_RESERVE_BYTES: String(mebibyte) };
   const service = await startService(t, { env, logLines, freeOnDisk: async () => room - stored() });
-  const { messages } = service.server.ctx;
-  const empty = messages.size;
-  stored = () => messages.size - empty;
+  const file = new Sqlite(join(service.directory, 'messages.db'), { readonly: true });
+  t.teardown(() => file.close());
+  const empty = inUse(file);
+  stored = () => inUse(file) - empty;
   t.equal((await usageOf(service)).diskShareBytes, null, 'the only account has all of it');
   const other = await service.account();
   const { device, client, template, topic } = await startDevice(t, service);
@@ -110,21 +120,20 @@ t.test('an account takes half of the disk and no more, and other accounts go on'
 t.test('a job ends when the account has no more room, and goes on when it has', async (t) => {
   const service = await startService(t);
   const template = await service.template();
-  const { keeping } = service.server.ctx;
   let asked = 0;
   // There is room for the request, and none for its rows.
-  const refusal = () => {
+  const isFull = () => {
     asked += 1;
-    return asked === 1 ? undefined : 'The disk is full.';
+    return asked > 1;
   };
-  const isFull = Object.defineProperty(keeping, 'refusal', { configurable: true, value: refusal });
   const rows = [{ serialNumber: 'one' }, { serialNumber: 'two' }].map((row) => ({ ...row, template: template.name }));
-  const { body } = await service.http('POST', '/api/v1/provisioning/jobs', { body: { rows } });
-  const failed = (await follow(service, body.job.id)).at(-1);
+  const { job, failed } = await whileDiskIsFull(service, isFull, async () => {
+    const { body } = await service.http('POST', '/api/v1/provisioning/jobs', { body: { rows } });
+    return { job: body.job, failed: (await follow(service, body.job.id)).at(-1) };
+  });
   t.match(failed, { state: 'failed', done: 0, reason: /store is full/ });
-  Reflect.deleteProperty(isFull, 'refusal');
-  await service.http('POST', `/api/v1/provisioning/jobs/${body.job.id}/retry`);
-  t.match((await follow(service, body.job.id)).at(-1), { state: 'succeeded', done: 2 });
+  await service.http('POST', `/api/v1/provisioning/jobs/${job.id}/retry`);
+  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 2 });
 });
 
 t.test('what an account is said to take is what the databases grow by', async (t) => {
@@ -135,24 +144,21 @@ t.test('what an account is said to take is what the databases grow by', async (t
     await service.ok('POST', '/api/v1/devices/custom-fields', {
       body: { accountId, deviceTemplateId: template.id, name, fieldType: 'text' },
     });
-  const { messages, keeping } = service.server.ctx;
-  const registry = new Sqlite(join(service.directory, 'registry.db'), { readonly: true });
-  t.teardown(() => registry.close());
-  const inUse = () => {
-    const [pages, unused] = ['page_count', 'freelist_count'].map(
-      (name) => registry.pragma(name, { simple: true }) as number,
-    ) as [number, number];
-    return messages.size + 4096 * (pages - unused);
-  };
+  const files = ['registry.db', 'messages.db'].map(
+    (name) => new Sqlite(join(service.directory, name), { readonly: true }),
+  );
+  t.teardown(() => {
+    for (const file of files) file.close();
+  });
+  const bytes = () => files.reduce((sum, file) => sum + inUse(file), 0);
+  const taken = async () => (await usageOf(service)).diskBytes;
   /** What has been counted, for each byte by which the files have grown. */
   const counted = async (work: () => Promise<unknown>) => {
-    await messages.prove();
-    await keeping.share.look(null);
-    const before = { size: inUse(), taken: keeping.share.takenBy(accountId) };
+    await weighAccounts(service);
+    const before = { size: bytes(), taken: await taken() };
     await work();
-    await messages.prove();
-    await keeping.share.look(null);
-    return (keeping.share.takenBy(accountId) - before.taken) / (inUse() - before.size);
+    await weighAccounts(service);
+    return ((await taken()) - before.taken) / (bytes() - before.size);
   };
   const many = async (count: number, one: (n: number) => Promise<unknown>) => {
     for (let n = 0; n < count; n += 20) await Promise.all(Array.from({ length: 20 }, (_, at) => one(n + at)));
@@ -191,7 +197,7 @@ t.test('what an account is said to take is what the databases grow by', async (t
     t.ok(share > 0.5 && share < 1.7, `${name}: ${share.toFixed(2)}`);
   }
   const { usage } = await service.ok('GET', '/api/v1/usage');
-  t.ok(usage.diskBytes > inUse() / 2 && usage.diskBytes < inUse() * 1.5);
+  t.ok(usage.diskBytes > bytes() / 2 && usage.diskBytes < bytes() * 1.5);
 });
 
 t.test('the accounts are summed by other threads when there are many, and /metrics still answers', async (t) => {
@@ -206,21 +212,8 @@ t.test('the accounts are summed by other threads when there are many, and /metri
   };
   fill('registry.db', `INSERT INTO "kept" SELECT 'account ' || "n", 'jobRowBytes', "n" FROM "many"`);
   fill('messages.db', `INSERT INTO "heldBytes" SELECT 'account ' || "n", 1000 FROM "many"`);
-  const { keeping, readers, messages } = service.server.ctx;
-  await keeping.share.look(null);
-  const threads = new Set<string>();
-  const read = readers.read.bind(readers);
-  t.intercept(readers, 'read', {
-    value: (...asked: Parameters<typeof read>) => {
-      threads.add('registry');
-      return read(...asked);
-    },
-  });
-  const looking = keeping.share.look(null);
-  if (messages.reading > 0) threads.add('messages');
-  await looking;
-  t.same([...threads].sort(), ['messages', 'registry']);
-  t.equal(keeping.share.takenBy(`account ${many}`), 1.5 * many + 1000);
+  await weighAccounts(service);
+  t.same(await weighAccounts(service), ['messages', 'registry']);
   const { text: metrics } = await service.http('GET', '/metrics', { token: null });
   t.match(metrics, new RegExp(`^slipway_disk_share_highest_use_bytes ${1.5 * many + 1000}$`, 'm'));
 });

@@ -8,17 +8,24 @@ import type { ControlService, Rejection } from '../../src/broker-ports.ts';
 import { failure } from '../../src/errors.ts';
 import { onBehalfOf } from '../../src/log.ts';
 import { controlTopic } from '../../src/topics.ts';
+import { publish, rollOut } from '../downlink/fleet.ts';
 import { part } from '../support/part.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import { connected, subscribed } from './conversation.ts';
-import { fixture, rawConnected, sibling, stored } from './fixture.ts';
+import { type Fixture, fixture, fixtureIn, rawConnected, sibling, stored } from './fixture.ts';
 import { connectPacket, publishPacket, rawClient } from './raw.ts';
 
 const t = await part(import.meta);
 
+/** Has the service something to say on the control topic of a device that listens. */
+async function offerFirmware({ service, device }: Fixture): Promise<void> {
+  const firmware = await publish(service, device.deviceTemplateId, '2.0');
+  await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+}
+
 t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
   const f = await fixture(t, { SLIPWAY_CONTROL_ROOT: 'board/ctrl' });
-  const { downlink } = f.service.server.ctx;
   const other = await sibling(f);
   const [cln, svc] = [controlTopic('board/ctrl', f.device.id, 'cln'), controlTopic('board/ctrl', f.device.id, 'svc')];
   const device = await rawConnected(t, f);
@@ -32,10 +39,8 @@ t.test('a device subscribes to its cln and publishes to its svc; nobody else can
 
   device.send(publishPacket(svc, 'junk', { qos: 1, messageId: 5 }), publishPacket(svc, '', { retain: true }));
   t.match(await device.next(), { cmd: 'puback', messageId: 5 });
-  await downlink.sendControl(f.device.id, Buffer.from('to the device'), 1);
-  const message = await device.next();
-  t.match(message, { cmd: 'publish', topic: cln, qos: 1, retain: false });
-  t.equal(String((message as { payload: Buffer }).payload), 'to the device');
+  await offerFirmware(f);
+  t.match(await device.next(), { cmd: 'publish', topic: cln, qos: 1, retain: false });
 
   for (const client of [stranger, admin])
     client.send(
@@ -60,16 +65,18 @@ t.test('a device subscribes to its cln and publishes to its svc; nobody else can
 t.test(
   'a stored session keeps no control messages: the service offers its work again at each connection',
   async (t) => {
-    const f = await fixture(t);
-    const { downlink, config } = f.service.server.ctx;
+    const f = await fixtureIn(await sharedService(t));
     const where = { mqttPort: f.service.server.mqttPort } as Parameters<typeof connected>[1];
     const who = { clientId: 'board', clean: false };
     const before = await connected(t, where, f, who);
-    t.same(await subscribed(before, [controlTopic(config.controlRoot, f.device.id, 'cln'), 1]), [1]);
+    const cln = controlTopic(f.service.controlRoot, f.device.id, 'cln');
+    t.same(await subscribed(before, [cln, 1]), [1]);
+    await offerFirmware(f);
+    t.match(await before.next(), { cmd: 'publish', topic: cln, qos: 1 }, 'it is not acknowledged');
     before.socket.destroy();
     await before.closed;
-    await downlink.sendControl(f.device.id, Buffer.from('old'), 1);
     const after = await connected(t, where, f, who);
+    t.equal(after.sessionPresent, true);
     after.send({ cmd: 'pingreq' });
     t.match(await after.next(), { cmd: 'pingresp' }, 'nothing comes from the queue');
   },

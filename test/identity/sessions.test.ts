@@ -2,7 +2,6 @@ import { createHmac, createPrivateKey, generateKeyPairSync, sign } from 'node:cr
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import { createAccount } from '../../src/registry/accounts.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
@@ -264,40 +263,27 @@ t.test('forged tokens are refused', async (t) => {
 });
 
 t.test('a token that our own key signed is good for the session that it names, and for nothing else', async (t) => {
-  const { ctx } = service.server;
-  const claims = JSON.parse(Buffer.from(service.admin.split('.')[1] ?? '', 'base64url').toString());
-  const {
-    accountId,
-    adminEmail: email,
-    adminPassword: password,
-  } = await createAccount(ctx, {
-    name: 'Beside',
-    adminEmail: 'beside@example.com',
-  });
-  const beside = (await service.loginAs(email, password, accountId)).jwt;
+  const claims = claimsOf(service.admin);
+  const { accountId, admin: beside } = await service.account();
   const others = claimsOf(beside);
-  const { userId, id } = claims;
-  const roles = ['admin'];
-  for (const [name, token] of Object.entries({
-    'the session of another account': await ctx.tokens.sign(
-      { id: others.id, userId, accountId: claims.accountId, roles },
-      minute,
-    ),
-    'another account for the session': await ctx.tokens.sign({ id, userId, accountId, roles }, minute),
-    'another person': await ctx.tokens.sign({ id, userId: others.userId, accountId: claims.accountId, roles }, minute),
-    'no session': await ctx.tokens.sign({ id: 'nothing', userId, accountId: claims.accountId, roles }, minute),
-  })) {
-    t.match(await list(token), { status: 401, body: { error: { code: 31 } } }, name);
-    t.match(await validate(token), { resultCode: 2 }, name);
-  }
   const [file = ''] = readdirSync(join(service.directory, 'keys')).filter((one) => one.endsWith('.json'));
   const jwk = JSON.parse(readFileSync(join(service.directory, 'keys', file), 'utf8'));
-  const forge = (issuer: string, typ: string) =>
-    new SignJWT(claims)
+  const forge = (issuer: string, typ: string, more: object = {}) =>
+    new SignJWT({ ...claims, ...more })
       .setProtectedHeader({ alg: 'RS256', typ, kid: jwk.kid })
       .setIssuer(issuer)
       .sign(createPrivateKey({ key: jwk, format: 'jwk' }));
   t.equal((await list(await forge('slipway', 'JWT'))).status, 200, 'the forger knows how');
+  for (const [name, changed] of Object.entries({
+    'the session of another account': { id: others.id },
+    'another account for the session': { accountId },
+    'another person': { userId: others.userId },
+    'no session': { id: 'nothing' },
+  })) {
+    const token = await forge('slipway', 'JWT', changed);
+    t.match(await list(token), { status: 401, body: { error: { code: 31 } } }, name);
+    t.match(await validate(token), { resultCode: 2 }, name);
+  }
   for (const token of [await forge('somebody', 'JWT'), await forge('slipway', 'at+jwt')]) {
     t.match(await list(token), { status: 401, body: { error: { code: 31 } } });
     t.match(await validate(token), { resultCode: 3 });

@@ -1,7 +1,9 @@
 /** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
 
+import { beforeNextLogPart, logParts } from '../support/faults.ts';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -22,17 +24,9 @@ async function withEntries(service: Service) {
 }
 
 t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends where the right ends', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const device = await withEntries(service);
-  const { messages } = service.server.ctx;
-  const { logs: reads } = messages;
-  const { more } = reads;
-  let parts: number[] = [];
-  reads.more = async (places) => {
-    const part = await more.call(reads, places);
-    parts.push(part.entries.length);
-    return part;
-  };
+  const parts = logParts(t, service);
   const expected = Array.from({ length: perPost * posts }, (_, n) => `entry ${perPost * posts - 1 - n}`);
   const path = `/api/v1/devices/${device.id}/logs?pageSize=1000`;
   const { logs } = await service.ok('GET', path);
@@ -43,7 +37,7 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   t.equal(logs.meta.count, expected.length);
   t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
 
-  parts = [];
+  parts.length = 0;
   const search = { query: { bool: { must: [{ term: { deviceId: device.id } }] } }, size: 1000 };
   const { hits } = await service.ok('POST', '/api/v1/logs/search', { body: search });
   t.strictSame(
@@ -53,11 +47,9 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   t.equal(hits.total, expected.length);
   t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
 
-  reads.more = async (places) => {
-    reads.more = more;
-    await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
-    return more.call(reads, places);
-  };
+  beforeNextLogPart(service, () =>
+    service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } }),
+  );
   await t.rejects(service.http('GET', path), 'the answer is cut where the device is deleted');
 });
 

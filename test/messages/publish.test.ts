@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import mqtt from 'mqtt';
 import { type Fixture, fixture, sibling, stored } from '../broker/fixture.ts';
-import { metric } from '../broker/metrics.ts';
+import { hits, metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
 import { type Answer, nextMessage, type Request } from '../support/service.ts';
+import { countStored, storedRows } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -95,11 +96,18 @@ t.test('what PUBACK promises is promised by the answer: stored sessions and reta
   await first.subscribeAsync(topic, { qos: 1 });
   await first.endAsync();
   for (const text of ['one', 'two']) await f.service.ok('POST', `${path(topic)}?qos=2`, asDevice(text));
-  t.equal([...f.service.server.ctx.messages.mqtt.queue()].length, 2, 'their places are on disk');
+  const places = `"mqttQueue" JOIN "mqttMessages" ON "id" = "message"`;
+  t.equal(countStored(f.service, places, '"topic" = ?', [topic], 'messages.db'), 2, 'their places are on disk');
+  const retained = () =>
+    storedRows<{ text: string }>(
+      f.service,
+      'SELECT CAST("payload" AS TEXT) AS "text" FROM "mqttRetained" WHERE "topic" = ?',
+      [topic],
+      'messages.db',
+    ).map(({ text }) => text);
   for (const qos of [0, 1]) {
     await f.service.ok('POST', `${path(topic)}?qos=${qos}&retain=true`, asDevice(`retained ${qos}`));
-    const row = f.service.server.ctx.messages.mqtt.retained(topic);
-    t.equal(Buffer.from(row?.payload ?? '').toString(), `retained ${qos}`, 'on disk');
+    t.same(retained(), [`retained ${qos}`], 'on disk');
   }
   const heard: string[] = [];
   const again = mqtt.connect(`mqtt://127.0.0.1:${f.service.server.mqttPort}`, {
@@ -116,7 +124,7 @@ t.test('what PUBACK promises is promised by the answer: stored sessions and reta
   });
   t.same(heard, ['one', 'two', 'retained 1'], 'in their order; QoS 0 is not queued');
   await f.service.ok('POST', `${path(topic)}?retain=true`, asDevice(''));
-  t.equal(f.service.server.ctx.messages.mqtt.retained(topic), undefined, 'an empty body clears');
+  t.same(retained(), [], 'an empty body clears');
 });
 
 t.test('refusals answer, and are on `_rejected` and in the list, as those of MQTT do', async (t) => {
@@ -319,8 +327,8 @@ t.test('past the rate of one client it is 429, past its refusals too', async (t)
   now += 1000;
   t.same([await send('chat')], [200], 'what is permitted still is');
   t.strictSame([...messages], ['SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT', 'SLIPWAY_MQTT_REFUSALS_PER_MINUTE']);
-  const counted = limited.service.server.ctx.broker.counters.limitHits;
-  t.match(counted, { publish_rate_per_client: 2, refusals_per_minute: 1 });
+  t.equal(await hits(limited, 'publish_rate_per_client'), 2);
+  t.equal(await hits(limited, 'refusals_per_minute'), 1);
 });
 
 t.test('what of the query had no effect is named, and nothing of the payload', async (t) => {

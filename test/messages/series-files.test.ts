@@ -8,6 +8,7 @@ import type { Point } from '../../db/messages/store.ts';
 import { csvColumns } from '../../src/messages/payload/forms/csv.ts';
 import { readPoints } from '../../src/messages/payload/payload.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
+import { countPages, storePoints } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Anything, nextMessage, present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -41,12 +42,10 @@ async function newSeries(body: object = {}) {
     fetch(`${service.server.url}${path()}?format=${format}&startDateTime=0001-01-01&endDateTime=9999-12-31&${query}`, {
       headers: { authorization: `Bearer ${service.admin}` },
     });
-  const append = (points: Point[]) =>
-    new Promise<void>((resolve, reject) => {
-      const { channelTemplateId } = present(device.channels.find((channel) => channel.channelTemplateName === 'data'));
-      const key = { accountId: service.accountId, deviceId: device.id, channelTemplateId };
-      service.server.ctx.messages.append(key, points, (error) => (error ? reject(error) : resolve()));
-    });
+  const { channelTemplateId } = present(
+    device.channels.find(({ channelTemplateName }) => channelTemplateName === 'data'),
+  );
+  const append = (points: Point[]) => storePoints(service, { deviceId: device.id, channelTemplateId }, points);
   const read = async (query = '') => (await service.ok('GET', `${path()}?pageSize=1000&${query}`)).result;
   return { device, topic, path, post, file, append, read };
 }
@@ -372,21 +371,6 @@ async function download(t: Test, url: string, token: string): Promise<IncomingMe
   return response;
 }
 
-/** Counts the pages that are read from now on. */
-function countPages(t: Test) {
-  const { messages } = service.server.ctx;
-  const original = messages.page;
-  const counter = { pages: 0 };
-  messages.page = (...given) => {
-    counter.pages += 1;
-    return original.apply(messages, given);
-  };
-  t.teardown(() => {
-    messages.page = original;
-  });
-  return counter;
-}
-
 t.test('a page of long texts ends early and goes on by its token: no answer holds all of them', async (t) => {
   const { append, file, path } = await newSeries();
   // Pages of a thousand such points would take 128 MB each.
@@ -426,15 +410,15 @@ t.test('HEAD has the headers of a whole range and reads none of it', async (t) =
   await append(
     Array.from({ length: 5000 }, (_, n) => ({ time: n, category: 'c', numericValue: n, stringValue: null })),
   );
-  const counter = countPages(t);
+  const pages = countPages(t, service);
   const url = `${service.server.url}${path()}?format=csv&startDateTime=0001-01-01&endDateTime=9999-12-31`;
   const headers = { authorization: `Bearer ${service.admin}` };
   const answer = await fetch(url, { method: 'HEAD', headers });
   t.match(answer, { status: 200 });
   t.match(answer.headers.get('content-type'), 'text/csv');
-  t.equal(counter.pages, 0);
+  t.equal(pages(), 0);
   t.equal((await (await fetch(url, { headers })).text()).trim().split('\n').length, 5001);
-  t.equal(counter.pages, 6, 'and GET all of it');
+  t.equal(pages(), 6, 'and GET all of it');
 });
 
 t.test('rollups that nobody reads end when others of the account wait, and HEAD takes no place', async (t) => {
@@ -476,21 +460,21 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
       })),
     );
   const url = `${path()}?format=csv&startDateTime=2026-01-01&endDateTime=2027-01-01`;
-  const counter = countPages(t);
+  const pages = countPages(t, service);
 
   // 30 pages of a megabyte: what the client does not read fills the buffers of the sockets and no more.
   const slow = await download(t, url, token);
   await new Promise<void>((resolve) => {
     let seen = -1;
     const look = setInterval(() => {
-      if (seen === counter.pages) {
+      if (seen === pages()) {
         clearInterval(look);
         resolve();
       }
-      seen = counter.pages;
+      seen = pages();
     }, 200);
   });
-  const stalled = counter.pages;
+  const stalled = pages();
   t.ok(stalled > 0 && stalled < 20, `${stalled} pages were read`);
 
   slow.destroy();
@@ -498,7 +482,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
   let bytes = 0;
   for await (const chunk of whole) bytes += chunk.length;
   t.ok(bytes > 30_000_000);
-  t.ok(counter.pages <= stalled + 32, `the first reading went on: ${counter.pages - stalled} pages`);
+  t.ok(pages() <= stalled + 32, `the first reading went on: ${pages() - stalled} pages`);
 
   const cut = await download(t, url, token);
   const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;

@@ -2,12 +2,19 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { mock } from 'node:test';
 import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.ts';
+import { metric } from '../broker/metrics.ts';
 import { type Events, openStream } from '../support/events.ts';
+import { interceptLogs, interceptPoints } from '../support/faults.ts';
 import { part } from '../support/part.ts';
-import type { Entity } from '../support/service.ts';
+import type { Entity, Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
+
+/** Streams that are open. */
+const streamsOf = (service: Service) => metric({ service }, 'slipway_streams');
+/** Waits until so many are, of the service that most tests share. */
+const streams = (count: number, service = f.service) => until(async () => (await streamsOf(service)) === count);
 
 const header = 'platform-revocation';
 /** The heartbeat is asked for by ticking; everything else keeps the real time. */
@@ -282,11 +289,9 @@ t.test('messages of one transaction are sent in its order, from MQTT and from HT
   const [one, two] = [await f.service.connect(f.who), await f.service.connect(other.who)];
   const begin = await openStream(t, f.service, topics);
   await begin.line(/^id: /);
-  const { messages } = f.service.server.ctx;
-  const { append, appendLog } = messages;
   const held: Array<() => void> = [];
-  messages.append = (...given) => void held.push(() => append.apply(messages, given));
-  messages.appendLog = (...given) => void held.push(() => appendLog.apply(messages, given));
+  const hold = (store: () => void) => void held.push(store);
+  const restores = [interceptPoints(t, f.service, hold), interceptLogs(t, f.service, hold)];
   const sent = [
     () => f.service.ok('POST', `/api/v1/devices/${f.device.id}/logs`, { body: { message: 'posted' } }),
     () => publish(f.topic('temperature'), ',t,1,'),
@@ -298,7 +303,7 @@ t.test('messages of one transaction are sent in its order, from MQTT and from HT
     answers.push(send());
     await until(() => held.length >= answers.length);
   }
-  Object.assign(messages, { append, appendLog });
+  for (const restore of restores) restore();
   for (const store of held) store();
   await Promise.all(answers);
   const events = await begin.until(({ data }) => data.payload === ',t,3,');
@@ -380,8 +385,7 @@ t.test('the token cookie opens a stream; a batch and HEAD do not', async (t) => 
 });
 
 t.test('a reader that does not read is disconnected; others get their messages', async (t) => {
-  const { broker } = f.service.server.ctx;
-  await until(() => broker.gauges.streams === 0);
+  await streams(0);
   const reading = await openStream(t, f.service, f.topic('chat'));
   const request = httpRequest(`${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(f.topic('chat'))}`, {
     headers: { authorization: `Bearer ${f.service.admin}` },
@@ -392,12 +396,12 @@ t.test('a reader that does not read is disconnected; others get their messages',
   const device = await f.service.connect(f.who);
   const payload = 'x'.repeat(100_000);
   let sent = 0;
-  for (; broker.gauges.streams === 2 && sent < 500; sent += 1) {
+  for (; (await streamsOf(f.service)) === 2 && sent < 500; sent += 1) {
     await device.publishAsync(f.topic('chat'), payload, { qos: 1 });
     await reading.next();
   }
-  t.equal(broker.gauges.streams, 1, `after ${sent} messages`);
-  t.ok(broker.counters.shed > 0);
+  t.equal(await streamsOf(f.service), 1, `after ${sent} messages`);
+  t.ok(Number(await metric(f, 'slipway_mqtt_shed_messages_total')) > 0);
   t.same(await before(reading, f.topic('chat'), 'last'), []);
   request.destroy();
 });
@@ -405,8 +409,8 @@ t.test('a reader that does not read is disconnected; others get their messages',
 t.test(
   'readers that come back and do not read keep no more than 32 MiB of what they missed for their account',
   async (t) => {
-    const { broker } = f.service.server.ctx;
-    await until(() => broker.gauges.streams === 0);
+    const shed = () => metric(f, 'slipway_mqtt_shed_messages_total');
+    await streams(0);
     const topics = f.topic('_log');
     const first = await openStream(t, f.service, topics);
     await first.line(/^id: /);
@@ -415,7 +419,7 @@ t.test(
     const entries = Array.from({ length: 500 }, () => ({ message: 'x'.repeat(300) }));
     for (let n = 0; n < 19; n += 1)
       await f.service.ok('POST', `/api/v1/devices/${f.device.id}/logs`, { body: entries });
-    const shed = broker.counters.shed;
+    const before = await shed();
     const headers = { authorization: `Bearer ${f.service.admin}`, 'last-event-id': after };
     const url = `${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(topics)}`;
     const deaf = Array.from({ length: 30 }, () =>
@@ -425,9 +429,9 @@ t.test(
     );
     const answers = await Promise.all(deaf.map(async (one) => (await once(one, 'response')) as [IncomingMessage]));
     for (const [answer] of answers) answer.on('error', () => {});
-    await until(() => broker.counters.shed !== shed);
+    await until(async () => (await shed()) !== before);
     for (const one of deaf) one.destroy();
-    await until(() => broker.gauges.streams === 0);
+    await streams(0);
     const reading = await openStream(t, f.service, topics, { after });
     t.equal((await reading.payloads(9500)).length, 9500, 'one that reads gets all of it');
     reading.close();
@@ -450,15 +454,14 @@ t.test('streams of one caller are limited, and end with the session and the serv
   ];
   await t.rejects(openStream(t, service, '#', { token: jwt }), { message: /^429/ });
   one.close();
-  const { broker } = service.server.ctx;
-  await until(() => broker.gauges.streams <= 1);
+  await streams(1, service);
   const third = await openStream(t, service, '#', { token: jwt });
   const staying = await openStream(t, service, topic('chat'));
   const later = Date.now() + 31 * 60_000;
   clock.now = () => later;
   mock.timers.tick(1000);
   await Promise.all([two.closed, third.closed]);
-  t.equal(broker.gauges.streams, 1, 'the session of the admin lasts longer');
+  t.equal(await streamsOf(service), 1, 'the session of the admin lasts longer');
   const begun = performance.now();
   await service.close();
   await staying.closed;

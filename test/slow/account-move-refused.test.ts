@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { changeStored, isMoveUnderWay } from '../support/faults.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 
 const moveToken = 'a-token-that-moves-whole-accounts';
@@ -37,7 +38,7 @@ async function start(
         .status,
       200,
     );
-    for (const { server } of [source, target]) t.equal(server.ctx.gate.isUnderWay, false);
+    for (const one of [source, target]) t.equal(isMoveUnderWay(one), false);
   };
   return { source, target, account, config, run, worksOn };
 }
@@ -114,11 +115,7 @@ t.test("A device with the id of another account's device", withHaproxy, async (t
   const template = await account.template();
   const mine = await account.create('/devices', 'device', { serialNumber: 'same id', deviceTemplateId: template.id });
   // As a CA does that writes it into a certificate.
-  await source.server.ctx.registry.query
-    .updateTable('devices')
-    .set({ id: theirs.device.id })
-    .where('id', '=', mine.id)
-    .execute();
+  await changeStored(source, 'UPDATE "devices" SET "id" = ? WHERE "id" = ?', [theirs.device.id, mine.id]);
   const { code, stderr } = await run('c02');
   t.match({ code, stderr }, { code: 3, stderr: /c02 refuses .*are in another account here too/ });
   const { device } = await target.ok('GET', `/api/v1/devices/${theirs.device.id}`);

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { metric } from '../broker/metrics.ts';
 import { devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
 import { proveCommands } from '../downlink/long/command-proof.ts';
 import { proveFleet, provePause } from '../downlink/long/fleet-proof.ts';
@@ -41,8 +42,8 @@ async function simulate(t: Test, service: Service, ways: string[], ...flags: str
   const target = { filter: { deviceTemplateId: template.id } };
   const { id } = await rollOut(service, firmware, { target, maxFailurePercent: 100 });
   await rolloutUntil(service, id, ({ counts }) => counts.pending === ways.length);
-  const { downloads } = service.server.ctx;
-  const before = downloads.sent;
+  const sent = async () => Number(await metric({ service }, 'slipway_firmware_sent_bytes_total'));
+  const before = await sent();
   const where = ['--url', service.server.url, '--mqtt', `mqtt://127.0.0.1:${service.server.mqttPort}`];
   const all = [...where, '--account', service.accountId, '--devices', file, ...flags];
   const { code, stdout, stderr } = await runToEnd(simulator, all, {});
@@ -51,7 +52,7 @@ async function simulate(t: Test, service: Service, ways: string[], ...flags: str
     .flatMap((line) => (line ? [JSON.parse(line)] : []));
   const states = new Map(said.map((one) => [one.id, one.state]));
   const { counts } = await rollout(service, id);
-  return { code, stderr, states: made.map((one) => states.get(one.id)), counts, sent: downloads.sent - before };
+  return { code, stderr, states: made.map((one) => states.get(one.id)), counts, sent: (await sent()) - before };
 }
 
 let service: Service;

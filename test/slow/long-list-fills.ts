@@ -1,10 +1,10 @@
 /** How each list is filled with the largest rows that the limits allow, by its path in the OpenAPI document. */
 import { join } from 'node:path';
-import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/ids.ts';
 import { publish } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
+import { leaveDeadLetter } from '../support/faults.ts';
 import { provision } from '../support/jobs.ts';
 import { present, type Service } from '../support/service.ts';
 
@@ -235,22 +235,13 @@ export class Filler {
       return { bytes: 5 * 300 };
     },
     '/api/v1/bridges/{id}/dead-letters': async () => {
-      const { messages } = this.#service.server.ctx;
       const { accountId } = this.#service;
       const { deviceId = '', deviceTemplateId = '', bridgeId = '' } = this.#made;
-      const take = (n: number): OutboxChange => ({
-        kind: 'take',
-        row: {
-          ...{ id: newId(accountId), accountId, deviceId, deviceTemplateId, bridgeId, organizationId: null },
-          ...{ channel: 'channel 1', qos: 1, time: n, since: Date.now(), state: 2, reason: 'r'.repeat(300) },
-          payload: new Uint8Array(payloadBytes),
-          ...{ properties: null, expires: null },
-        },
-      });
-      const all = Array.from({ length: 100 }, (_, n) => take(n));
-      await new Promise<void>((resolve, reject) =>
-        messages.recordOutbox(all, (error) => (error ? reject(error) : resolve())),
-      );
+      for (let time = 0; time < 100; time += 1) {
+        const of = { id: newId(accountId), deviceId, deviceTemplateId, channel: 'channel 1', time };
+        const payload = new Uint8Array(payloadBytes);
+        await leaveDeadLetter(this.#service, bridgeId, 'r'.repeat(300), { ...of, payload });
+      }
       return { url: `/api/v1/bridges/${bridgeId}/dead-letters?`, bytes: 100 * payloadBytes };
     },
     '/api/v1/provisioning/verifications': async () => {

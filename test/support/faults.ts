@@ -169,9 +169,20 @@ export function forgetLastCommit({ server }: Service): () => boolean {
   return () => commits.succeededAt > Number.NEGATIVE_INFINITY;
 }
 
+/** Stores points as they are: more than a payload holds, and those that no form of a payload can say. */
+export function storePoints(
+  { server, accountId }: Service,
+  of: { deviceId: string; channelTemplateId: string },
+  points: Point[],
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.ctx.messages.append({ accountId, ...of }, points, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
 /** Makes a message that a bridge could not deliver. */
 export async function leaveDeadLetter(
-  { server }: Service,
+  { server, accountId }: Service,
   bridgeId: string,
   text: string,
   more: Partial<OutboxMessage> = {},
@@ -192,7 +203,7 @@ export async function leaveDeadLetter(
     expires: null,
     ...more,
   };
-  await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
+  await write({ kind: 'add', accountId, bridgeIds: [bridgeId], message });
   const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
   await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: text });
 }
@@ -405,6 +416,15 @@ export function countPages(t: Test, { server }: Service): () => number {
   return () => count;
 }
 
+/** Runs when the service is about to read the next part of a page of the log. */
+export function beforeNextLogPart({ server }: Service, work: () => Promise<unknown>): void {
+  const restore = replace(server.ctx.messages.logs, 'more', (more) => async (places) => {
+    restore();
+    await work();
+    return more(places);
+  });
+}
+
 /** How many entries were in each part of a page of the log that has been read since. */
 export function logParts(t: Test, { server }: Service): number[] {
   const lengths: number[] = [];
@@ -531,6 +551,9 @@ export async function whileOnItsWay<R>({ server, accountId }: Service, work: () 
   gate.hold([accountId]);
   return work().finally(() => gate.release([accountId]));
 }
+
+/** Whether accounts are on their way to or from this cell, so that it removes nothing old. */
+export const isMoveUnderWay = ({ server }: Service): boolean => server.ctx.gate.isUnderWay;
 
 /** Ends what makes room by itself: what is read then is what its last step has left. */
 export const stopEviction = ({ server }: Service): Promise<void> => server.ctx.keeping.stop();
