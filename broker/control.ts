@@ -25,7 +25,7 @@ export class ControlTopics {
     const { connectionId } = live;
     const lane = { accountId: device.accountId, callerId: device.deviceId };
     this.#reports
-      .take({ live, lane }, () => this.#services.control.take(device, payload))
+      .take({ live, lane }, () => this.#services.control.takeMessage(device, payload))
       .then((answer) => {
         rejection = answer;
       })

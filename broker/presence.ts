@@ -130,7 +130,7 @@ export class Presence {
     // What is found out of a former address is found out again where the device connects.
     if (this.#services.gate.isAway(device.accountId)) return;
     const { accountId, deviceId } = device;
-    this.#changes.put(accountId, deviceId, { accountId, deviceId, ...change });
+    this.#changes.putValue(accountId, deviceId, { accountId, deviceId, ...change });
   }
 
   async #write(entries: ReadonlyArray<Entry<Change>>): Promise<void> {

@@ -43,7 +43,7 @@ export class Publications {
     // Messages sent with a former secret do not prove that the new one works, and do not replace such a proof.
     if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
     const time = new Date(this.#services.clock.now()).toISOString();
-    this.#firsts.put(caller.accountId, principal, { time, generation });
+    this.#firsts.putValue(caller.accountId, principal, { time, generation });
     if (this.#signs.isWatched(principal)) this.#firsts.hurry();
   }
 

@@ -65,7 +65,7 @@ export class Refusals {
     if (accountId === undefined || this.#services.gate.isAway(accountId)) return;
     const time = new Date(this.#services.clock.now()).toISOString();
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
-    this.#noted.put(accountId, deviceId, [{ ...shortened(refusal), time, origin }]);
+    this.#noted.putValue(accountId, deviceId, [{ ...shortened(refusal), time, origin }]);
   }
 
   /** Resolves when what has been noted of a device is in the registry. */

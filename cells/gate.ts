@@ -87,7 +87,7 @@ export class CellGate implements AccountGate {
   }
 
   /** Holds accounts from now on, until `release`; a crash forgets it. */
-  hold(accounts: Iterable<string>): void {
+  holdAccounts(accounts: Iterable<string>): void {
     for (const accountId of accounts) this.#held.add(accountId);
     this.#close();
   }
@@ -134,7 +134,7 @@ export class CellGate implements AccountGate {
     this.#leaving = new Set(accounts);
   }
 
-  begin(slot: string): () => void {
+  beginRequest(slot: string): () => void {
     this.#inFlight.set(slot, (this.#inFlight.get(slot) ?? 0) + 1);
     let ended = false;
     return () => {

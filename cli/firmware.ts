@@ -4,7 +4,7 @@ import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } fro
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from './line/client.ts';
-import { type Connection, sayOnError } from './line/options.ts';
+import { type Connection, printError } from './line/options.ts';
 import { withClient } from './line/work.ts';
 import { Ending, exitCodes, UsageError } from './usage.ts';
 
@@ -37,7 +37,7 @@ export async function firmwarePublish(flags: PublishFlags, files: readonly strin
   for (const file of files) if (!existsSync(file)) throw new UsageError(`There is no file ${file}.`);
   const { template: deviceTemplateId, firmwareVersion, signature } = flags;
   const signed = signature === undefined ? undefined : readFileSync(signature).toString('base64');
-  await withClient(flags, sayOnError, async (client) => {
+  await withClient(flags, printError, async (client) => {
     const { accountId } = client;
     const name = flags.name ?? basename(files[0] ?? '');
     const body = { accountId, deviceTemplateId, name, firmwareVersion };
@@ -85,7 +85,7 @@ async function upload(client: Client, packageId: string, file: string, signature
     }
   } finally {
     closeSync(source);
-    progress.end();
+    progress.endBar();
   }
 }
 
@@ -117,12 +117,12 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     deviceDeadlineSeconds: flags.deadline,
     maxFailurePercent: flags.maxFailures,
   };
-  await withClient(flags, sayOnError, async (client) => {
+  await withClient(flags, printError, async (client) => {
     const all = { accountId: client.accountId, ...body };
     const call = { body: all, idempotencyKey: randomUUID() };
     const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
     const { id, matched = {} } = firmwareRollout;
-    if (matched.message !== undefined) sayOnError(matched.message);
+    if (matched.message !== undefined) printError(matched.message);
     // Its stages would begin one after the other without a device.
     if (flags.watch && matched.devices !== 0) return watch(client, id);
     print(firmwareRollout);
@@ -154,7 +154,7 @@ export async function firmwareStatus(
 ): Promise<void> {
   const { rollout: id } = flags;
   if (flags.watch && id === undefined) throw new UsageError('--watch needs --rollout.');
-  await withClient(flags, sayOnError, async (client) => {
+  await withClient(flags, printError, async (client) => {
     if (id === undefined) return printNewest(client);
     if (flags.watch) return watch(client, id);
     print((await read(client, id)).firmwareRollout);
@@ -194,7 +194,7 @@ async function watch(client: Client, id: string): Promise<void> {
       await delay(lookEvery);
     }
   } finally {
-    progress.end();
+    progress.endBar();
   }
   print(rollout);
   const { failed = 0, timedOut = 0 } = rollout.counts;
@@ -205,12 +205,12 @@ async function watch(client: Client, id: string): Promise<void> {
 
 interface Bar {
   at(value: number, total?: number, told?: string): void;
-  end(): void;
+  endBar(): void;
 }
 
 /** A bar on a terminal; elsewhere nothing, for the result is on standard output. */
 async function bar(format: string, total: number): Promise<Bar> {
-  if (!process.stderr.isTTY) return { at: () => {}, end: () => {} };
+  if (!process.stderr.isTTY) return { at: () => {}, endBar: () => {} };
   const { default: cliProgress } = await import('cli-progress');
   const untouched = { hideCursor: null, linewrap: true };
   const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, ...untouched });
@@ -220,6 +220,6 @@ async function bar(format: string, total: number): Promise<Bar> {
       if (most !== undefined) shown.setTotal(Math.max(most, 1));
       shown.update(value, { told });
     },
-    end: () => shown.stop(),
+    endBar: () => shown.stop(),
   };
 }

@@ -11,7 +11,7 @@ export interface AccountGate {
   // HTTP: before an account is known, its slot is, the three digits of an id or a token.
   isSlotAway(slot: string): boolean;
   /** A request that may change something begins; call what it returns when it has been answered. */
-  begin(slot: string): () => void;
+  beginRequest(slot: string): () => void;
 
   // MQTT.
   /** Resolves when an account is handled here again, or is known to be elsewhere, or when `gone` says that nobody waits. */

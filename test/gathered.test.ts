@@ -26,10 +26,10 @@ function gathering(atOnce: number, written: (batches: number) => void = () => {}
 
 t.test('everything that waits is written at once, in batches; what comes afterwards waits for its time', async (t) => {
   const { gathered, keys } = gathering(10, (batches) => {
-    if (batches === 3) gathered.put('a', '0', 1);
+    if (batches === 3) gathered.putValue('a', '0', 1);
   });
   const all = Array.from({ length: 25 }, (_, n) => `${n}`);
-  for (const key of all) gathered.put('a', key, 0);
+  for (const key of all) gathered.putValue('a', key, 0);
   await until(() => keys().flat().length === 25);
   t.same(keys(), [all.slice(0, 10), all.slice(10, 20), all.slice(20)]);
   await until(() => gathered.size === 1);
@@ -41,8 +41,8 @@ t.test('everything that waits is written at once, in batches; what comes afterwa
 
 t.test('a key keeps its place when it gets another value', async (t) => {
   const { gathered, batches } = gathering(1);
-  for (const key of ['fast', 'slow', 'slower']) gathered.put('a', key, 0);
-  gathered.put('a', 'fast', 1);
+  for (const key of ['fast', 'slow', 'slower']) gathered.putValue('a', key, 0);
+  gathered.putValue('a', 'fast', 1);
   await gathered.flush();
   t.same(
     batches.flat().map(({ key, value }) => [key, value]),
@@ -56,8 +56,8 @@ t.test('a key keeps its place when it gets another value', async (t) => {
 
 t.test('accounts take turns, and the next batch goes on where the one before has ended', async (t) => {
   const { gathered, keys } = gathering(3);
-  for (const account of ['a', 'b', 'c']) for (const n of [1, 2, 3, 4]) gathered.put(account, `${account}${n}`, 0);
-  gathered.put('d', 'd1', 0);
+  for (const account of ['a', 'b', 'c']) for (const n of [1, 2, 3, 4]) gathered.putValue(account, `${account}${n}`, 0);
+  gathered.putValue('d', 'd1', 0);
   await gathered.flush();
   t.same(keys(), [['a1', 'b1', 'c1'], ['d1', 'a2', 'b2'], ['c2', 'a3', 'b3'], ['c3', 'a4', 'b4'], ['c4']]);
 });

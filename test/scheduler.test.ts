@@ -41,7 +41,7 @@ t.test('work that is cut into slices takes turns, however many pieces there are'
     const begun = Array.from({ length: 8 }, async () => {
       const longWork = new LongWork();
       await nextTurn();
-      longWork.begin();
+      longWork.beginSlice();
       work();
       await longWork.giveWay();
       for (let n = 0; n < 4; n += 1) {

@@ -250,7 +250,7 @@ export class Limits {
     const guessing = this.#guessing.get(key);
     if (!guessing) return;
     guessing.running -= 1;
-    if (outcome === 'wrong' && this.#guesses.left(tried).remaining > 0) this.#guesses.take(tried);
+    if (outcome === 'wrong' && this.#guesses.left(tried).remaining > 0) this.#guesses.takeTry(tried);
     if (guessing.running === 0) this.#guessing.delete(key);
     // A right one makes room for one more; with the last wrong one all hear that nothing is left.
     const isLast = guessing.running === 0 || this.#guesses.left(tried).remaining === 0;
@@ -270,7 +270,7 @@ export class Limits {
     if (reason !== 'bad_credentials' || failedConnectsPerAddress === 0) return;
     const from = { address: about.address ?? '' };
     if (this.#failures.left(from).remaining > 0) {
-      this.#failures.take(from);
+      this.#failures.takeTry(from);
       return;
     }
     this.hit('failed_connects_per_address', about);

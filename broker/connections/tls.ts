@@ -103,7 +103,7 @@ export class TlsPort {
       },
     });
     server.on('secureConnection', (socket) => {
-      const below = handshakes.take(socket);
+      const below = handshakes.takeSocket(socket);
       if (below) limits.follow(socket, below);
       if (!this.#parts.peers.read(socket)) {
         limits.shun(socket);

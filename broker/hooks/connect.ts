@@ -56,7 +56,7 @@ export class ConnectHooks {
     // Once a minute for each network: strangers would fill the log.
     const from = { address: about.address ?? '' };
     const isFirst = this.#levelsLogged.left(from).remaining > 0;
-    if (isFirst) this.#levelsLogged.take(from);
+    if (isFirst) this.#levelsLogged.takeTry(from);
     const said = { protocolLevel: unsupportedLevel, clientId: clientId.slice(0, maxLoggedId), ...about };
     services.log[isFirst ? 'info' : 'debug'](said, `CONNECT refused: ${refusal.message}`);
     const name = username || clientId;

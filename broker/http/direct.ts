@@ -58,7 +58,7 @@ export class DirectPublisher implements Publisher {
   }
 
   /** As in Publisher. */
-  async prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
+  async proveCaller(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
     try {
       return this.#proven(await this.#parts.authenticator.prove(username, password, address));
     } catch (error) {
@@ -163,7 +163,7 @@ export class DirectPublisher implements Publisher {
         },
         acknowledge: () => {},
         end: (verdict, failure) => {
-          this.#limits.point_rate_per_client.charge(caller.id, verdict.points);
+          this.#limits.point_rate_per_client.chargeTry(caller.id, verdict.points);
           if (tooMany) reject(tooMany);
           else if (failure) reject(failure.cause ?? failure);
           else resolve(verdict);
@@ -187,7 +187,7 @@ export class DirectPublisher implements Publisher {
     const attempts = this.#limits[limit];
     const { limit: most, remaining } = attempts.left(id);
     if (most > 0 && remaining === 0) this.#parts.limits.hit(limit, { address });
-    attempts.take(id, cost);
+    attempts.takeTry(id, cost);
   }
 }
 

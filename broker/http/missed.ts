@@ -57,7 +57,7 @@ type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
 export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
   const budget = { looks: maxRowsRead, characters: maxCharacters, longWork: new LongWork() };
-  budget.longWork.begin();
+  budget.longWork.beginSlice();
   if (absence.from.points < absence.to.points)
     for await (const { row, topic } of seriesOf(services, absence, budget))
       await addPoints(services, absence, row, topic, found, budget);

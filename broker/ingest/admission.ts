@@ -42,7 +42,7 @@ export class Admission {
   /** A message took more room than expected: the lane's next turns come later. Give it to `leave` too. */
   charge(lane: Lane, cost: number): void {
     this.#held += cost;
-    this.#lanes.charge(lane, cost);
+    this.#lanes.chargeLane(lane, cost);
   }
 
   /** The store has done what took this room. */

@@ -229,7 +229,7 @@ export class Ingest {
     message.isStored = true;
     const both = afterBoth(done);
     const { qos, payload } = packet;
-    this.#services.bridges.take({ ...route, qos, payload, ...storedProperties(packet) }, both);
+    this.#services.bridges.takeMessage({ ...route, qos, payload, ...storedProperties(packet) }, both);
     this.#keepForSessions(message, both);
   }
 

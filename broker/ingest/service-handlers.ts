@@ -83,7 +83,7 @@ export class ServiceHandlers {
   #takeReport(message: Message, done: Done): void {
     const { services, rejections, keeping } = this.#parts;
     const { packet, route } = message;
-    this.#report(message, () => services.downlink.take(route, route.channel.name, packet.payload))
+    this.#report(message, () => services.downlink.takeReport(route, route.channel.name, packet.payload))
       .then((rejection) => {
         message.isStored = true;
         if (rejection) rejections.explain(message, unusable(rejection));

@@ -33,7 +33,7 @@ export async function cellsCheck({ config: path, dataDir, offline, json }: Check
     if (directory !== undefined) return readDirectory(directory);
     return offline ? undefined : readCell(cell, loadConfig().metricsToken);
   });
-  tell(config, findings, json);
+  printFindings(config, findings, json);
 }
 
 /** Compares the file with what `read` finds in each cell; a cell of which it finds nothing is left out. */
@@ -101,7 +101,7 @@ function isLookedUp({ public: { lookup } }: CellsConfig, id: string): boolean {
   return lookup === 'all' || !ownUuid.test(id);
 }
 
-function tell(config: CellsConfig, { problems, notes, missing }: Findings, json: boolean): void {
+function printFindings(config: CellsConfig, { problems, notes, missing }: Findings, json: boolean): void {
   const count = [...missing.values()].reduce((sum, ids) => sum + ids.length, 0);
   if (json) process.stdout.write(`${JSON.stringify({ problems, notes, missing: Object.fromEntries(missing) })}\n`);
   else {

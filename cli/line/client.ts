@@ -31,7 +31,7 @@ export interface ClientOptions extends ClientConfig {
   /** Ends what is under way: nobody waits for it any more. */
   signal: AbortSignal | undefined;
   /** Said once for each call that has to be tried again. */
-  say(sentence: string): void;
+  printLine(sentence: string): void;
 }
 
 interface Claims {
@@ -72,7 +72,7 @@ export class Client {
   /** Logged in where an appToken was given. @throws Ending 3, 4; UsageError for a token that cannot be one. */
   static async open(options: ClientOptions): Promise<Client> {
     const client = new Client(options, await transportOf(options));
-    if (jwtForm.test(options.token)) client.#take(options.token);
+    if (jwtForm.test(options.token)) client.#takeToken(options.token);
     else await client.#login();
     return client;
   }
@@ -114,18 +114,18 @@ export class Client {
     const body = { appId, appToken: token, accountId };
     const answer = await this.#persist('POST', '/auth/login-application', { body });
     if (answer.status !== 200) throw refused(`The application cannot log in: ${reasonOf(answer)}`);
-    this.#take((JSON.parse(answer.text) as { jwt: string }).jwt);
+    this.#takeToken((JSON.parse(answer.text) as { jwt: string }).jwt);
   }
 
   /** Whether the session of the token still lives, and has a new token now. */
   async #renewSession(): Promise<boolean> {
     const answer = await this.#persist('POST', '/sessions/renew-session', {});
     if (answer.status !== 200) return false;
-    this.#take((JSON.parse(answer.text) as { jwt: string }).jwt);
+    this.#takeToken((JSON.parse(answer.text) as { jwt: string }).jwt);
     return true;
   }
 
-  #take(jwt: string): void {
+  #takeToken(jwt: string): void {
     try {
       const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as Claims;
       this.accountId = claims.accountId;
@@ -147,7 +147,7 @@ export class Client {
       // A name that was known is known again: a line may lose its resolver with its network.
       const isSettled = why === unknownHost && pause > 100 && !this.#isKnown;
       if (left <= 0 || isSettled) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
-      if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
+      if (pause === 100) this.options.printLine(`${this.options.url}: ${why}; trying again`);
       // Many stations that lost the same server do not come back in the same moment.
       await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))), undefined, { signal: this.#signal });
     }

@@ -46,7 +46,7 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
     await confirm(line, chunk);
     return [];
   }
-  const id = chunk.jobId ?? (await (isOfAnother(client, chunk) ? findOrBegin : begin)(line, chunk));
+  const id = chunk.jobId ?? (await (isOfAnother(client, chunk) ? findOrBegin : beginJob)(line, chunk));
   const known = await client.call('GET', `/provisioning/jobs/${id}`);
   if (known.status === 403 || known.status === 404) throw jobOfAnother(id, known);
   const job = await untilEnded(client, id, progress);
@@ -82,7 +82,7 @@ async function findOrBegin(line: Line, chunk: ChunkState): Promise<string> {
     await journal.append({ type: 'job', key: chunk.key, jobId: job.id });
     return job.id;
   }
-  return begin(line, chunk);
+  return beginJob(line, chunk);
 }
 
 /** Jobs that make units, the newest first. */
@@ -133,7 +133,7 @@ function bodyOf({ rows }: Chunk): string {
 }
 
 /** The key makes it one job, however often it is asked for; `force` keeps it apart from jobs of other directories. */
-async function begin({ client, journal }: Line, chunk: ChunkState): Promise<string> {
+async function beginJob({ client, journal }: Line, chunk: ChunkState): Promise<string> {
   const call = { body: bodyOf(chunk), type: ndjson, idempotencyKey: chunk.key, patience: 120_000 };
   const answer = await client.call('POST', pathOf(chunk, 'force=true'), call);
   if (answer.status < 300) {
@@ -197,14 +197,14 @@ function readResults(job: Job, answer: Answer): Unit[] {
 }
 
 /** Tells the server to forget the results; those of another token cannot be, and its units have their files all the same. */
-async function confirm({ client, journal, say }: Line, { key, jobId }: ChunkState): Promise<void> {
+async function confirm({ client, journal, printLine }: Line, { key, jobId }: ChunkState): Promise<void> {
   const answer = await client.call('POST', `/provisioning/jobs/${jobId}/results/confirm`);
   const isOfAnotherToken = answer.status === 403 || answer.status === 404;
   // Gone already is as good as confirmed now.
   if (answer.status >= 300 && answer.status !== 410 && !isOfAnotherToken)
     throw trouble(`Job ${jobId} cannot be confirmed: ${reasonOf(answer)}`);
   if (isOfAnotherToken)
-    say(
+    printLine(
       `Job ${jobId} was made with another token: anyone who has that can read its results until 24 hours after its end.`,
     );
   await journal.append({ type: 'confirmed', key });

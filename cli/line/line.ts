@@ -30,7 +30,7 @@ export interface Line {
   madeWith: string;
   /** Jobs of a token that is gone are ended with new secrets for their units. */
   takesOver?: boolean;
-  say(sentence: string): void;
+  printLine(sentence: string): void;
   /** Called with the number of units whose files are on disk, while the rest of their chunk is written. */
   written?(units: number): void;
 }
@@ -110,7 +110,7 @@ export async function readAddresses(client: Client, broker: string | undefined):
 }
 
 /** Files of one kind, of one account, in one directory. @throws UsageError when it was begun otherwise. */
-export async function settle(journal: Journal, settings: Settings): Promise<void> {
+export async function settleJournal(journal: Journal, settings: Settings): Promise<void> {
   const before = journal.settings;
   const other = (['accountId', 'format', 'labels'] as const).find((name) => before?.[name] !== settings[name]);
   if (other === undefined) return;

@@ -15,12 +15,16 @@ export interface Connection {
 }
 
 /** The client for the flags and the environment; `signal` ends whatever it waits for. @throws ConfigError, UsageError, Ending 3, 4. */
-export function connect(flags: Connection, say: (sentence: string) => void, signal?: AbortSignal): Promise<Client> {
+export function connect(
+  flags: Connection,
+  printLine: (sentence: string) => void,
+  signal?: AbortSignal,
+): Promise<Client> {
   const config = loadClientConfig(flags);
   const ca = config.url.startsWith('https:') ? readPem(flags.ca) : undefined;
-  return Client.open({ ...config, ca, retryFor: 1000 * flags.retryFor, say, signal });
+  return Client.open({ ...config, ca, retryFor: 1000 * flags.retryFor, printLine, signal });
 }
 
-export function sayOnError(sentence: string): void {
+export function printError(sentence: string): void {
   process.stderr.write(`${sentence}\n`);
 }

@@ -4,8 +4,8 @@ export interface Progress {
   /** Rows that the server has gone through since the last call, and units whose files are on disk. */
   made(rows: number): void;
   written(units: number): void;
-  say(sentence: string): void;
-  end(): void;
+  printLine(sentence: string): void;
+  endProgress(): void;
 }
 
 /** Milliseconds between two lines. */
@@ -32,10 +32,10 @@ async function bar(total: number): Promise<Progress> {
       units += count;
       shown.update(units, { made });
     },
-    say: (sentence) => {
+    printLine: (sentence) => {
       process.stderr.write(`\n${sentence}\n`);
     },
-    end: () => shown.stop(),
+    endProgress: () => shown.stop(),
   };
 }
 
@@ -59,10 +59,10 @@ function lines(total: number): Progress {
       units += count;
       tellSometimes();
     },
-    say: (sentence) => {
+    printLine: (sentence) => {
       process.stderr.write(`${sentence}\n`);
     },
-    end: () => {
+    endProgress: () => {
       if (made > 0) tell();
     },
   };

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
 import { type Client, reasonOf } from './client.ts';
 import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.ts';
-import { type Connection, sayOnError } from './options.ts';
+import { type Connection, printError } from './options.ts';
 import { beginUnit, findDevice, placeOf, runUnit } from './single.ts';
 import { withLine } from './work.ts';
 
@@ -28,9 +28,9 @@ export async function provisionOne(flags: UnitFlags): Promise<void> {
   const fields = readFields(flags.field);
   // It is there when the answers are.
   if (files.labels !== 'none') void import('qrcode');
-  await withLine(flags, { out: flags.out, serialNumber, files, say: sayOnError }, async (line) => {
-    await make(line, flags, serialNumber, fields);
-    tell(line, flags, serialNumber);
+  await withLine(flags, { out: flags.out, serialNumber, files, printLine: printError }, async (line) => {
+    await makeUnit(line, flags, serialNumber, fields);
+    printPlaces(line, flags, serialNumber);
   });
 }
 
@@ -56,7 +56,12 @@ function readFields(given: string[]): Record<string, string> {
   );
 }
 
-async function make(line: Line, flags: UnitFlags, serialNumber: string, fields: Record<string, string>): Promise<void> {
+async function makeUnit(
+  line: Line,
+  flags: UnitFlags,
+  serialNumber: string,
+  fields: Record<string, string>,
+): Promise<void> {
   const { client, journal } = line;
   const done = journal.done.get(serialNumber);
   const begun = journal.begun.find(({ by }) => by === 'unit' || !done);
@@ -92,7 +97,7 @@ async function demandFields(client: Client, serialNumber: string, fields: Record
 }
 
 /** Where the files are; the secret itself only with `--print`. */
-function tell(line: Line, flags: UnitFlags, serialNumber: string): void {
+function printPlaces(line: Line, flags: UnitFlags, serialNumber: string): void {
   const unit = line.journal.done.get(serialNumber);
   if (!unit) throw trouble('The unit does not exist.');
   const within = (path: string) => join(line.journal.directory, path);

@@ -51,28 +51,32 @@ export async function provision(flags: ProvisionFlags): Promise<void> {
         const lost = done.get(row.serialNumber);
         if (lost !== undefined) bad.set(row, lostReason(lost, row.serialNumber));
       }
-      return await withClient(flags, progress.say, async (client) => {
-        await sayIfNotReached(client, flags.broker, progress.say);
+      return await withClient(flags, progress.printLine, async (client) => {
+        await printIfNotReached(client, flags.broker, progress.printLine);
         await tryAll(client, flags, csv, fresh, bad, progress);
       });
     }
-    await withLine(flags, { out, files, say: progress.say }, async (line) => {
+    await withLine(flags, { out, files, printLine: progress.printLine }, async (line) => {
       await removePartials(out);
       const rows = { csv, good, bad, progress, concurrency };
       await run({ ...line, takesOver: flags.takeOver }, flags, rows);
     });
   } finally {
-    progress.end();
+    progress.endProgress();
   }
 }
 
 /** A dry run makes no files, so an address that units cannot use does not end it. */
-async function sayIfNotReached(client: Client, broker: string | undefined, say: (line: string) => void): Promise<void> {
+async function printIfNotReached(
+  client: Client,
+  broker: string | undefined,
+  printLine: (line: string) => void,
+): Promise<void> {
   try {
     await readAddresses(client, broker);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    say(error.message);
+    printLine(error.message);
   }
 }
 
@@ -95,7 +99,7 @@ async function run(line: Line, flags: ProvisionFlags, { csv, good, bad, progress
   const before = good.filter(({ serialNumber }) => already.has(serialNumber)).length;
   progress.written(before);
   progress.made(before);
-  sayOthers(
+  printOthers(
     line,
     good.filter(({ serialNumber }) => already.has(serialNumber)),
   );
@@ -143,20 +147,20 @@ async function run(line: Line, flags: ProvisionFlags, { csv, good, bad, progress
   }
   if (stopped.length === 0) {
     const fresh = good.filter(({ serialNumber }) => !journal.done.has(serialNumber) && !seen.has(serialNumber));
-    await finishAll(begin(line, flags, fresh));
+    await finishAll(beginChunks(line, flags, fresh));
     for (let left = journal.begun; left.length > 0 && stopped.length === 0; left = journal.begun) await finishAll(left);
   }
-  progress.end();
+  progress.endProgress();
   await report(line, flags, { csv, bad, failed, already, stopped });
 }
 
 /** Units that are done are not made again because a flag is another one: that is said, where the journal knows it. */
-function sayOthers({ journal, madeWith, say }: Line, rows: readonly CsvRow[]): void {
+function printOthers({ journal, madeWith, printLine }: Line, rows: readonly CsvRow[]): void {
   const others = rows.filter(({ serialNumber }) => {
     const before = journal.done.get(serialNumber)?.madeWith;
     return before !== undefined && before !== madeWith;
   }).length;
-  if (others > 0) say(`${others} done before with another --broker, --ca or --template: they stay as they are.`);
+  if (others > 0) printLine(`${others} done before with another --broker, --ca or --template: they stay as they are.`);
 }
 
 /** Units of `--again`, once each however often a run breaks off. @throws UsageError for one that was not made here. */
@@ -176,7 +180,7 @@ function serialsOf(chunks: readonly Chunk[]): Set<string> {
 }
 
 /** Chunks of rows, each in the journal before anything is asked for. */
-async function* begin(
+async function* beginChunks(
   { client, journal }: Line,
   flags: ProvisionFlags,
   rows: readonly CsvRow[],
@@ -233,7 +237,7 @@ async function report(
   await writeFiles(journal.directory, files).catch((error: Error) => {
     stopped.push(trouble(`The files in ${journal.directory} cannot be written: ${error.message}`));
   });
-  say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
+  printSummary(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
   if (reasons.size === 0) return;
   const sentence = `${rowCount(reasons.size)} failed: see ${join(journal.directory, 'failed.csv')}.`;
@@ -260,7 +264,7 @@ interface Sum {
   open: number;
 }
 
-function say(flags: ProvisionFlags, sum: Sum): void {
+function printSummary(flags: ProvisionFlags, sum: Sum): void {
   const { rows, done, made, failed, open } = sum;
   const sentence = `${rowCount(rows)}: ${done} done (${made} now), ${failed} failed, ${open} open`;
   process.stdout.write(`${flags.json ? JSON.stringify(sum) : sentence}\n`);
@@ -304,13 +308,13 @@ async function tryAll(
     failed.push(...(await tryRows(client, chunk, () => {})));
     progress.made(chunk.rows.length);
   }
-  progress.end();
+  progress.endProgress();
   const sum = { dryRun: true, rows: csv.rows.length, good: csv.rows.length - failed.length, failed: failed.length };
   if (flags.json) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
   else {
     for (const { serialNumber, reason } of failed.slice(0, maxReported))
-      progress.say([serialNumber, reason].filter(Boolean).join(': '));
-    if (failed.length > maxReported) progress.say(`and ${failed.length - maxReported} more; --json has all`);
+      progress.printLine([serialNumber, reason].filter(Boolean).join(': '));
+    if (failed.length > maxReported) progress.printLine(`and ${failed.length - maxReported} more; --json has all`);
     process.stdout.write(`${rowCount(sum.rows)}: ${sum.good} could be made, ${sum.failed} could not\n`);
   }
   if (failed.length > 0) throw new Ending(exitCodes.failed, `${rowCount(failed.length)} would fail.`);

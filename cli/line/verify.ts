@@ -2,7 +2,7 @@
 
 import { Ending, exitCodes, refused, UsageError } from '../usage.ts';
 import { reasonOf } from './client.ts';
-import { type Connection, sayOnError } from './options.ts';
+import { type Connection, printError } from './options.ts';
 import { withClient } from './work.ts';
 
 interface Verification {
@@ -24,7 +24,7 @@ export async function verify(flags: VerifyFlags): Promise<void> {
   const { serial: serialNumber, device: deviceId, timeout: timeoutSeconds } = flags;
   if ((serialNumber === undefined) === (deviceId === undefined))
     throw new UsageError('Either --serial or --device is needed.');
-  await withClient(flags, sayOnError, async (client) => {
+  await withClient(flags, printError, async (client) => {
     const answer = await client.call('POST', '/provisioning/verify', {
       body: { ...(serialNumber && { serialNumber }), ...(deviceId && { deviceId }), timeoutSeconds },
       patience: 1000 * (timeoutSeconds + 30),

@@ -1,14 +1,18 @@
 /** Opens the client, and perhaps a directory, for a command of the line, and closes them however it ends. */
 import type { Client } from './client.ts';
 import { Journal } from './journal.ts';
-import { type FileChoice, type Line, readAddresses, settle } from './line.ts';
+import { type FileChoice, type Line, readAddresses, settleJournal } from './line.ts';
 import { type Connection, connect } from './options.ts';
 
-type Say = (sentence: string) => void;
+type PrintLine = (sentence: string) => void;
 
 /** Works with a client that is logged in. @throws as connect, and what `work` throws. */
-export async function withClient<T>(flags: Connection, say: Say, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = await connect(flags, say);
+export async function withClient<T>(
+  flags: Connection,
+  printLine: PrintLine,
+  work: (client: Client) => Promise<T>,
+): Promise<T> {
+  const client = await connect(flags, printLine);
   try {
     return await work(client);
   } finally {
@@ -21,7 +25,7 @@ export interface Place {
   /** Where only this unit is looked at. */
   serialNumber?: string;
   files: FileChoice;
-  say: Say;
+  printLine: PrintLine;
 }
 
 /**
@@ -29,9 +33,9 @@ export interface Place {
  * other for the network. @throws as connect, readAddresses, Journal.open and settle, and what `work` throws.
  */
 export async function withLine(flags: Connection, place: Place, work: (line: Line) => Promise<void>): Promise<void> {
-  const { out, serialNumber, files, say } = place;
+  const { out, serialNumber, files, printLine } = place;
   const giveUp = new AbortController();
-  const connecting = connect(flags, say, giveUp.signal);
+  const connecting = connect(flags, printLine, giveUp.signal);
   const reading = connecting.then((client) => readAddresses(client, files.broker));
   // Heard where they are awaited.
   for (const promise of [connecting, reading]) promise.catch(() => {});
@@ -42,8 +46,8 @@ export async function withLine(flags: Connection, place: Place, work: (line: Lin
   try {
     const client = await connecting;
     try {
-      await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
-      await work({ client, journal, say, ...files, ...(await reading) });
+      await settleJournal(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
+      await work({ client, journal, printLine, ...files, ...(await reading) });
     } finally {
       client.close();
     }

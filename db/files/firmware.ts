@@ -76,7 +76,7 @@ export class FirmwareFiles {
   }
 
   /** Makes a whole upload, on disk already, the content `sha256`. When it resolves, a power cut loses neither bytes nor name. */
-  async keep(name: string, sha256: string): Promise<void> {
+  async keepContent(name: string, sha256: string): Promise<void> {
     const path = this.pathOf(sha256);
     if (existsSync(path)) await this.dropPartial(name);
     else await rename(this.partialPath(name), path);
@@ -102,7 +102,7 @@ export class FirmwareFiles {
     return readdirSync(this.#directory).filter((name) => contentName.test(name));
   }
 
-  async drop(sha256: string): Promise<void> {
+  async removeContent(sha256: string): Promise<void> {
     await rm(this.pathOf(sha256), { force: true });
   }
 

@@ -118,7 +118,7 @@ export class MessageStore {
   }
 
   /** Commits something that changes nothing: rejects when nothing can be written. */
-  async prove(): Promise<void> {
+  async proveWritable(): Promise<void> {
     await this.#ask({ prove: true });
   }
 
@@ -228,7 +228,7 @@ export class MessageStore {
     this.#makeRoom(points.length);
     const refusal = this.#refusal() ?? this.fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
-    this.touched.note(key, kept);
+    this.touched.noteSeries(key, kept);
     this.#pending += kept.length;
     this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
     this.#collected();
@@ -342,7 +342,7 @@ export class MessageStore {
     await this.#thread.close();
     // The last connection to close folds the write-ahead log into the file, and a reader cannot.
     this.#reader.close();
-    await this.#writer.end(closed());
+    await this.#writer.endThread(closed());
   }
 
   // Collecting

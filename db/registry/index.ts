@@ -146,8 +146,8 @@ export class Registry {
   }
 
   /** Commits something that changes nothing: rejects when nothing can be written, or another program holds the file. */
-  prove(): Promise<void> {
-    return this.writer.prove();
+  proveWritable(): Promise<void> {
+    return this.writer.proveWritable();
   }
 
   /** Ends the thread of long transactions; the next one starts it again. */

@@ -146,7 +146,7 @@ class ThreadDriver implements Driver {
       connection.transaction = this.threaded.transaction();
       await this.#run(connection, 'BEGIN IMMEDIATE');
     } catch (error) {
-      this.#end(connection);
+      this.#endConnection(connection);
       throw error;
     }
   }
@@ -155,20 +155,20 @@ class ThreadDriver implements Driver {
     const from = performance.now();
     await this.#run(connection, 'COMMIT');
     this.writer.commits.succeeded(performance.now() - from);
-    this.#end(connection);
+    this.#endConnection(connection);
   }
 
   async rollbackTransaction(connection: ThreadConnection): Promise<void> {
     // It fails when SQLite has ended the transaction itself, or the thread has ended with it: that is as good.
     await this.#run(connection, 'ROLLBACK').catch(() => {});
-    this.#end(connection);
+    this.#endConnection(connection);
   }
 
   async #run(connection: ThreadConnection, sql: string): Promise<void> {
     await connection.executeQuery({ sql, parameters: [] });
   }
 
-  #end(connection: ThreadConnection): void {
+  #endConnection(connection: ThreadConnection): void {
     connection.transaction?.ended();
     connection.transaction = undefined;
     this.#turns.get(connection)?.();
@@ -250,7 +250,7 @@ export class SqliteDialect implements Dialect {
   ): {
     local: SqliteDialect;
     threaded: SqliteDialect;
-    writer: Pick<Writer, 'commits' | 'waiting' | 'prove'>;
+    writer: Pick<Writer, 'commits' | 'waiting' | 'proveWritable'>;
   } {
     const writer = new Writer(new StatementCache(files.writer), files.fence, files.laneNow);
     const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));

@@ -120,7 +120,7 @@ export class Writer {
   }
 
   /** Commits what changes nothing, in a turn of its own; no other program is waited for, because the event loop would stand. */
-  async prove(): Promise<void> {
+  async proveWritable(): Promise<void> {
     const giveBack = await this.lend();
     const { file } = this.statements;
     const patience = file.pragma('busy_timeout', { simple: true });

@@ -93,13 +93,13 @@ export class Audit {
     const last = this.#seen.get(key);
     if (last !== undefined && now - last < sampleEvery) return;
     this.#seen.set(key, now);
-    if (this.#waiting.size < maxWaiting) this.note(entry);
+    if (this.#waiting.size < maxWaiting) this.addSoon(entry);
   }
 
   /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record. */
   used(actor: Caller, details: Record<string, string>, about = ''): void {
     const entry: AuditEntry = { event: 'tokenUsed', outcome: 'success', accountId: actor.accountId, actor, details };
-    if (actor.kind === 'station') this.note(entry);
+    if (actor.kind === 'station') this.addSoon(entry);
     else this.sample(entry, about);
   }
 
@@ -107,7 +107,7 @@ export class Audit {
    * Adds an entry soon, where nothing is written that it could go with. Of the failures of strangers only as many as their
    * share: anyone can cause them, and each removes the oldest record of an account at its limit.
    */
-  note(entry: AuditEntry): void {
+  addSoon(entry: AuditEntry): void {
     const isOfStranger = entry.outcome === 'failure' && entry.actor === undefined;
     const admitted = isOfStranger ? this.#shared(entry) : entry;
     if (!admitted) return;
@@ -120,7 +120,7 @@ export class Audit {
 
   #add(entry: AuditEntry): void {
     this.#notes += 1;
-    this.#waiting.put(entry.accountId, String(this.#notes), entry);
+    this.#waiting.putValue(entry.accountId, String(this.#notes), entry);
   }
 
   /** The entry, with the number of those omitted before it; undefined if the share of strangers is used up. */

@@ -77,7 +77,7 @@ export class BestEffort {
       this.#alarm.later();
       return;
     }
-    if (this.#batch.length === 0) this.#batch = this.#take();
+    if (this.#batch.length === 0) this.#batch = this.#takeBatch();
     if (this.#batch.length === 0) return;
     this.#sending = true;
     const target = this.#target;
@@ -85,12 +85,12 @@ export class BestEffort {
       this.#sending = false;
       if (this.#stopped) return;
       if (outcome.result === 'accepted' || outcome.result === 'partial' || target === this.#target)
-        this.#settle(outcome);
+        this.#settleBatch(outcome);
       this.#pump();
     });
   }
 
-  #take(): BridgedMessage[] {
+  #takeBatch(): BridgedMessage[] {
     let count = 0;
     let bytes = 0;
     for (const { size } of this.#waiting) {
@@ -102,7 +102,7 @@ export class BestEffort {
     return this.#waiting.splice(0, count);
   }
 
-  #settle(outcome: Outcome, delivered = this.#batch.length): void {
+  #settleBatch(outcome: Outcome, delivered = this.#batch.length): void {
     if (outcome.result === 'accepted') {
       this.#reports.delivered(delivered);
       this.#failures = 0;
@@ -128,8 +128,8 @@ export class BestEffort {
     const left = this.#batch.filter(({ id }) => !accepted.has(id) && !refused.has(id));
     for (const reason of refused.values()) this.#reports.failed(reason);
     if (refused.size > 0) this.#reports.dropped(refused.size);
-    if (accepted.size > 0) this.#settle({ result: 'accepted' }, accepted.size);
+    if (accepted.size > 0) this.#settleBatch({ result: 'accepted' }, accepted.size);
     this.#batch = left;
-    if (left.length > 0 && rest) this.#settle(rest);
+    if (left.length > 0 && rest) this.#settleBatch(rest);
   }
 }

@@ -298,7 +298,7 @@ export class Guaranteed {
       this.#pause(1);
     } else {
       if (inARow > 0) this.#pause(inARow);
-      if (row && this.#hold(batch, row) >= triesToBlame) this.#die(batch, reason);
+      if (row && this.#holdDevice(batch, row) >= triesToBlame) this.#die(batch, reason);
     }
     void this.#endOld(reason);
   }
@@ -335,7 +335,7 @@ export class Guaranteed {
   }
 
   /** Holds the device of a single message back; how often the message is to blame. */
-  #hold({ held: known }: Batch, { deviceId, sequence }: OutboxRow): number {
+  #holdDevice({ held: known }: Batch, { deviceId, sequence }: OutboxRow): number {
     const held = known ?? this.#newHeld(deviceId);
     held.failures += 1;
     if (this.#deliveries > held.deliveriesBefore) held.blamed += 1;

@@ -116,7 +116,7 @@ export class Bridges {
    * Takes a message over. `done` is called once: for level 2 when it is on disk, in one transaction with what was given
    * to the message store right before, or with the error for which it is not; for level 1 at once.
    */
-  take(
+  takeMessage(
     { accountId, deviceId, channel, qos, payload, properties, expires }: AcceptedMessage,
     done: (error?: Error) => void,
   ): void {
@@ -156,7 +156,7 @@ export class Bridges {
   changed(row: BridgeRow): void {
     const known = this.#bridges.get(row.id);
     if (row.deleted !== null || row.sealedSecret === null) {
-      if (known) this.#end(known);
+      if (known) this.#endBridge(known);
       this.kept.tidySoon();
       return;
     }
@@ -174,7 +174,7 @@ export class Bridges {
 
   /** Delivers nothing more of an account, which counts elsewhere; what is pending stays. */
   endOf(accountId: string): void {
-    for (const bridge of [...(this.#byAccount.get(accountId) ?? [])]) this.#end(bridge);
+    for (const bridge of [...(this.#byAccount.get(accountId) ?? [])]) this.#endBridge(bridge);
   }
 
   /** Begins to deliver what an account has pending. */
@@ -273,7 +273,7 @@ export class Bridges {
 
   /** Ends what is under way; what is not delivered stays. */
   async close(): Promise<void> {
-    for (const bridge of [...this.#bridges.values()]) this.#end(bridge);
+    for (const bridge of [...this.#bridges.values()]) this.#endBridge(bridge);
     await this.kept.close();
   }
 
@@ -306,7 +306,7 @@ export class Bridges {
     this.#byAccount.set(row.accountId, [...(this.#byAccount.get(row.accountId) ?? []), bridge]);
   }
 
-  #end(bridge: Bridge): void {
+  #endBridge(bridge: Bridge): void {
     const { id, accountId } = bridge.row;
     this.#bridges.delete(id);
     const others = this.#byAccount.get(accountId)?.filter((other) => other !== bridge) ?? [];

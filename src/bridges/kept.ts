@@ -146,7 +146,7 @@ export class KeptMessages {
   async *#slices(id: string, state: OutboxState): AsyncGenerator<OutboxPlace[]> {
     const longWork = new LongWork();
     for (let after = 0; !this.#stopped; await longWork.giveWay()) {
-      longWork.begin();
+      longWork.beginSlice();
       const places = this.#ctx.messages.outbox.places(id, state, after, stepSize);
       const last = places.at(-1);
       if (!last) return;

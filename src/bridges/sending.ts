@@ -53,13 +53,13 @@ export async function sendInRounds(
 /** One connection, opened when it is first needed and again after it has ended. */
 class Connecting<C> {
   readonly #open: () => Promise<C>;
-  readonly #end: (connection: C) => void;
+  readonly #endConnection: (connection: C) => void;
   #current: Promise<C> | undefined;
   #closed = false;
 
-  constructor(open: () => Promise<C>, end: (connection: C) => void) {
+  constructor(open: () => Promise<C>, endConnection: (connection: C) => void) {
     this.#open = open;
-    this.#end = end;
+    this.#endConnection = endConnection;
   }
 
   /** @throws whatever opening throws; the next call tries again. */
@@ -69,22 +69,22 @@ class Connecting<C> {
     const opening = this.#current;
     try {
       const connection = await opening;
-      if (this.#closed) this.#end(connection);
+      if (this.#closed) this.#endConnection(connection);
       return connection;
     } catch (error) {
-      this.drop(opening);
+      this.dropConnection(opening);
       throw error;
     }
   }
 
   /** The connection has ended, so that the next message opens another. */
-  drop(which: Promise<C>): void {
+  dropConnection(which: Promise<C>): void {
     if (this.#current === which) this.#current = undefined;
   }
 
   /** Ends the connection, also one that is being opened; the next message opens another. */
   reset(): void {
-    void this.#current?.then(this.#end, () => {});
+    void this.#current?.then(this.#endConnection, () => {});
     this.#current = undefined;
   }
 
@@ -98,7 +98,7 @@ class Connecting<C> {
 export interface Ways<C> {
   /** Opens a connection; it calls `ended` when that has ended by itself. */
   open(ended: () => void): Promise<C>;
-  end(connection: C): void;
+  endConnection(connection: C): void;
   /** @throws whatever keeps all of the batch from being delivered now. */
   send(connection: C, batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
 }
@@ -107,11 +107,11 @@ export interface Ways<C> {
  * A target that keeps one connection; whatever fails is to be tried again, and is the fault of the target. A batch that
  * has no outcome after three times `timeout` (milliseconds) ends its connection: libraries have waits of their own.
  */
-export function targetOf<C>({ open, end, send }: Ways<C>, { timeout }: { timeout: number }): Target {
+export function targetOf<C>({ open, endConnection, send }: Ways<C>, { timeout }: { timeout: number }): Target {
   const connecting: Connecting<C> = new Connecting(() => {
-    const opened: Promise<C> = open(() => connecting.drop(opened));
+    const opened: Promise<C> = open(() => connecting.dropConnection(opened));
     return opened;
-  }, end);
+  }, endConnection);
   const attempt: Target['send'] = async (batch, options) => {
     try {
       return await send(await connecting.get(), batch, options);

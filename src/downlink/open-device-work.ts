@@ -66,7 +66,7 @@ export class OpenDeviceWork implements DeviceWork {
 
   async endOffers(deviceId: string): Promise<void> {
     this.endDownloads(deviceId);
-    await this.#parts.firmwareEngine.end([deviceId], 'cancelled', 'The device was deleted.');
+    await this.#parts.firmwareEngine.endDeliveries([deviceId], 'cancelled', 'The device was deleted.');
   }
 
   async endOffersAfterMove(deviceId: string): Promise<void> {
@@ -106,7 +106,7 @@ export class OpenDeviceWork implements DeviceWork {
 
   async #endMoved(deviceIds: readonly string[]): Promise<void> {
     const message = 'The device was moved out of the target of the rollout.';
-    await this.#parts.firmwareEngine.end(deviceIds, 'cancelled', message);
+    await this.#parts.firmwareEngine.endDeliveries(deviceIds, 'cancelled', message);
   }
 }
 

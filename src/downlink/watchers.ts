@@ -13,7 +13,7 @@ export class Watchers {
   }
 
   /** To be told after the commit. */
-  tell(ids: Iterable<string>): void {
+  tellWatchers(ids: Iterable<string>): void {
     for (const id of ids) for (const hear of [...(this.#watching.get(id) ?? [])]) hear();
   }
 }

@@ -15,8 +15,12 @@ export async function openSenders(
   const { dataDir, smtpUrl, mailFrom, smsWebhookUrl } = config;
   const outbox = join(dataDir, 'outbox.ndjson');
   return {
-    mail: smtpUrl ? await smtpMail(smtpUrl, mailFrom) : { send: (email) => keep(outbox, { kind: 'mail', ...email }) },
-    sms: smsWebhookUrl ? webhookSms(smsWebhookUrl) : { send: (message) => keep(outbox, { kind: 'sms', ...message }) },
+    mail: smtpUrl
+      ? await smtpMail(smtpUrl, mailFrom)
+      : { send: (email) => keepEmail(outbox, { kind: 'mail', ...email }) },
+    sms: smsWebhookUrl
+      ? webhookSms(smsWebhookUrl)
+      : { send: (message) => keepEmail(outbox, { kind: 'sms', ...message }) },
   };
 }
 
@@ -45,6 +49,6 @@ function webhookSms(url: string): Sms {
   };
 }
 
-async function keep(outbox: string, message: object): Promise<void> {
+async function keepEmail(outbox: string, message: object): Promise<void> {
   await appendFile(outbox, `${JSON.stringify(message)}\n`, { mode: 0o600 });
 }

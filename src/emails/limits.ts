@@ -30,11 +30,11 @@ export class EmailLimits {
   count({ accountId, to, by }: Asked): () => void {
     // Of each account by itself: one must not use up what another may send to the same person.
     const address = `${accountId}\0${emailKey(to)}`;
-    this.#toOne.take(address);
+    this.#toOne.takeTry(address);
     const giveBack = () => this.#toOne.giveBack(address);
     if (by === undefined) return giveBack;
     try {
-      this.#asked.take(by);
+      this.#asked.takeTry(by);
     } catch (error) {
       giveBack();
       throw error;

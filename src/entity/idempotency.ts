@@ -86,7 +86,7 @@ class FirstAnswers {
     const { clock, registry } = this.#ctx;
     const { keyHash, requestHash } = keyed;
     for (let first = this.#underWay.get(keyHash); first; first = this.#underWay.get(keyHash)) await first;
-    this.#started.set(request, { keyed, done: this.#begin(keyHash) });
+    this.#started.set(request, { keyed, done: this.#beginRequest(keyHash) });
     const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
     const kept = await rows.executeTakeFirst();
     if (!kept) {
@@ -182,7 +182,7 @@ class FirstAnswers {
     return trashed.statusCode === 200 ? trashed : live;
   }
 
-  #begin(keyHash: string): () => void {
+  #beginRequest(keyHash: string): () => void {
     let done = () => {};
     const ended = new Promise<void>((resolve) => {
       done = () => {
@@ -207,7 +207,11 @@ class FirstAnswers {
         const headers = this.#keptHeaders.flatMap((name) =>
           reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : [],
         );
-        await this.#keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
+        await this.#keepAnswer(
+          first.keyed,
+          statusCode,
+          sealAnswer(first.keyed.key, Object.fromEntries(headers), payload),
+        );
       }
     } catch (error) {
       request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
@@ -224,7 +228,11 @@ class FirstAnswers {
     return most > 0 && (await keptOf(registry.query, accountId, 'idempotentBytes')) + sealedLength(length) > most;
   }
 
-  async #keep({ keyHash, requestHash, created, callerId, accountId, made }: Keyed, status: number, answer: string) {
+  async #keepAnswer(
+    { keyHash, requestHash, created, callerId, accountId, made }: Keyed,
+    status: number,
+    answer: string,
+  ) {
     const { registry } = this.#ctx;
     if (made) {
       const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);

@@ -36,7 +36,7 @@ export const running = new AsyncLocalStorage<Keyed>();
 
 /** Notes inside the transaction which entity a request with a key has made; without a key it does nothing. */
 export async function noteMade(tx: Tx, entityId: string): Promise<void> {
-  await note(tx, { entityId });
+  await storeAnswer(tx, { entityId });
 }
 
 /** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
@@ -52,10 +52,10 @@ export async function noteAnswer(tx: Tx, answer: object, headers: KeptHeaders = 
 async function noteSealed(tx: Tx, headers: KeptHeaders, answer: object, of: Partial<Row<'idempotentAnswers'>>) {
   const keyed = running.getStore();
   if (!keyed) return;
-  await note(tx, { status: 200, answer: sealAnswer(keyed.key, headers, JSON.stringify(answer)), ...of });
+  await storeAnswer(tx, { status: 200, answer: sealAnswer(keyed.key, headers, JSON.stringify(answer)), ...of });
 }
 
-async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
+async function storeAnswer(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
   const keyed = running.getStore();
   if (!keyed) return;
   const isSealed = typeof what.answer === 'string';

@@ -107,7 +107,7 @@ export function showSlices<R, W>(
       // All of a slice in one turn: the reader of the rows may be slow, and must not keep the turn.
       const shown: Array<W | JsonText> = [];
       await inTurn(async () => {
-        longWork.begin();
+        longWork.beginSlice();
         const show = await prepare(caller, rows);
         for (const row of rows) {
           shown.push(show(row));

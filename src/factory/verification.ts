@@ -97,7 +97,7 @@ export function verificationRoutes(app: App, ctx: FactoryContext): void {
         const seen = await waitFor(ctx, watch, device.id, endOf(reply, timeoutSeconds * 1000));
         if (reply.raw.destroyed)
           throw new PlatformError('stopping', { message: 'The client has closed the connection.' });
-        return { verification: await keep(ctx, caller, device.id, seen) };
+        return { verification: await storeVerification(ctx, caller, device.id, seen) };
       } finally {
         watch.close();
       }
@@ -195,7 +195,12 @@ async function hasPublished({ registry }: FactoryContext, deviceId: string): Pro
 }
 
 /** @throws PlatformError 401/31, 403/21 for a caller who has lost the right, 404/100, 410/107 for the device. */
-async function keep(ctx: FactoryContext, caller: Caller, deviceId: string, { connected, published }: Seen) {
+async function storeVerification(
+  ctx: FactoryContext,
+  caller: Caller,
+  deviceId: string,
+  { connected, published }: Seen,
+) {
   return writeAs(ctx, caller, undefined, async (tx) => {
     const device = await findEntity(tx, 'devices', deviceId);
     if (!device || !ctx.access.reachesDevice(caller, device)) throw new PlatformError('notFound');

@@ -184,24 +184,24 @@ class Reader {
 
   value(form: Form): number | string | Buffer | Pair {
     if (form === 'variable') return this.variable();
-    if (form === 'bytes') return this.#take(this.#number(2));
+    if (form === 'bytes') return this.#takeBytes(this.#number(2));
     if (form === 'text') return this.#text();
     if (form === 'pair') return [this.#text(), this.#text()];
     return this.#number(form);
   }
 
   #number(bytes: 1 | 2 | 4): number {
-    return this.#take(bytes).readUIntBE(0, bytes);
+    return this.#takeBytes(bytes).readUIntBE(0, bytes);
   }
 
   /** UTF-8 without U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]. */
   #text(): string {
-    const bytes = this.#take(this.#number(2));
+    const bytes = this.#takeBytes(this.#number(2));
     if (bytes.includes(0) || !isUtf8(bytes)) throw new InvalidProperties(0x81, 'a property that is no UTF-8');
     return bytes.toString();
   }
 
-  #take(length: number): Buffer {
+  #takeBytes(length: number): Buffer {
     if (this.at + length > this.#body.length) throw new InvalidProperties(0x81, 'a property is longer than its packet');
     const bytes = this.#body.subarray(this.at, this.at + length);
     this.at += length;

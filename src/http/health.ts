@@ -45,26 +45,26 @@ export class Health {
   /** Why it is not ready; empty when it is. Never rejects. */
   async problems(): Promise<Problem[]> {
     const now = performance.now();
-    if (!this.#looked || now - this.#looked.at >= goodFor) this.#looked = { at: now, problems: this.#look() };
+    if (!this.#looked || now - this.#looked.at >= goodFor) this.#looked = { at: now, problems: this.#findProblems() };
     const stopping: Problem[] = this.#isStopping ? [{ part: 'process', reason: 'The service is stopping.' }] : [];
     return [...stopping, ...(await this.#looked.problems)];
   }
 
-  async #look(): Promise<Problem[]> {
+  async #findProblems(): Promise<Problem[]> {
     const { broker, messages, registry } = this.#services;
     const problems: Problem[] = [];
     if (!broker.isListening) problems.push({ part: 'broker', reason: 'The broker does not listen.' });
-    const [ofMessages, ofRegistry] = await Promise.all([this.#prove(messages), this.#prove(registry)]);
+    const [ofMessages, ofRegistry] = await Promise.all([this.#proveStore(messages), this.#proveStore(registry)]);
     const full = messages.full?.message;
     if (full !== undefined) problems.push({ part: 'messages', reason: full });
     else if (ofMessages) problems.push({ part: 'messages', reason: ofMessages });
     if (ofRegistry) problems.push({ part: 'registry', reason: ofRegistry });
-    this.#say(problems);
+    this.#logProblems(problems);
     return problems;
   }
 
   /** Said once, not to everybody who asks. */
-  #say(problems: Problem[]): void {
+  #logProblems(problems: Problem[]): void {
     const { log } = this.#services;
     const isReady = problems.length === 0;
     if (isReady === this.#isReady) return;
@@ -74,7 +74,7 @@ export class Health {
   }
 
   /** Why a store cannot be written. */
-  async #prove(store: Store): Promise<string | undefined> {
+  async #proveStore(store: Store): Promise<string | undefined> {
     const { succeededAt, failure } = store.writer.commits;
     const now = performance.now();
     if (failure && now - failure.at < failedFor) return failure.reason;
@@ -97,7 +97,7 @@ export class Health {
   #proof(store: Store): Promise<void> {
     const running = this.#proving.get(store);
     if (running) return running;
-    const proof = store.prove().finally(() => this.#proving.delete(store));
+    const proof = store.proveWritable().finally(() => this.#proving.delete(store));
     this.#proving.set(store, proof);
     return proof;
   }

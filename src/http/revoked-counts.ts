@@ -7,7 +7,7 @@ export class RevokedCounts {
   readonly #byCaller = new WeakMap<Caller, Revoked>();
 
   /** Adds to what the request of this caller has ended. */
-  note(caller: Caller, { connections, subscriptions }: Revoked): void {
+  noteRevoked(caller: Caller, { connections, subscriptions }: Revoked): void {
     const before = this.#byCaller.get(caller) ?? { connections: 0, subscriptions: 0 };
     this.#byCaller.set(caller, {
       connections: before.connections + connections,

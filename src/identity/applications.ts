@@ -142,7 +142,7 @@ async function readStation(
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */
 async function deleteApplication(ctx: IdentityContext, caller: Caller, id: string) {
   const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
-  ctx.revoked.note(caller, await ctx.revocations.principalDeleted(row.accountId, id));
+  ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(row.accountId, id));
   return show(row);
 }
 

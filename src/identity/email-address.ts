@@ -58,7 +58,7 @@ export function emailAddressRoutes(app: App, ctx: IdentityContext): void {
       const identity = await findOwn(ctx, caller, body.userId);
       if (caller.id === identity.id) {
         // Before it is looked whether the address is free: that tells whose it is.
-        confirmations.take(identity.id);
+        confirmations.takeTry(identity.id);
         await askNewAddress(ctx, confirmations, caller, identity, body.newEmailAddress);
       } else await changeAddressAsAdmin(ctx, caller, identity, body.newEmailAddress);
       return { success: true, userId: identity.id };

@@ -90,11 +90,11 @@ export function endVoided(
   caller: Caller,
   { sessionIds, entityIds }: Ended,
 ): void {
-  for (const id of sessionIds) revoked.note(caller, revocations.loginEnded(id));
+  for (const id of sessionIds) revoked.noteRevoked(caller, revocations.loginEnded(id));
   for (const id of entityIds) {
     registry.credentialChanged(id);
     overlaps.changed(id, null);
-    revoked.note(caller, revocations.secretReplaced(id));
+    revoked.noteRevoked(caller, revocations.secretReplaced(id));
   }
 }
 

@@ -64,7 +64,7 @@ export class Invitations {
 
   /** Before an identity is made: @throws PlatformError 429 for an end-user who has invited too many. */
   demandRoom(caller: Caller, { passwordHash }: Pick<Row<'identities'>, 'passwordHash'>): void {
-    if (passwordHash === null && !isAccountWide(caller)) this.#sent.take(caller.id);
+    if (passwordHash === null && !isAccountWide(caller)) this.#sent.takeTry(caller.id);
   }
 
   /**

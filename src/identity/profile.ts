@@ -205,12 +205,12 @@ async function changePassword(ctx: IdentityContext, caller: Caller, body: Static
     details: { with: 'oldPassword' },
   } as const;
   const wrong = () => new PlatformError('badCredentials', { message: 'The old password is wrong.' });
-  await loginLimits.take(attempt);
+  await loginLimits.takeTry(attempt);
   const isRight = await loginLimits.unlessItFails(attempt, () =>
     passwords.verify(identity.passwordHash, oldPassword, laneOf(caller)),
   );
   if (!isRight) {
-    ctx.audit.note({ ...about, outcome: 'failure' });
+    ctx.audit.addSoon({ ...about, outcome: 'failure' });
     throw wrong();
   }
   loginLimits.succeeded(attempt);
@@ -224,5 +224,5 @@ async function changePassword(ctx: IdentityContext, caller: Caller, body: Static
     const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : 'admin';
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });
-  for (const sessionId of ended) ctx.revoked.note(caller, ctx.revocations.loginEnded(sessionId));
+  for (const sessionId of ended) ctx.revoked.noteRevoked(caller, ctx.revocations.loginEnded(sessionId));
 }

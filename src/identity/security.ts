@@ -119,6 +119,6 @@ async function endOthers(ctx: IdentityContext, caller: Caller, userId: string): 
     await audit.record(tx, { event: 'logout', outcome: 'success', accountId, actor: caller, target, details });
     return ids;
   });
-  for (const sessionId of ended) revoked.note(caller, revocations.loginEnded(sessionId));
+  for (const sessionId of ended) revoked.noteRevoked(caller, revocations.loginEnded(sessionId));
   return ended.length;
 }

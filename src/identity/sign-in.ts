@@ -100,7 +100,7 @@ export function signInRoutes(app: App, ctx: IdentityContext): void {
       },
     },
     async ({ body, address }, reply) => {
-      sendAllowance(reply, requests.take({ address }));
+      sendAllowance(reply, requests.takeTry({ address }));
       // The answer does not wait: its time would tell whether there is such a person.
       if (sending.size < maxSending) {
         const email = sendReset(ctx, emails, body.accountId, body.emailAddress, address)
@@ -125,7 +125,7 @@ async function sendReset(
   const identity = await findIdentity(registry.query, accountId, emailAddress);
   if (!identity) return;
   try {
-    emails.take(identity.id);
+    emails.takeTry(identity.id);
     emailLimits.count({ accountId, to: identity.email });
   } catch (error) {
     if (error instanceof PlatformError && error.kind === 'tooMany') return;

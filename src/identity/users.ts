@@ -72,7 +72,7 @@ export function registrationRoutes(app: App, ctx: IdentityContext): void {
     },
     async (request, reply) => {
       const { application, caller } = request;
-      sendAllowance(reply, registrations.take(application.id));
+      sendAllowance(reply, registrations.takeTry(application.id));
       ctx.access.demandAccount(caller, request.body.accountId);
       const answer = await register(ctx, caller, request.body);
       return answer;
@@ -186,7 +186,7 @@ async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: stri
   });
   for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
-  ctx.revoked.note(caller, await ctx.revocations.principalDeleted(caller.accountId, userId));
+  ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(caller.accountId, userId));
 }
 
 async function demandUnused(tx: Tx, userId: string): Promise<void> {

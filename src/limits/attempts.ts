@@ -47,7 +47,7 @@ export class Attempts {
    * Counts a try before it is known to fail, so that many at once do not get past the limit; one that costs more than is
    * left is the last. @throws PlatformError 429 when there is none left.
    */
-  take(tried: Tried, cost = 1): Allowance {
+  takeTry(tried: Tried, cost = 1): Allowance {
     if (this.#limit === 0) return { limit: 0, remaining: 0, reset: 0 };
     const bounds = this.#boundsOf(tried);
     const full = bounds.find(({ window, limit }) => window.count >= limit);
@@ -60,7 +60,7 @@ export class Attempts {
   }
 
   /** Adds to the cost of what was taken. */
-  charge(tried: Tried, cost: number): void {
+  chargeTry(tried: Tried, cost: number): void {
     if (this.#limit > 0) for (const { window } of this.#boundsOf(tried)) window.count += cost;
   }
 

@@ -57,7 +57,7 @@ export class Gathered<V> {
     return [...this.#accounts.values()].flatMap(({ values }) => [...values.keys()]);
   }
 
-  put(accountId: string, key: string, value: V): void {
+  putValue(accountId: string, key: string, value: V): void {
     const before = this.#waits(accountId, key);
     this.#set(accountId, key, before === undefined ? value : this.#options.merge(before, value));
     this.#schedule();
@@ -75,7 +75,7 @@ export class Gathered<V> {
 
   /** What waits is not written any more. */
   forget(accountId: string, key: string): void {
-    this.#take(accountId, key);
+    this.#takeValue(accountId, key);
   }
 
   /** The next write begins now: somebody waits for it. */
@@ -138,7 +138,7 @@ export class Gathered<V> {
       if (!next) continue;
       const [key, value] = next;
       if (weight > 0 && weight + weigh(value) > atOnce) break;
-      this.#take(accountId, key);
+      this.#takeValue(accountId, key);
       weight += weigh(value);
       entries.push({ accountId, key, value });
       // An account that has more goes to the end, where this loop comes to it again.
@@ -165,7 +165,7 @@ export class Gathered<V> {
     while (this.#weight > most) this.#forgetOne();
   }
 
-  #take(accountId: string, key: string): V | undefined {
+  #takeValue(accountId: string, key: string): V | undefined {
     const own = this.#accounts.get(accountId);
     const value = own?.values.get(key);
     if (!own || value === undefined) return undefined;
@@ -180,6 +180,6 @@ export class Gathered<V> {
     let most: [string, Waiting<V>] | undefined;
     for (const entry of this.#accounts) if (!most || entry[1].weight > most[1].weight) most = entry;
     const [oldest] = most?.[1].values.keys() ?? [];
-    if (most && oldest !== undefined) this.#take(most[0], oldest);
+    if (most && oldest !== undefined) this.#takeValue(most[0], oldest);
   }
 }

@@ -28,7 +28,7 @@ export class Merged<V extends object, R> {
    * Writes `value`, by itself or with others. If several share a write that is refused, the earlier ones are tried by
    * themselves, in their order. @throws what `write` throws.
    */
-  take(key: string, value: V, write: Write<V, R>): Promise<R> {
+  writeMerged(key: string, value: V, write: Write<V, R>): Promise<R> {
     return new Promise((resolve, reject) => {
       const part = { value, resolve, reject };
       const waiting = this.#waiting.get(key);
@@ -47,12 +47,12 @@ export class Merged<V extends object, R> {
 
   async #goOn(key: string, first: Array<Part<V, R>>, write: Write<V, R>): Promise<void> {
     for (let parts: Array<Part<V, R>> | undefined = first; parts; parts = this.#waiting.get(key)?.shift())
-      await settle(parts, write);
+      await settleParts(parts, write);
     this.#waiting.delete(key);
   }
 }
 
-async function settle<V, R>(parts: Array<Part<V, R>>, write: Write<V, R>): Promise<void> {
+async function settleParts<V, R>(parts: Array<Part<V, R>>, write: Write<V, R>): Promise<void> {
   const latest = parts.at(-1);
   if (!latest) return;
   try {

@@ -67,7 +67,7 @@ export class DiskShare {
   }
 
   /** Looks at what all accounts take. `free` is what the disk has above the reserve; null when nobody knows. */
-  async look(free: number | null): Promise<void> {
+  async measureAccounts(free: number | null): Promise<void> {
     const { registry, readers, messages } = this.#services;
     const amounts = registryBytes(registry.query);
     const areFew = this.#taken.size * amountsOfAccount <= maxRowsOnLoop;

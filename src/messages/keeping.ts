@@ -125,7 +125,7 @@ export class Keeping {
     }
     const free = this.diskFree ?? Number.POSITIVE_INFINITY;
     this.#diskIsFull = free < reserve + (this.#diskIsFull ? Math.min(roomAgain, reserve / 16) : 0);
-    this.#tell();
+    this.#reportDisk();
     const { unused } = this.#services.messages;
     // Not awaited: with many accounts it waits for a thread, and the disk fills meanwhile.
     this.#weighing ??= this.#lookAtShares(this.diskFree === null ? null : this.diskFree + unused - reserve).finally(
@@ -139,7 +139,7 @@ export class Keeping {
     const from = performance.now();
     if (from < this.#lookAgain) return;
     try {
-      await this.share.look(free);
+      await this.share.measureAccounts(free);
     } catch (error) {
       this.#services.log.error({ err: error }, 'what the accounts take on the disk is not known');
     }
@@ -253,7 +253,7 @@ export class Keeping {
     if (!refuses && wasRefusing) log.warn('messages of level 2 are taken again');
   }
 
-  #tell(): void {
+  #reportDisk(): void {
     const { messages, log } = this.#services;
     if (this.#diskIsFull === (messages.full !== undefined)) return;
     messages.setFull(this.#diskIsFull ? diskFull : undefined);

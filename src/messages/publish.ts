@@ -177,7 +177,7 @@ export function takePasswords(
     if (!result) return;
     if ('refused' in result) throw unproven(result);
     request.caller = { ...result.caller, address: request.address };
-    perSecond.take(result.caller.id);
+    perSecond.takeTry(result.caller.id);
     proven.set(request, result);
   });
   // Many clients send a password only when they are asked for it. Browsers would ask people, who have a token or a cookie.
@@ -194,13 +194,13 @@ async function proveDevice(
   credentials: { username: string; password: string } | undefined,
 ): Promise<ProvenCaller | ProofRefusal | undefined> {
   const { address, headers, socket } = request;
-  if (credentials?.password) return publisher.prove(credentials.username, credentials.password, address);
+  if (credentials?.password) return publisher.proveCaller(credentials.username, credentials.password, address);
   const hasToken = headers.authorization !== undefined || headers.cookie !== undefined;
   const shown =
     credentials || !hasToken
       ? await publisher.proveCertificate(socket, credentials?.username ?? '', address)
       : undefined;
-  return shown ?? (credentials && publisher.prove(credentials.username, '', address));
+  return shown ?? (credentials && publisher.proveCaller(credentials.username, '', address));
 }
 
 function unproven({ refused, allowance, limit }: ProofRefusal): PlatformError {

@@ -43,14 +43,14 @@ export class Handshakes {
   }
 
   /** The handshake is finished: the socket below, which the caller looks after from now on. */
-  take(socket: TLSSocket): Socket | undefined {
+  takeSocket(socket: TLSSocket): Socket | undefined {
     const ends = endsOf(socket) ?? '';
     const below = this.#sockets.get(ends);
     this.#sockets.delete(ends);
     return below;
   }
 
-  end(): void {
+  destroySockets(): void {
     for (const socket of this.#sockets.values()) socket.destroy();
   }
 }
@@ -58,10 +58,10 @@ export class Handshakes {
 /** Ends the handshakes of a server that listens itself when it closes: it would wait for them. */
 export function endHandshakesWith(server: TlsServer): void {
   const handshakes = new Handshakes(server);
-  server.on('secureConnection', (socket) => handshakes.take(socket));
+  server.on('secureConnection', (socket) => handshakes.takeSocket(socket));
   const close = server.close.bind(server);
   server.close = (done) => {
-    handshakes.end();
+    handshakes.destroySockets();
     return close(done);
   };
 }

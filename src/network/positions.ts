@@ -35,7 +35,7 @@ export class Positions {
     if (path === undefined) return positions;
     positions.#seen = await stampOf(path);
     positions.#reader = await read(path);
-    positions.#timer = setInterval(() => void positions.#look(path), interval);
+    positions.#timer = setInterval(() => void positions.#readIfNew(path), interval);
     positions.#timer.unref();
     return positions;
   }
@@ -60,7 +60,7 @@ export class Positions {
   }
 
   /** Takes a new file over; one that is broken, or gone, leaves what was read before. */
-  async #look(path: string): Promise<void> {
+  async #readIfNew(path: string): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;
     try {

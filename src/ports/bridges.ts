@@ -20,5 +20,5 @@ export interface BridgeService {
   /** The reason why a message of this channel cannot be guaranteed now: no room for what the account has pending. */
   refusal(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined;
   /** Calls `done` once: for level 2 when the message is on disk, or with the error for which it is not; for level 1 at once. */
-  take(message: AcceptedMessage, done: (error?: Error) => void): void;
+  takeMessage(message: AcceptedMessage, done: (error?: Error) => void): void;
 }

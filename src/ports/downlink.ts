@@ -33,7 +33,7 @@ export interface DownlinkService {
    * Takes what a device has published on `_firmware/status` or `_commands/replies`; PUBACK waits until it resolves.
    * Resolves to the rejection when the payload cannot be used.
    */
-  take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined>;
+  takeReport(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined>;
   /**
    * The device itself hears this channel from now on: it has subscribed, or taken up a session that has. `isNamed` when a
    * filter is exactly this topic; otherwise a wildcard matches it.
@@ -72,7 +72,7 @@ export interface ControlService {
    * next may come before this one resolves. Resolves to the rejection when the payload cannot be used: it goes into the
    * device's list of refusals and counts as a refused message, and the connection stays.
    */
-  take(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
+  takeMessage(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
   /** The device has subscribed to `<control root>/<device id>/cln`, and its SUBACK is written. */
   listening(device: { accountId: string; deviceId: string }): void;
 }

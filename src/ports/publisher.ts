@@ -13,7 +13,7 @@ export interface Publisher {
    * Proves a username and password as CONNECT does, under the same limits: late where too many have failed, and not at
    * all where too many were wrong for one username from one address.
    */
-  prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
+  proveCaller(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
   /**
    * Proves the client certificate of a socket, under the same limits. `username` is the id of the device or of its account,
    * or empty. Undefined if the socket has none.

@@ -29,7 +29,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const { downlink } = foundation;
   const firmwareEngine = new FirmwareEngine({ ...base, downlink });
   closers.push(() => firmwareEngine.stop());
-  const progress = new Progress(base, (ids) => firmwareEngine.watchers.tell(ids));
+  const progress = new Progress(base, (ids) => firmwareEngine.watchers.tellWatchers(ids));
   closers.push(() => progress.close());
   const downloads = new Downloads(base.firmware, base.config.limits.firmwareDownloads, (of, bytes) =>
     progress.received(of, bytes),

@@ -17,19 +17,19 @@ export class FirstWords {
   }
 
   /** The port is known: at once, unless the system chooses it. */
-  begin(config: Pick<Config, 'host' | 'tls' | 'publicUrl'>, port: number): void {
+  printConsole(config: Pick<Config, 'host' | 'tls' | 'publicUrl'>, port: number): void {
     if (this.#hasBegun) return;
     this.#print(`Console ${config.publicUrl ?? here(addressAt(config, port))}/console/`);
-    this.end();
+    this.printWaiting();
   }
 
-  say(text: string): void {
+  printLater(text: string): void {
     if (this.#hasBegun) this.#print(text);
     else this.#waiting.push(text);
   }
 
   /** Says what waits, with an address or without: the start may have failed. */
-  end(): void {
+  printWaiting(): void {
     this.#hasBegun = true;
     for (const text of this.#waiting.splice(0)) this.#print(text);
   }

@@ -23,16 +23,16 @@ export async function run(): Promise<void> {
   try {
     const config = loadConfig();
     const onChecked = () => {
-      if (config.httpPort > 0) words.begin(config, config.httpPort);
+      if (config.httpPort > 0) words.printConsole(config, config.httpPort);
     };
     const onFirstAccount = (account: CreatedAccount) => {
-      words.say(introduction(config, account));
+      words.printLater(introduction(config, account));
       created = '\nThe account above exists now: the next start uses it, and does not show its password again.';
     };
     server = await startServer(config, { onChecked, onFirstAccount });
-    words.begin(config, Number(new URL(server.url).port));
+    words.printConsole(config, Number(new URL(server.url).port));
   } catch (error) {
-    words.end();
+    words.printWaiting();
     if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}${created}`);
     else console.error('slipway cannot start:', error, created);
     process.exitCode = 1;
@@ -86,5 +86,5 @@ export async function run(): Promise<void> {
     void stop('uncaughtException');
   });
   // Last: anyone who reads that it listens may send a signal at once.
-  words.say(greeting(server));
+  words.printLater(greeting(server));
 }

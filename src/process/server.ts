@@ -51,7 +51,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   try {
     app = await openHttp(opened.ctx);
     broker.attachWebSocket(app.server);
-    await opened.ctx.commands.begin();
+    await opened.ctx.commands.requeueSent();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
     // Late: a start that fails before leaves no account.
@@ -78,7 +78,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   const warnings = startExpiryWarnings(opened.ctx);
   const { port } = listening.server.address() as AddressInfo;
   const url = addressAt(config, port);
-  opened.ctx.firmwareEngine.begin(url);
+  opened.ctx.firmwareEngine.startServing(url);
   return {
     ...opened,
     firstAccount,

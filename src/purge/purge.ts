@@ -58,6 +58,6 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
   const parts = steps.map((step) => async () => {
     while (!isStopped() && (await step(ctx))) await nextTurn();
   });
-  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.collect()])
+  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.removeUnused()])
     await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
 }

@@ -85,7 +85,13 @@ export function accountUserRoutes(app: App, all: RegistryContext): void {
   });
 }
 
-function note(ctx: Services, tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
+function recordEvent(
+  ctx: Services,
+  tx: Tx,
+  event: AuditEvent,
+  actor: Caller,
+  { id, accountId, userId }: Row<'accountUsers'>,
+) {
   const target = { kind: 'accountUser', id } as const;
   return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { userId } });
 }
@@ -103,7 +109,7 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
       ...readNew(accountUserColumns, body),
       userId,
     });
-    await note(ctx, tx, 'accountUserCreated', caller, row);
+    await recordEvent(ctx, tx, 'accountUserCreated', caller, row);
     return { row, invitation, ended };
   });
   access.identityChanged(row.userId);
@@ -118,12 +124,12 @@ async function remove(ctx: Services, caller: Caller, { id }: Row<'accountUsers'>
     const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
     if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
       throw new PlatformError('constraint', { message: 'The last account user cannot be deleted.' });
-    await note(ctx, tx, 'accountUserDeleted', caller, trashed);
+    await recordEvent(ctx, tx, 'accountUserDeleted', caller, trashed);
     return trashed;
   });
   access.identityChanged(row.userId);
-  ctx.revoked.note(caller, await revocations.identityChanged(row.accountId, row.userId));
-  ctx.revoked.note(caller, await revocations.entityChanged(row.accountId, id));
+  ctx.revoked.noteRevoked(caller, await revocations.identityChanged(row.accountId, row.userId));
+  ctx.revoked.noteRevoked(caller, await revocations.entityChanged(row.accountId, id));
   return show(row);
 }
 

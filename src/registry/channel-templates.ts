@@ -94,7 +94,7 @@ export function channelTemplateRoutes(app: App, ctx: RegistryContext): void {
       return trashed;
     });
     access.channelsChanged(before.entityId);
-    ctx.revoked.note(caller, await ctx.revocations.channelDeleted(row));
+    ctx.revoked.noteRevoked(caller, await ctx.revocations.channelDeleted(row));
     return showChannelTemplate(row);
   }
 

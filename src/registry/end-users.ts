@@ -223,7 +223,7 @@ async function update(
     if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
     return { row, invitation, ended };
   });
-  for (const revoked of await identityChanged(ctx, row)) ctx.revoked.note(caller, revoked);
+  for (const revoked of await identityChanged(ctx, row)) ctx.revoked.noteRevoked(caller, revoked);
   endVoided(ctx, caller, ended);
   return { ...showEndUser(ctx, row), ...(await ctx.invitations.send(invitation)) };
 }
@@ -231,7 +231,7 @@ async function update(
 async function remove(ctx: Services, caller: Caller, { id }: Row<'endUsers'>, version: number) {
   const { clock } = ctx;
   const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
-  for (const ended of await identityChanged(ctx, row)) ctx.revoked.note(caller, ended);
+  for (const ended of await identityChanged(ctx, row)) ctx.revoked.noteRevoked(caller, ended);
   return showEndUser(ctx, row);
 }
 

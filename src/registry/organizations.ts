@@ -240,7 +240,7 @@ async function update(
     return { row, from: stored.parentId };
   });
   access.organizationChanged(row);
-  if (row.parentId !== from) ctx.revoked.note(caller, await revocations.organizationMoved(row, from));
+  if (row.parentId !== from) ctx.revoked.noteRevoked(caller, await revocations.organizationMoved(row, from));
   return showOrganization(ctx, row);
 }
 

@@ -54,14 +54,14 @@ export class Lanes<T> {
   takeNext(mayHave?: (accountId: string) => boolean): T | undefined {
     if (this.#root.size === 0) return undefined;
     if (mayHave && !hasAny(this.#root, mayHave)) return undefined;
-    const { item } = this.#take(this.#root, mayHave);
+    const { item } = this.#takeItem(this.#root, mayHave);
     // Remaining debts are of empty lanes: they matter only in comparison.
     if (this.#root.size === 0) this.#root = newNode(0);
     return item;
   }
 
   /** Adds to the cost of what a lane has already taken: it waits longer for its next turn. Alone it takes nothing from others. */
-  charge(lane: Lane, cost: number): void {
+  chargeLane(lane: Lane, cost: number): void {
     if (cost <= 0 || this.#root.size === 0) return;
     const [root, account, caller] = this.#path(lane);
     if (root.size > account.size) account.balance -= cost;
@@ -76,12 +76,12 @@ export class Lanes<T> {
     return [this.#root, account, childOf(account, callerId, this.#quantum)];
   }
 
-  #take(node: Node<T>, mayHave?: (name: string) => boolean): { item: T; cost: number } {
+  #takeItem(node: Node<T>, mayHave?: (name: string) => boolean): { item: T; cost: number } {
     node.size -= 1;
     const own = node.items.shift();
     if (own) return own;
     const [name, child] = this.#nextOf(node, mayHave);
-    const taken = this.#take(child);
+    const taken = this.#takeItem(child);
     // Alone a lane takes nothing from others.
     if (node.children.size > 1) child.balance -= taken.cost;
     if (child.balance <= 0) moveToEnd(node, name, child);

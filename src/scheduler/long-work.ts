@@ -22,20 +22,20 @@ export class LongWork {
   readonly #slice = new TimeSlice(slices.longWork);
 
   /** To be called before the first step, when that can be long. */
-  begin(): void {
-    this.#slice.begin();
+  beginSlice(): void {
+    this.#slice.startClock();
   }
 
   /** To be called after each step, which is to be short. Returns at once while the slice lasts. */
   async giveWay(): Promise<void> {
-    this.#slice.begin();
+    this.#slice.startClock();
     this.#slice.spend(0);
     if (!this.#slice.isOver) return;
     spent += this.#slice.elapsed;
     const turn = new Promise<void>((resolve) => waiting.push(resolve));
     if (!isPassing) void passOn();
     await turn;
-    this.#slice.begin();
+    this.#slice.startClock();
   }
 }
 

@@ -42,7 +42,7 @@ export interface SchedulerOptions {
 interface Piece {
   lane: Lane;
   cost: number;
-  begin(): void;
+  beginPiece(): void;
 }
 
 /**
@@ -107,7 +107,7 @@ export class Scheduler {
 
   /** `begin` is called when it is the lane's turn; what it spends is its cost, if that is more than `cost`. */
   wait(lane: Lane, begin: () => void, cost = 1, place: 'last' | 'first' = 'last'): void {
-    this.#lanes.add(lane, cost, { lane, cost, begin }, place);
+    this.#lanes.add(lane, cost, { lane, cost, beginPiece: begin }, place);
     this.#slice?.schedule();
   }
 
@@ -124,10 +124,10 @@ export class Scheduler {
   ): Promise<R> {
     const leave = await this.enter(lane, cost, place);
     const lanes = this.#lanes;
-    this.#longWork?.begin();
+    this.#longWork?.beginSlice();
     try {
       return await work({
-        charge: (more) => lanes.charge(lane, more),
+        charge: (more) => lanes.chargeLane(lane, more),
         get othersWait() {
           return lanes.size > lanes.sizeOfCaller(lane);
         },
@@ -158,7 +158,7 @@ export class Scheduler {
     return (more = 0) => {
       if (!isIn) return;
       isIn = false;
-      this.#lanes.charge(lane, more);
+      this.#lanes.chargeLane(lane, more);
       this.#ended(accountId);
     };
   }
@@ -207,12 +207,12 @@ export class Scheduler {
     const before = slice?.spent ?? 0;
     slice?.spend(1);
     try {
-      piece.begin();
+      piece.beginPiece();
     } catch (error) {
       if (!this.#failed) throw error;
       this.#failed(error);
     } finally {
-      this.#lanes.charge(piece.lane, Math.max(0, (slice?.spent ?? 0) - before - piece.cost));
+      this.#lanes.chargeLane(piece.lane, Math.max(0, (slice?.spent ?? 0) - before - piece.cost));
       slice?.endPart();
     }
     return true;

@@ -71,11 +71,11 @@ export class TimeSlice {
   /** Counts what has been done. */
   spend(cost: number): void {
     this.#spent += cost;
-    if (this.#spent >= this.#nextLook) this.#look();
+    if (this.#spent >= this.#nextLook) this.#lookAtClock();
   }
 
   /** The clock counts from now on, until the event loop has gone round. */
-  begin(): void {
+  startClock(): void {
     if (this.#since !== undefined) return;
     const { least, perLook, now } = this.#options;
     this.#since = now();
@@ -87,12 +87,12 @@ export class TimeSlice {
   schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    this.#options.later(() => this.#end());
+    this.#options.later(() => this.#endSlice());
   }
 
   /** One that has waited may spend up to `cost` in this turn. */
   beginPart(cost: number): void {
-    this.begin();
+    this.startClock();
     this.#isOver = false;
     this.#endOfPart = this.#spent + cost;
   }
@@ -109,9 +109,9 @@ export class TimeSlice {
     this.#isUsedUp = false;
   }
 
-  #look(): void {
+  #lookAtClock(): void {
     if (this.#since === undefined) {
-      this.begin();
+      this.startClock();
       return;
     }
     this.#nextLook = this.#spent + this.#options.perLook;
@@ -119,7 +119,7 @@ export class TimeSlice {
     this.#isOver ||= this.#isUsedUp || this.#spent >= this.#endOfPart;
   }
 
-  #end(): void {
+  #endSlice(): void {
     this.#isScheduled = false;
     this.#since = undefined;
     this.#spent = 0;

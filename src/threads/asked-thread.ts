@@ -43,11 +43,11 @@ export class AskedThread<Q, A> {
   /** Ends the thread after what it has been asked. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#end();
+    this.#endThread();
     await this.#closing;
   }
 
-  #end(): void {
+  #endThread(): void {
     clearTimeout(this.#rest);
     const worker = this.#worker;
     if (!worker) return;
@@ -66,7 +66,7 @@ export class AskedThread<Q, A> {
       else asking?.resolve(answered.answer);
       if (waiting.length > 0 || this.#closed) return;
       this.#rest = setTimeout(() => {
-        this.#end();
+        this.#endThread();
         // Anyone who asks while it ends starts another.
         if (this.#worker === worker) this.#worker = undefined;
       }, restsAfter);

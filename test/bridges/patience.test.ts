@@ -89,7 +89,7 @@ t.test('a connection on which a batch has no outcome is ended, and the next batc
         opened += 1;
         return opened;
       },
-      end: (connection) => ended.push(connection),
+      endConnection: (connection) => ended.push(connection),
       send: (connection) => (connection === 1 ? new Promise(() => {}) : Promise.resolve({ result: 'accepted' })),
     },
     { timeout: 1 },

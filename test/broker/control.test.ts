@@ -86,7 +86,7 @@ t.test('the service answers control messages in order, and its errors never end 
   const answers: Array<(answer: Promise<Rejection | undefined> | Rejection) => void> = [];
   const said: string[] = [];
   const control: ControlService = {
-    take: (_, payload) => {
+    takeMessage: (_, payload) => {
       said.push(payload.toString());
       return new Promise((resolve) => answers.push(resolve));
     },

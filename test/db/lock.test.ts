@@ -55,8 +55,8 @@ t.test('no connection of a process commits after another one has taken over', as
   const before = await count();
   const add = (tx: Db, name: string) => sql`INSERT INTO "migrations" VALUES (${name}, 'now')`.execute(tx);
   await registry.transaction((tx) => add(tx, 'ours'));
-  await messages.prove();
-  await registry.prove();
+  await messages.proveWritable();
+  await registry.proveWritable();
   const other = takeOver(directory);
   t.teardown(() => other.close());
   t.throws(() => fence.check(), Fenced);
@@ -68,8 +68,8 @@ t.test('no connection of a process commits after another one has taken over', as
     registry.longTransaction((tx) => add(tx, 'long')),
     { code: 'FENCED' },
   );
-  await t.rejects(registry.prove(), { code: 'FENCED' });
-  await t.rejects(messages.prove(), { message: /taken over/ });
+  await t.rejects(registry.proveWritable(), { code: 'FENCED' });
+  await t.rejects(messages.proveWritable(), { message: /taken over/ });
   t.equal(await count(), before + 1, 'what was committed before is all there is');
 });
 

@@ -49,7 +49,7 @@ async function serving(t: Test, most: number, patience: { place: number; end: nu
   const server = createServer((request, response) => {
     const [, accountId = '', deviceId = ''] = (request.url ?? '').split('/');
     const delivery = { accountId, deviceId } as Delivery;
-    const giveBack = downloads.places.take(accountId);
+    const giveBack = downloads.places.takePlace(accountId);
     void downloads.send(response, { delivery, sha256: hash, from: 0, to: size - 1 }, giveBack);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -64,12 +64,12 @@ t.test(
   'places: an account alone may have all of them, and passes some on as soon as another one wants any',
   async (t) => {
     const places = new Places(4);
-    const first = Array.from({ length: 4 }, () => places.take('a'));
-    t.throws(() => places.take('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
-    const other = [places.take('b'), places.take('b')];
+    const first = Array.from({ length: 4 }, () => places.takePlace('a'));
+    t.throws(() => places.takePlace('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
+    const other = [places.takePlace('b'), places.takePlace('b')];
     t.equal(places.taken, 4);
-    t.throws(() => places.take('b'), /SLIPWAY_FIRMWARE_DOWNLOADS/, 'it has its share');
-    t.throws(() => places.take('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
+    t.throws(() => places.takePlace('b'), /SLIPWAY_FIRMWARE_DOWNLOADS/, 'it has its share');
+    t.throws(() => places.takePlace('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
     // The two oldest were passed on: giving them back has no effect.
     for (const giveBack of first.slice(0, 2)) giveBack();
     t.equal(places.taken, 4);

@@ -41,7 +41,7 @@ t.test('after its end no thread is started again, as it is after a close', async
   const equipping = new Equipping(join(temporaryDirectory(t), 'keys'));
   await equipping.close();
   t.equal((await equipping.equip(randomUUID(), 1)).length, 1);
-  await equipping.end();
+  await equipping.closeForGood();
   await t.rejects(equipping.equip(randomUUID(), 1), { message: /any more/ });
 });
 

@@ -74,8 +74,8 @@ t.test('a name that is gone for a while, after its server has answered, is tried
   t.match(said, [/ENOTFOUND; trying again/]);
 });
 
-/** A client of a server that is not Slipway; `say` gets its sentences. */
-async function clientOf(server: Server, say: (sentence: string) => void, host = '127.0.0.1'): Promise<Client> {
+/** A client of a server that is not Slipway; `printLine` gets its sentences. */
+async function clientOf(server: Server, printLine: (sentence: string) => void, host = '127.0.0.1'): Promise<Client> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return Client.open({
@@ -83,7 +83,7 @@ async function clientOf(server: Server, say: (sentence: string) => void, host = 
     token: `eyJ.${Buffer.from('{"accountId":"a","userId":"u"}').toString('base64url')}.x`,
     ...{ appId: undefined, accountId: undefined, ca: undefined, signal: undefined },
     retryFor: 10_000,
-    say,
+    printLine,
   });
 }
 

@@ -292,7 +292,7 @@ t.test('while the files of many units are written, it is told how many are', asy
     addresses,
     journal,
     client: {} as Client,
-    say: () => {},
+    printLine: () => {},
     written: (units: number) => told.push(units),
   };
   const chunk = { key: 'k', time: '', by: 'job', rows, state: 'begun' } as const;

@@ -10,4 +10,4 @@ export const purgeNow = ({ server }: Service, isStopped?: () => boolean): Promis
 export const warnNow = ({ server }: Service): void => warnOfExpiry(server.ctx);
 
 /** Looks for jobs that are over, as each minute. */
-export const lookAtJobs = ({ server }: Service): void => server.ctx.jobs.look();
+export const lookAtJobs = ({ server }: Service): void => server.ctx.jobs.destroyDueResults();

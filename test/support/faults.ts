@@ -137,7 +137,7 @@ export async function whileRecordFails<R>({ server }: Service, work: () => Promi
 export async function noteWithin({ server, accountId }: Service, details: Record<string, string>): Promise<void> {
   const { registry, audit } = server.ctx;
   await registry.transaction(async (tx) => {
-    audit.note({ event: 'login', outcome: 'failure', accountId, details });
+    audit.addSoon({ event: 'login', outcome: 'failure', accountId, details });
     await tx.selectFrom('accounts').select('id').execute();
   });
 }
@@ -548,7 +548,7 @@ export function whileOutboxFails<R>({ server }: Service, work: (failures: () => 
 /** What `work` gives while the account is on its way to another cell. */
 export async function whileOnItsWay<R>({ server, accountId }: Service, work: () => Promise<R>): Promise<R> {
   const { gate } = server.ctx;
-  gate.hold([accountId]);
+  gate.holdAccounts([accountId]);
   return work().finally(() => gate.release([accountId]));
 }
 
@@ -580,8 +580,8 @@ export async function weighAccounts({ server }: Service): Promise<string[]> {
     threads.push('registry');
     return read(...asked);
   });
-  await messages.prove();
-  const looking = keeping.share.look(null);
+  await messages.proveWritable();
+  const looking = keeping.share.measureAccounts(null);
   if (messages.reading > 0) threads.push('messages');
   await looking.finally(restore);
   return threads.sort();

@@ -34,7 +34,7 @@ export class Coming {
   }
 
   /** Makes room for accounts. What an earlier attempt has brought is removed, and nothing of it can become active. */
-  async begin(given: {
+  async beginArrival(given: {
     move: string;
     accounts: string[];
     bytes: Bytes;
@@ -177,7 +177,7 @@ export class Coming {
     if (!isLast) return;
     if (!isWhole) return sync(dirname(firmware.partialPath(partial)));
     if ((await firmware.hashOfPartial(partial)) !== name) throw invalid('name', 'is not the hash of this content');
-    await firmware.keep(partial, name);
+    await firmware.keepContent(partial, name);
   }
 
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
@@ -204,7 +204,7 @@ export class Coming {
     await broker.handover.endedElsewhere(connected);
     // Somebody may have taken it back meanwhile; from here to the record nothing else runs.
     this.#demand(move);
-    gate.hold(accounts);
+    gate.holdAccounts(accounts);
     gate.record(accounts, { ...record, state: 'here', since: clock.now() });
     this.#endArrival();
     await actFor(this.#ctx, accounts);
@@ -212,7 +212,7 @@ export class Coming {
   }
 
   /** Lets go of accounts that have not become active here, for good. */
-  async drop(accountId: string): Promise<void> {
+  async dropAccount(accountId: string): Promise<void> {
     const { gate } = this.#ctx;
     const record = gate.recordOf(accountId);
     if (record?.state === 'here') throw invalid('accountId', 'is here: it can only be moved back');
@@ -226,7 +226,7 @@ export class Coming {
 
   /** What has come is worth nothing: the command has died long ago. */
   #lapse(accountId: string): void {
-    this.drop(accountId).catch((error) =>
+    this.dropAccount(accountId).catch((error) =>
       this.#ctx.log.error({ err: error, accountId }, 'what has come of an account could not be removed'),
     );
   }

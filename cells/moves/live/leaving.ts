@@ -75,7 +75,7 @@ export class Leaving {
   }
 
   /** Begins to copy an account, and all others of its slot; an earlier copy ends. */
-  async begin(
+  async beginCopy(
     accountId: string,
     move: string,
     names: { from: string; to: string },
@@ -147,7 +147,7 @@ export class Leaving {
    * the key alone. Null when that is too much, or not known: then all pages have to be compared.
    */
   async touched(move: string): Promise<{ pages: Page[] | null }> {
-    const touched = await this.#demand(move).touched.take();
+    const touched = await this.#demand(move).touched.takeRows();
     if (!touched) return { pages: null };
     const pages: Page[] = [];
     for (const page of this.#demand(move).pages.touched(touched, rowsAtOnce)) {
@@ -222,7 +222,7 @@ export class Leaving {
     const { accounts } = this.#demand(move);
     const { audit, bridges, broker, messages, gate } = this.#ctx;
     const held = new Set(accounts);
-    gate.hold(accounts);
+    gate.holdAccounts(accounts);
     try {
       const until = performance.now() + patience;
       const ended = await Promise.all([
@@ -234,7 +234,7 @@ export class Leaving {
       await audit.flush();
       await broker.handover.flush();
       for (const accountId of accounts) bridges.endOf(accountId);
-      await messages.prove();
+      await messages.proveWritable();
       this.#demand(move);
       gate.record(accounts, { move, accounts, state: 'away', ...this.#names });
     } catch (error) {
@@ -251,7 +251,7 @@ export class Leaving {
     const record = gate.recordOf(accountId);
     this.endCopy();
     if (record?.state !== 'away') return { accounts: [] };
-    gate.hold(record.accounts);
+    gate.holdAccounts(record.accounts);
     gate.record(record.accounts, undefined);
     await this.#actAgain(record.accounts);
     return { accounts: record.accounts };
@@ -292,7 +292,7 @@ export class Leaving {
 
   async *#chunks(out: MessagesOut, sent: Copy['sent']): AsyncGenerator<MessagesChunk, void> {
     const { messages } = this.#ctx;
-    await messages.prove();
+    await messages.proveWritable();
     let end = out.end;
     const first = end;
     /** Up to which number the points of a series have been read. */
@@ -340,9 +340,9 @@ export class Leaving {
       sent.end = end;
       yield { ...chunk, isRoundOver: true };
       chunk = emptyChunk();
-      const touched: TouchedSeries[] = messages.touched.take();
+      const touched: TouchedSeries[] = messages.touched.takeSeries();
       // What was given before is committed after this, so its series have been named.
-      await messages.prove();
+      await messages.proveWritable();
       end = out.end;
       for (const { deviceId, channelTemplateId, since } of touched) {
         const series = out.seriesOf(deviceId, channelTemplateId);

@@ -68,7 +68,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     });
     // The cell that it leaves.
     post('/leave', async ({ accountId, move }, body) => ({
-      ...(await leaving.begin(accountId, move, body as { from: string; to: string })),
+      ...(await leaving.beginCopy(accountId, move, body as { from: string; to: string })),
       proof: proofOf(ctx, move),
     }));
     get('/pages', ({ move, place }) => leaving.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
@@ -85,7 +85,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     post('/release', ({ move }) => leaving.release(move));
     post('/clear', ({ move }) => leaving.clear(move));
     // The cell that gets it.
-    post('/come', (_, body) => coming.begin(body as Parameters<Coming['begin']>[0]));
+    post('/come', (_, body) => coming.beginArrival(body as Parameters<Coming['beginArrival']>[0]));
     post('/differing', async ({ move }, body) => ({
       ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
     }));
@@ -103,7 +103,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
       ),
     );
     post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<Coming['activate']>[1]));
-    post('/drop', ({ accountId }) => coming.drop(accountId));
+    post('/drop', ({ accountId }) => coming.dropAccount(accountId));
   });
 }
 

@@ -27,7 +27,7 @@ export class TouchedRows {
   }
 
   /** What was written since the last call; undefined when that is too much, or not known: then all has to be compared. */
-  async take(): Promise<Touched | undefined> {
+  async takeRows(): Promise<Touched | undefined> {
     const touched: Touched = new Map();
     let count = 0;
     let isKnown = true;

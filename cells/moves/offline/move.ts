@@ -197,7 +197,7 @@ async function copyFirmware(
     copySynced(source.pathOf(sha256), target.partialPath(partial));
     if ((await target.hashOfPartial(partial)) !== sha256)
       throw new Error(`The firmware content ${sha256} of ${from} is damaged.`);
-    await target.keep(partial, sha256);
+    await target.keepContent(partial, sha256);
   }
   for (const name of uploads) {
     const path = source.partialPath(name);

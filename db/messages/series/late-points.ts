@@ -27,7 +27,7 @@ export class LatePoints {
 
   /** Before a point is written; `time` in milliseconds. */
   add(series: number, time: number, sequence: number): void {
-    const course = this.#courses.get(series) ?? this.#begin(series);
+    const course = this.#courses.get(series) ?? this.#beginCourse(series);
     if (time >= course.newest) {
       course.newest = time;
       return;
@@ -48,7 +48,7 @@ export class LatePoints {
     this.#courses.clear();
   }
 
-  #begin(series: number): Course {
+  #beginCourse(series: number): Course {
     const course = { newest: this.#statements.newest.get(series) ?? Number.NEGATIVE_INFINITY, added: slack - 1 };
     this.#courses.set(series, course);
     return course;

@@ -59,7 +59,7 @@ export class SeriesMarks {
 
   /** Before or after a point is written, in its transaction; `time` in milliseconds. */
   add(series: number, category: number, time: number): void {
-    const course = this.#courses.get(series) ?? this.#begin(series);
+    const course = this.#courses.get(series) ?? this.#beginCourse(series);
     this.#pace(series, course, time);
     const mark = course.open.get(category);
     if (!mark || time < mark.from || time >= mark.to) this.#open(series, category, course, time);
@@ -82,7 +82,7 @@ export class SeriesMarks {
     this.#opened = 0;
   }
 
-  #begin(series: number): Course {
+  #beginCourse(series: number): Course {
     const known = this.#statements.last.get(series);
     const length = powerBelow(known?.length ?? 1);
     const former = known ? length : maxMark;

@@ -21,15 +21,15 @@ export class TouchedNotes {
     this.#touched = new Map();
   }
 
-  /** The series that have got points since the last call. Wait for `prove` of the store until all of these are committed. */
-  take(): TouchedSeries[] {
+  /** The series that have got points since the last call. Wait for `proveWritable` of the store until all of these are committed. */
+  takeSeries(): TouchedSeries[] {
     const touched = [...this.#touched.values()];
     this.#touched = new Map();
     return touched;
   }
 
   /** Points are about to be stored. */
-  note(key: SeriesKey, points: readonly Point[]): void {
+  noteSeries(key: SeriesKey, points: readonly Point[]): void {
     if (this.#watched.size === 0 || !this.#watched.has(key.accountId)) return;
     const name = `${key.deviceId}/${key.channelTemplateId}`;
     const known = this.#touched.get(name);

@@ -87,7 +87,7 @@ export class SeriesWriter {
       const worker = startThread(new URL('./writer-worker.ts', import.meta.url), settings);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
-        if (!('failure' in answer)) this.#hold(answer);
+        if (!('failure' in answer)) this.#holdAnswer(answer);
         if (!('ready' in answer)) return this.#answered(answer);
         this.#worker = worker;
         resolve();
@@ -103,7 +103,7 @@ export class SeriesWriter {
     return this.#starting;
   }
 
-  #hold(answer: Exclude<Answer, { failure: unknown }>): void {
+  #holdAnswer(answer: Exclude<Answer, { failure: unknown }>): void {
     this.#held = answer;
     if ('ready' in answer) this.#outboxPending.clear();
     for (const [accountId, bytes] of answer.outbox)
@@ -124,7 +124,7 @@ export class SeriesWriter {
   }
 
   /** Ends the thread; what has not been answered fails. */
-  async end(cause: Error): Promise<void> {
+  async endThread(cause: Error): Promise<void> {
     const worker = this.#worker;
     if (worker) {
       this.#worker = undefined;

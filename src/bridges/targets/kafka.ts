@@ -53,7 +53,7 @@ type KafkaProducer = Producer<Buffer, Buffer, Buffer, Buffer>;
 function openKafka(spec: TargetSpec, around: Surroundings): Target {
   const ways: Ways<KafkaProducer> = {
     open: () => openProducer(spec, around),
-    end: (producer) => void producer.close(true).catch(() => {}),
+    endConnection: (producer) => void producer.close(true).catch(() => {}),
     send: async (producer, batch, { guaranteed }) => {
       const messages = batch.map((message) => recordOf(spec, message));
       try {

@@ -40,10 +40,10 @@ function openKinesis(spec: TargetSpec, around: Surroundings): Target {
   const ending = new AbortController();
   const ways: Ways<Connection> = {
     open: () => openClient(spec, around),
-    end: ({ client }) => client.destroy(),
+    endConnection: ({ client }) => client.destroy(),
     send: (connection, batch) => {
       if (!around.allowPrivate && namesPrivateAddress(spec.url)) throw new NotPublic();
-      return sendInRounds(batch, around, (round) => put(connection, spec, round, ending.signal));
+      return sendInRounds(batch, around, (round) => putRecords(connection, spec, round, ending.signal));
     },
   };
   const target = targetOf(ways, around);
@@ -103,7 +103,7 @@ function limitedBody(body: Readable, timeout: number): Readable {
 }
 
 /** One request; records that failed are told apart from those that were stored. */
-async function put(
+async function putRecords(
   { client, Command }: Connection,
   { form, settings }: TargetSpec,
   round: readonly BridgedMessage[],

@@ -42,7 +42,7 @@ const expected = ['connack', 'puback', 'pingresp'];
 function openMqtt(spec: TargetSpec, around: Surroundings): Target {
   const ways: Ways<Connection> = {
     open: (ended) => connect(spec, around, ended),
-    end: ({ client }) => client.end(true),
+    endConnection: ({ client }) => client.end(true),
     send: async (connection, batch) => {
       // One connection keeps the order, and a broker acknowledges in order: all can be under way at once.
       const results = await Promise.all(batch.map((message) => publish(connection, message, spec, around)));

@@ -51,7 +51,7 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
   const prefix = settings.subjectPrefix ?? 'slipway';
   const ways: Ways<Connection> = {
     open: (ended) => connect(spec, around, ended),
-    end: ({ nc }) => void nc.close().catch(() => {}),
+    endConnection: ({ nc }) => void nc.close().catch(() => {}),
     send: (connection, batch, { guaranteed }: SendOptions) =>
       sendInRounds(batch, around, async (round) => {
         const results: Sent[] = [];

@@ -61,11 +61,11 @@ export class Commands {
   }
 
   /** Commands sent before the process ended are queued again. Call it before there are connections. */
-  async begin(): Promise<void> {
+  async requeueSent(): Promise<void> {
     const { away } = this.#services.gate;
     await this.#requeueAll((sent) => sent.where('accountId', 'not in', away));
     this.#timer = setInterval(() => {
-      this.#looking = this.#looking.then(() => this.#services.gate.work((away) => this.#look(away)));
+      this.#looking = this.#looking.then(() => this.#services.gate.work((away) => this.#endDue(away)));
     }, lookEvery);
     this.#timer.unref();
   }
@@ -177,7 +177,7 @@ export class Commands {
     const sent = await this.#services.registry.transaction((tx) =>
       requeue(tx, (sent) => sent.where('deviceId', '=', deviceId)),
     );
-    this.watchers.tell(sent);
+    this.watchers.tellWatchers(sent);
   }
 
   #inTurn(device: DeviceName, work: () => Promise<void>): void {
@@ -215,7 +215,7 @@ export class Commands {
     for (const { sequence, id } of sent) {
       const message = await this.#messageOf(sequence);
       if (message !== undefined) await this.#downlink.send(device, '_commands', Buffer.from(message));
-      this.watchers.tell([id]);
+      this.watchers.tellWatchers([id]);
     }
   }
 
@@ -264,7 +264,7 @@ export class Commands {
       await removeOldest(tx, config.limits.commandBytes, device.accountId, { but: id });
       return true;
     });
-    this.watchers.tell([id]);
+    this.watchers.tellWatchers([id]);
     if (ended) this.added(device);
   }
 
@@ -279,7 +279,7 @@ export class Commands {
   }
 
   /** Ends what is due. Never rejects. */
-  async #look(away: readonly string[]): Promise<void> {
+  async #endDue(away: readonly string[]): Promise<void> {
     const { registry, clock, log } = this.#services;
     try {
       // Read first: a transaction would ask for the lock of the file once a second, for nothing.
@@ -317,7 +317,7 @@ export class Commands {
   }
 
   #ended(commands: readonly Ended[]): void {
-    this.watchers.tell(commands.map(({ id }) => id));
+    this.watchers.tellWatchers(commands.map(({ id }) => id));
     for (const { accountId, deviceId } of commands) this.added({ accountId, deviceId });
   }
 }

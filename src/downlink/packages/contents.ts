@@ -18,7 +18,7 @@ export class Collector {
   }
 
   /** One round. Never rejects. */
-  async collect(): Promise<void> {
+  async removeUnused(): Promise<void> {
     try {
       await this.#endUploads();
       await this.#dropUnused();
@@ -60,7 +60,7 @@ export class Collector {
         const since = this.#unused.get(sha256) ?? clock.now();
         this.#unused.set(sha256, since);
         if (clock.now() - since < keptFor) return;
-        await firmware.drop(sha256);
+        await firmware.removeContent(sha256);
         this.#unused.delete(sha256);
       });
   }

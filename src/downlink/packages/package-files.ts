@@ -97,7 +97,7 @@ export function firmwareFileRoutes(app: App, ctx: DownlinkContext): void {
       const before = demandLive(findReached(ctx, caller, 'firmwarePackages', params.id));
       const fileName = readFileName(params.name);
       if (before.state !== 'draft') throw frozen('files');
-      const outcome = await uploads.take(request, before, fileName, request.query);
+      const outcome = await uploads.takeBody(request, before, fileName, request.query);
       if ('received' in outcome)
         return reply.status(202).send({ file: { name: fileName, received: outcome.received } });
       return sendEntity(reply, 'firmwarePackage', await withFiles(registry.query, outcome));

@@ -43,7 +43,7 @@ export class Uploads {
    * Takes the body of a request as the file or a part of it; how much is on disk, or the package when the file is whole.
    * @throws PlatformError 400/106, 413, 429, 416 with `received` for a gap, 507 for a full disk.
    */
-  async take(
+  async takeBody(
     request: FastifyRequest,
     { id }: FirmwarePackage,
     name: string,
@@ -55,7 +55,7 @@ export class Uploads {
     if ((part.total ?? 0) > this.#ctx.config.limits.firmwareFileBytes) throw tooLarge('SLIPWAY_FIRMWARE_FILE_BYTES');
     this.#demandTurn(caller.accountId, `${id}/${name}`);
     return this.#alone(caller.accountId, `${id}/${name}`, async (signal) => {
-      const upload = await this.#begin(caller, id, name, part, digest);
+      const upload = await this.#findOrMake(caller, id, name, part, digest);
       const body = (request.body ?? request.raw) as Readable;
       const { received, fault } = await this.#receive(upload, part, body, signal);
       // The connection broke: what has come is kept, and nobody hears the answer.
@@ -102,7 +102,7 @@ export class Uploads {
   }
 
   /** The upload that a part goes on with, or a new one. */
-  async #begin(
+  async #findOrMake(
     caller: Caller,
     packageId: string,
     name: string,
@@ -188,11 +188,11 @@ export class Uploads {
       signal.removeEventListener('abort', stop);
       await file.sync().finally(() => file.close());
     }
-    await this.#note(upload, received);
+    await this.#noteReceived(upload, received);
     return { received, ...(fault && { fault }) };
   }
 
-  #note({ packageId, name }: Upload, received: number): Promise<unknown> {
+  #noteReceived({ packageId, name }: Upload, received: number): Promise<unknown> {
     const { registry, clock } = this.#ctx;
     const changed = registry.query.updateTable('firmwareUploads').set({ received, touched: timestamp(clock) });
     return changed.where('packageId', '=', packageId).where('name', '=', name).execute();
@@ -224,7 +224,7 @@ export class Uploads {
           await this.#demandQuota(this.#ctx.registry.query, accountId, size, upload).catch(async (reason) => {
             throw await drop(reason);
           });
-        await firmware.keep(partial, sha256);
+        await firmware.keepContent(partial, sha256);
         return writeAs(this.#ctx, caller, undefined, async (tx) => {
           const before = await demandDraft(tx, caller, packageId);
           const row = await change(tx, 'firmwarePackages', packageId, 'latest', { caller, clock }, {});

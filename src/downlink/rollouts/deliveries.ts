@@ -79,7 +79,7 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
   const changed = await store(tx, clock, delivery, changes);
   if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
   const device = state === 'succeeded' ? await installed(tx, clock, delivery, firmwareVersion) : undefined;
-  const rollout = await settle(tx, clock, delivery.rolloutId);
+  const rollout = await settleRollout(tx, clock, delivery.rolloutId);
   return { delivery: changed, firmwareVersion, ended: true, rollout, ...(device && { device }) };
 }
 
@@ -156,7 +156,7 @@ const minEnded = 5;
  * Looks at a rollout after devices of it have ended: it is finished when the last one has, and pauses itself when too many
  * have failed. The rollout when that has changed it.
  */
-export async function settle(tx: Tx, clock: Clock, rolloutId: string): Promise<Rollout | undefined> {
+export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Promise<Rollout | undefined> {
   const rollout = await tx
     .selectFrom('firmwareRollouts')
     .selectAll()

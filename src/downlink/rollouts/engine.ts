@@ -15,7 +15,7 @@ import { type StateContext, stateChanged } from '../../registry/devices/changes.
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { Watchers } from '../watchers.ts';
-import { endOpen, isEnd, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.ts';
+import { endOpen, isEnd, type Report, type Reported, renewOffer, settleRollout, takeReport } from './deliveries.ts';
 import { areProgress, type FileReport, takeFileReport } from './file-reports.ts';
 import { type OfferServices, Offers } from './offers.ts';
 import { type Delivery, isOpenDelivery, type Rollout } from './rollout.ts';
@@ -56,7 +56,7 @@ export class FirmwareEngine {
 
   constructor(services: EngineServices) {
     this.#services = services;
-    this.offers = new Offers(services, (ids) => this.watchers.tell(ids));
+    this.offers = new Offers(services, (ids) => this.watchers.tellWatchers(ids));
   }
 
   listen(listener: Listener): void {
@@ -64,7 +64,7 @@ export class FirmwareEngine {
   }
 
   /** Goes on with what there is. `url` is where devices find the service. */
-  begin(url: string): void {
+  startServing(url: string): void {
     this.offers.servedAt(url);
     this.wake();
   }
@@ -83,7 +83,7 @@ export class FirmwareEngine {
       return;
     }
     clearTimeout(this.#timer);
-    this.#looking = onBehalfOf({}, () => this.#look()).finally(() => {
+    this.#looking = onBehalfOf({}, () => this.#handleDue()).finally(() => {
       this.#looking = undefined;
       const again = this.#again;
       this.#again = false;
@@ -97,7 +97,7 @@ export class FirmwareEngine {
   }
 
   /** One look at everything that is due. Never rejects. */
-  async #look(): Promise<void> {
+  async #handleDue(): Promise<void> {
     try {
       while (!this.#stopped && (await this.#advanceSome())) await nextTurn();
       while (!this.#stopped && (await this.#services.gate.work((away) => this.#timeOutSome(away)))) await nextTurn();
@@ -156,19 +156,23 @@ export class FirmwareEngine {
       .execute();
     if (late.length === 0) return false;
     const ids = late.map(({ deviceId }) => deviceId);
-    await this.end(ids, 'timedOut', 'The device has not ended the update in time.');
+    await this.endDeliveries(ids, 'timedOut', 'The device has not ended the update in time.');
     return late.length === atOnce;
   }
 
   /** Ends what these devices have before them; their rollouts are looked at. On disk, and told, when it resolves. */
-  async end(deviceIds: readonly string[], state: 'timedOut' | 'cancelled', message: string): Promise<Delivery[]> {
+  async endDeliveries(
+    deviceIds: readonly string[],
+    state: 'timedOut' | 'cancelled',
+    message: string,
+  ): Promise<Delivery[]> {
     const { registry, clock } = this.#services;
     const { ended, rollouts } = await registry.transaction(async (tx) => {
       const due = state === 'timedOut' ? await stillLate(tx, deviceIds, clock.now()) : deviceIds;
       const ended = await endOpen(tx, clock, due, state, message);
       const rollouts: Rollout[] = [];
       for (const id of new Set(ended.map(({ rolloutId }) => rolloutId))) {
-        const changed = await settle(tx, clock, id);
+        const changed = await settleRollout(tx, clock, id);
         if (changed) rollouts.push(changed);
       }
       return { ended, rollouts };
@@ -176,7 +180,7 @@ export class FirmwareEngine {
     await nextTurn();
     for (const delivery of ended) if (state === 'timedOut') this.#writeLog(delivery, 'warn', `Firmware: ${message}`);
     this.changed(...rollouts);
-    this.watchers.tell(new Set(ended.map(({ rolloutId }) => rolloutId)));
+    this.watchers.tellWatchers(new Set(ended.map(({ rolloutId }) => rolloutId)));
     await nextTurn();
     await this.#offersChanged(ended.map(({ deviceId }) => deviceId));
     return ended;
@@ -191,7 +195,7 @@ export class FirmwareEngine {
   /** Takes what a device says; on disk when it resolves. @throws PlatformError as takeReport. */
   report(device: Caller, report: Report): Promise<Reported> {
     const { registry, clock } = this.#services;
-    return this.#reports.take(device.id, report, async (said) =>
+    return this.#reports.writeMerged(device.id, report, async (said) =>
       this.#announce(await registry.transaction((tx) => takeReport(tx, clock, device.id, said))),
     );
   }
@@ -199,7 +203,7 @@ export class FirmwareEngine {
   /** As `report`, what it says of one file. @throws PlatformError as takeFileReport. */
   reportFile(device: Caller, report: FileReport): Promise<Reported> {
     const { registry, clock } = this.#services;
-    return this.#fileReports.take(device.id, report, async (said) =>
+    return this.#fileReports.writeMerged(device.id, report, async (said) =>
       this.#announce(await registry.transaction((tx) => takeFileReport(tx, clock, device.id, said))),
     );
   }
@@ -214,13 +218,13 @@ export class FirmwareEngine {
       else this.#writeLog(delivery, 'error', `Firmware ${firmwareVersion} failed with code ${delivery.code}.${told}`);
     }
     if (rollout) this.changed(rollout);
-    this.watchers.tell([delivery.rolloutId]);
+    this.watchers.tellWatchers([delivery.rolloutId]);
     return reported;
   }
 
   /** To be told after the commit that has changed rollouts. */
   changed(...rollouts: readonly Rollout[]): void {
-    this.watchers.tell(rollouts.map(({ id }) => id));
+    this.watchers.tellWatchers(rollouts.map(({ id }) => id));
     if (rollouts.some(({ due }) => due !== null)) this.wake();
   }
 

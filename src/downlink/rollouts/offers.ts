@@ -69,13 +69,13 @@ export class Offers {
   }
 
   /** As `of`, and it is on disk that the device has been offered it. */
-  async give(deviceId: string): Promise<Offer | undefined> {
+  async makeOffer(deviceId: string): Promise<Offer | undefined> {
     const offer = await this.of(deviceId);
-    if (offer?.delivery.state === 'pending') await this.#note(offer.delivery);
+    if (offer?.delivery.state === 'pending') await this.#noteOffered(offer.delivery);
     return offer;
   }
 
-  async #note({ rolloutId, deviceId }: Delivery): Promise<void> {
+  async #noteOffered({ rolloutId, deviceId }: Delivery): Promise<void> {
     const { registry, clock } = this.#services;
     await registry.query
       .updateTable('firmwareDeliveries')

@@ -47,7 +47,7 @@ export class Progress {
     { accountId, deviceId, rolloutId, offer }: Pick<Delivery, 'accountId' | 'deviceId' | 'rolloutId' | 'offer'>,
     bytes: number,
   ): void {
-    this.#received.put(accountId, deviceId, { rolloutId, offer, bytes });
+    this.#received.putValue(accountId, deviceId, { rolloutId, offer, bytes });
   }
 
   /** Writes what is not written yet. */

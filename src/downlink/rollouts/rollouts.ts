@@ -17,7 +17,7 @@ import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { DownlinkContext } from '../context.ts';
-import { changeRollout, openDevices, settle, supersede } from './deliveries.ts';
+import { changeRollout, openDevices, settleRollout, supersede } from './deliveries.ts';
 import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
@@ -170,7 +170,7 @@ export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Pr
   for (;;) {
     const open = await openDevices(ctx.registry.query, id, '', atOnce);
     if (open.length === 0) break;
-    await firmwareEngine.end(open, 'cancelled', 'The rollout was cancelled.');
+    await firmwareEngine.endDeliveries(open, 'cancelled', 'The rollout was cancelled.');
     await nextTurn();
   }
   return row;
@@ -198,7 +198,7 @@ export async function retryRollout(ctx: Needed, caller: Caller, id: string): Pro
         .execute();
       const settled: Rollout[] = [];
       for (const one of older)
-        settled.push(...[await settle(tx, clock, one)].filter((changed) => changed !== undefined));
+        settled.push(...[await settleRollout(tx, clock, one)].filter((changed) => changed !== undefined));
       return { rows, settled };
     });
     firmwareEngine.changed(...settled);

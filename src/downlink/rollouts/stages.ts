@@ -4,7 +4,7 @@ import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Readers } from '../../threads/readers.ts';
-import { changeRollout, packageOf, settle, supersede } from './deliveries.ts';
+import { changeRollout, packageOf, settleRollout, supersede } from './deliveries.ts';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
@@ -52,7 +52,7 @@ export async function advance(services: Services, rollout: Rollout): Promise<Ste
 }
 
 async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | undefined> {
-  const changed = await settle(tx, clock, id);
+  const changed = await settleRollout(tx, clock, id);
   return changed && [changed];
 }
 

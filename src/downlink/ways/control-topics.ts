@@ -54,7 +54,7 @@ export class ControlMessages implements ControlService, Listener {
 
   listening(): void {}
 
-  async take(device: DeviceName, payload: Buffer): Promise<Rejection | undefined> {
+  async takeMessage(device: DeviceName, payload: Buffer): Promise<Rejection | undefined> {
     const message = decodeCbor(payload);
     if (message?.msgver !== 1) return junk('must be a CBOR map with msgtype and msgver 1');
     try {
@@ -88,7 +88,7 @@ export class ControlMessages implements ControlService, Listener {
       await firmwareEngine.report(callerOf(device), { state: 'succeeded', firmwareVersion });
       return undefined;
     }
-    const offer = await firmwareEngine.offers.give(device.deviceId);
+    const offer = await firmwareEngine.offers.makeOffer(device.deviceId);
     if (offer) await this.#announce(device, offer, ({ name, revision }) => has.get(name) !== revision);
     return undefined;
   }
@@ -105,7 +105,7 @@ export class ControlMessages implements ControlService, Listener {
       const device = { deviceId, accountId: placement.accountId };
       if (!this.#downlink.listens(device, 'control')) continue;
       const telling = firmwareEngine.offers
-        .give(deviceId)
+        .makeOffer(deviceId)
         .then((offer) => offer && this.#announce(device, offer, () => true))
         .catch((error) => log.error({ err: error, deviceId }, 'an offer could not be sent'));
       told.push(telling);
@@ -171,7 +171,7 @@ export class ControlMessages implements ControlService, Listener {
       return true;
     }
     try {
-      const back = this.#parts.downloads.places.take(accountId);
+      const back = this.#parts.downloads.places.takePlace(accountId);
       const giveBack = () => {
         clearTimeout(timer);
         this.#downloading.delete(deviceId);

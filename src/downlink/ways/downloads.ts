@@ -99,7 +99,7 @@ export class Downloads {
     const one: Running = { response, accountId, deviceId, since: 0, hasPlace: true, giveBack };
     this.#running.set(deviceId, own.add(one));
     for (const oldest of [...own].slice(0, Math.max(0, own.size - maxPerDevice))) oldest.response.destroy();
-    this.#timer ??= setInterval(() => this.#look(), Math.min(lookEvery, this.#patience.place)).unref();
+    this.#timer ??= setInterval(() => this.#dropStalled(), Math.min(lookEvery, this.#patience.place)).unref();
     let file: FileHandle | undefined;
     try {
       file = await open(this.#firmware.pathOf(wanted.sha256), 'r');
@@ -158,7 +158,7 @@ export class Downloads {
   }
 
   /** Readers that do not read lose their place, and in the end their download: the device goes on with `Range`. */
-  #look(): void {
+  #dropStalled(): void {
     const now = performance.now();
     if (this.#running.size === 0 && now - this.#lastEnd >= restsAfter) {
       clearInterval(this.#timer);
@@ -172,13 +172,13 @@ export class Downloads {
         one.hasPlace = false;
         one.giveBack();
       }
-      if (waits >= this.#patience.end) this.#end(one);
+      if (waits >= this.#patience.end) this.#endDownload(one);
     }
     const waiting = this.#all().filter(isWaiting);
-    for (let count = waiting.length; count > this.#maxWaiting; count -= 1) this.#end(maxPatientOf(waiting));
+    for (let count = waiting.length; count > this.#maxWaiting; count -= 1) this.#endDownload(maxPatientOf(waiting));
   }
 
-  #end(one: Running | undefined): void {
+  #endDownload(one: Running | undefined): void {
     if (!one || one.response.destroyed) return;
     this.ended += 1;
     one.response.destroy();

@@ -67,7 +67,7 @@ export function firmwareDeviceRoutes(app: App, ctx: DownlinkContext): void {
     },
     async (request) => {
       const device = provenCaller(request.caller, proven.get(request));
-      const offer = await firmwareEngine.offers.give(device.id);
+      const offer = await firmwareEngine.offers.makeOffer(device.id);
       const { offers } = firmwareEngine;
       return offer ? offers.show(offer, offers.reachedAs(request.protocol, request.host)) : { files: [] };
     },
@@ -195,7 +195,7 @@ async function sendContent(
     .header('content-length', to - from + 1)
     .type('application/octet-stream')
     .header('x-request-id', id);
-  const giveBack = method === 'HEAD' ? () => {} : downloads.places.take(delivery.accountId);
+  const giveBack = method === 'HEAD' ? () => {} : downloads.places.takePlace(delivery.accountId);
   // Past Fastify: a stream of its making would hold several buffers for each reader.
   reply.hijack();
   const { raw } = reply;

@@ -31,7 +31,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
     this.#downlink = downlink;
   }
 
-  async take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined> {
+  async takeReport(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined> {
     const { firmwareEngine, commands } = this.#parts;
     try {
       if (channel === '_commands/replies') await commands.reply(device, readReply(payload));
@@ -57,7 +57,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
   /** As #tell. Never rejects. */
   #told(device: DeviceName, orNone: boolean): Promise<void> {
     const { log } = this.#parts;
-    return this.#tell(device, orNone).catch((error) =>
+    return this.#sendOffer(device, orNone).catch((error) =>
       log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
     );
   }
@@ -82,9 +82,9 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   /** Sends the offer of a device; `orNone` says that there is none, too. */
-  async #tell(device: DeviceName, orNone: boolean): Promise<void> {
+  async #sendOffer(device: DeviceName, orNone: boolean): Promise<void> {
     const { offers } = this.#parts.firmwareEngine;
-    const offer = await offers.give(device.deviceId);
+    const offer = await offers.makeOffer(device.deviceId);
     if (!offer && !orNone) return;
     const said = offer ? offers.show(offer) : { files: [] };
     await this.#downlink.send(device, '_firmware', Buffer.from(JSON.stringify(said)));

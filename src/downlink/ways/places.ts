@@ -28,7 +28,7 @@ export class Places {
    * place of the account that has most: that download goes on without a place.
    * @throws PlatformError 429/-199 with a retry time if the account has its share, or every account has only its share.
    */
-  take(accountId: string): () => void {
+  takePlace(accountId: string): () => void {
     const share = this.#shareOf(accountId);
     const isFull = this.#taken >= this.#limit;
     if ((this.#held.get(accountId)?.size ?? 0) >= share || (isFull && !this.#takeFromRichest(share))) {

@@ -35,7 +35,7 @@ import {
 /** One device: what its row becomes, and what is to be told after the commit. */
 interface Step {
   more: Partial<Outcome>;
-  tell(caller: Caller): void | Promise<void>;
+  announceChange(caller: Caller): void | Promise<void>;
 }
 
 /** The device of a row in a bulk job; `before` is its state that the undone job kept. */
@@ -63,7 +63,7 @@ function targetOf({ row, values }: GivenRow): Target {
 export const remove: OpenWork = (run) =>
   each(run, async (tx, caller, { id }) => {
     const row = await trashDevice(tx, run.ctx.clock, caller, id);
-    return { more: kept({ deleted: row.deleted ?? '' }), tell: (by) => deviceTrashed(run.ctx, by, row) };
+    return { more: kept({ deleted: row.deleted ?? '' }), announceChange: (by) => deviceTrashed(run.ctx, by, row) };
   });
 
 export const move: OpenWork = (run) => {
@@ -71,8 +71,11 @@ export const move: OpenWork = (run) => {
   return each(run, async (tx, caller, { id }) => {
     const changed = await moveDevice(tx, run.ctx.clock, caller, id, to);
     const { before, after } = changed;
-    if (before === after) return { more: kept({ from: to, to }), tell: () => {} };
-    return { more: kept({ from: before.organizationId, to }), tell: (by) => deviceChanged(run.ctx, by, changed) };
+    if (before === after) return { more: kept({ from: to, to }), announceChange: () => {} };
+    return {
+      more: kept({ from: before.organizationId, to }),
+      announceChange: (by) => deviceChanged(run.ctx, by, changed),
+    };
   });
 };
 
@@ -100,7 +103,7 @@ export const undoDelete: OpenWork = (run) => {
         });
     }
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted }).catch(notThere);
-    return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
+    return { more: {}, announceChange: () => run.ctx.access.deviceChanged(row.id) };
   });
   return async (caller, rows) => {
     if (serialNumbers.size === 0) serialNumbers = await serialNumbersOfDeleted(run);
@@ -125,7 +128,7 @@ async function serialNumbersOfDeleted({ ctx, parameters }: Run): Promise<Map<str
   const found = new Map<string, string>();
   const longWork = new LongWork();
   for (let after = -1, isMore = true; isMore; ) {
-    longWork.begin();
+    longWork.beginSlice();
     const { rows } = await sql<{ row: number; deviceId: string; serialNumber: string }>`
       select "row", "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
       where "jobId" = ${parameters.undoes ?? ''} and "state" = 'done' and "row" > ${after}
@@ -152,7 +155,7 @@ export const undoMove: OpenWork = (run) =>
       throw new PlatformError('association', { message: 'The device has been moved since the job.' });
     const changed = await moveDevice(tx, run.ctx.clock, caller, id, before.from ?? null);
     const isSame = changed.before === changed.after;
-    return { more: {}, tell: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
+    return { more: {}, announceChange: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
   });
 
 /** A new secret for each device; hashed before the transaction, off the event loop. */
@@ -177,7 +180,7 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
     const { serialNumber, deviceTemplateId } = device;
     const result = { row, deviceId: id, serialNumber, deviceTemplateId, secret: made.secret };
     const sealedResult = run.seal?.seal([result]) ?? null;
-    return { more: { sealedResult }, tell: (who) => secretStored(run.ctx, who, id, activated) };
+    return { more: { sealedResult }, announceChange: (who) => secretStored(run.ctx, who, id, activated) };
   });
   return work(caller, rows);
 };
@@ -189,7 +192,7 @@ export const command: OpenWork = (run) =>
     if (!device || !run.parameters.command) throw unknownReference('id');
     const { accountId } = device;
     await run.ctx.commands.add(tx, caller, { deviceId: id, accountId }, run.parameters.command);
-    return { more: {}, tell: () => run.ctx.commands.added({ deviceId: id, accountId }) };
+    return { more: {}, announceChange: () => run.ctx.commands.added({ deviceId: id, accountId }) };
   });
 
 function kept(before: Before): Partial<Outcome> {
@@ -220,9 +223,9 @@ function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Pr
     return {
       write,
       after: async (caller) => {
-        for (const { tell } of steps) {
-          longWork.begin();
-          await tell(caller);
+        for (const { announceChange } of steps) {
+          longWork.beginSlice();
+          await announceChange(caller);
           await longWork.giveWay();
         }
       },

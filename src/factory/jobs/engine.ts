@@ -79,7 +79,9 @@ export class Jobs {
     this.#ctx = ctx;
     this.#equipping = new Equipping(join(ctx.config.dataDir, 'keys'));
     this.#fill = AsyncResource.bind(() => {
-      this.#filling = this.#filling.then(() => this.#begin()).catch((error) => this.#log(error, 'jobs cannot begin'));
+      this.#filling = this.#filling
+        .then(() => this.#queueOpenJobs())
+        .catch((error) => this.#log(error, 'jobs cannot begin'));
     });
   }
 
@@ -87,17 +89,17 @@ export class Jobs {
   async start(): Promise<void> {
     const { gate, registry } = this.#ctx;
     const halves = registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
-    this.#drop(await halves.where('accountId', 'not in', gate.away).execute());
-    this.#timer = setInterval(() => this.look(), lookEvery);
+    this.#dropJobs(await halves.where('accountId', 'not in', gate.away).execute());
+    this.#timer = setInterval(() => this.destroyDueResults(), lookEvery);
     this.#timer.unref();
-    this.look();
+    this.destroyDueResults();
     this.wake();
   }
 
   /** Accounts will be handled here: jobs that were being sent are dropped. Their requests come later, and `wake` too. */
   async actFor(accounts: readonly string[]): Promise<void> {
     const halves = this.#ctx.registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
-    this.#drop(await halves.where('accountId', 'in', accounts).execute());
+    this.#dropJobs(await halves.where('accountId', 'in', accounts).execute());
   }
 
   /** Resolves when no job is at work; those that are open go on at the next start. */
@@ -106,7 +108,7 @@ export class Jobs {
     clearInterval(this.#timer);
     await this.#filling;
     await Promise.all(this.#open.values());
-    await this.#equipping.end();
+    await this.#equipping.closeForGood();
     await this.#looking;
   }
 
@@ -147,7 +149,7 @@ export class Jobs {
   }
 
   /** Jobs whose rows have not all come, and never will. */
-  #drop(jobs: ReadonlyArray<{ id: string }>): void {
+  #dropJobs(jobs: ReadonlyArray<{ id: string }>): void {
     this.#looking = this.#looking
       .then(async () => {
         for (const { id } of jobs) if (!this.#stopped) await dropJob(this.#ctx, id);
@@ -156,7 +158,7 @@ export class Jobs {
   }
 
   /** Queues every open job, oldest first. */
-  async #begin(): Promise<void> {
+  async #queueOpenJobs(): Promise<void> {
     const { query } = this.#ctx.registry;
     const open = await query
       .selectFrom('jobs')
@@ -210,7 +212,7 @@ export class Jobs {
       if (!isRefused) this.#log(error, 'a job could not go on');
       const reason = isRefused ? error.message : 'An unexpected error occurred.';
       try {
-        await this.#step(lane, () => this.#end(id, 'failed', reason));
+        await this.#step(lane, () => this.#endJob(id, 'failed', reason));
         return 'over';
       } catch (again) {
         if (again instanceof Stopped) return 'over';
@@ -264,7 +266,7 @@ export class Jobs {
     for (let rows = 0; ahead.length > 0; ) {
       const share = await ahead.shift();
       if (!share) {
-        await this.#step(job, () => this.#end(job.id, 'succeeded', null));
+        await this.#step(job, () => this.#endJob(job.id, 'succeeded', null));
         return 'over';
       }
       if (this.#stopped) throw new Stopped();
@@ -306,7 +308,7 @@ export class Jobs {
     return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
   }
 
-  async #end(id: string, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
+  async #endJob(id: string, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
     const { registry, clock, audit } = this.#ctx;
     const ended = await registry.transaction(async (tx) => {
       const job = await tx.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirst();
@@ -329,11 +331,11 @@ export class Jobs {
   /** The key of a job has been destroyed: what it has sealed goes as well. */
   keyDestroyed(): void {
     this.#hasRemains = true;
-    this.look();
+    this.destroyDueResults();
   }
 
   /** There may be results to destroy. */
-  look(): void {
+  destroyDueResults(): void {
     this.#looking = this.#looking
       .then(async () => {
         const { gate } = this.#ctx;

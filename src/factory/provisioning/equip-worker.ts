@@ -16,10 +16,10 @@ let underWay = Promise.resolve();
 parentPort?.on('message', (asked: Asked) => {
   // It ends when nothing is left to do.
   if ('close' in asked) void underWay.then(() => parentPort?.close());
-  else underWay = Promise.all([underWay, answer(asked)]).then(() => {});
+  else underWay = Promise.all([underWay, equipUnits(asked)]).then(() => {});
 });
 
-async function answer({ id, accountId, count }: Wanted): Promise<void> {
+async function equipUnits({ id, accountId, count }: Wanted): Promise<void> {
   try {
     const equip = async (): Promise<Equipment> => {
       const [secret, code] = [makeSecret(), makeCode()];
@@ -30,12 +30,12 @@ async function answer({ id, accountId, count }: Wanted): Promise<void> {
       const some = Math.min(hashesAtOnce, count - equipment.length);
       equipment.push(...(await Promise.all(Array.from({ length: some }, equip))));
     }
-    say({ id, equipment });
+    postAnswer({ id, equipment });
   } catch (error) {
-    say({ id, failure: (error as Error).message });
+    postAnswer({ id, failure: (error as Error).message });
   }
 }
 
-function say(answered: Answered): void {
+function postAnswer(answered: Answered): void {
   parentPort?.postMessage(answered);
 }

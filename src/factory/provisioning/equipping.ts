@@ -63,7 +63,7 @@ export class Equipping {
   }
 
   /** As close; later questions are refused: rows of a job that was cancelled may still be on their way to one. */
-  end(): Promise<void> {
+  closeForGood(): Promise<void> {
     this.#ended = true;
     return this.close();
   }

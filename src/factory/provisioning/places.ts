@@ -38,7 +38,7 @@ export class Places {
     if (!this.#known.has(key))
       this.#known.set(
         key,
-        caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#look(table, path, text),
+        caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#findNamed(table, path, text),
       );
     const id = this.#known.get(key);
     if (id === undefined) throw unknownReference(path);
@@ -51,7 +51,11 @@ export class Places {
     return row && (row.id === text || row.name === text) ? row.id : undefined;
   }
 
-  async #look(table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string | undefined> {
+  async #findNamed(
+    table: 'deviceTemplates' | 'organizations',
+    path: string,
+    text: string,
+  ): Promise<string | undefined> {
     const row = await findLive(this.#db, table, this.#accountId, text);
     if (row) return row.id;
     const named = await this.#db

@@ -72,7 +72,7 @@ export const provision: OpenWork = (run) => {
     }
     if (run.job.dryRun === 1) return dryRun(run, failed, good);
     const units = await equip(run, good);
-    return { write: (tx, current) => make(tx, run, current, failed, units) };
+    return { write: (tx, current) => makeUnits(tx, run, current, failed, units) };
   };
 };
 
@@ -162,7 +162,13 @@ async function equip(
 }
 
 /** Makes all that can be made of some units, in one transaction; each serial number of a template is made once. */
-async function make(tx: Tx, { ctx, seal }: Run, caller: Caller, failed: Outcome[], units: Unit[]): Promise<Outcome[]> {
+async function makeUnits(
+  tx: Tx,
+  { ctx, seal }: Run,
+  caller: Caller,
+  failed: Outcome[],
+  units: Unit[],
+): Promise<Outcome[]> {
   const outcomes = [...failed];
   const there = await findThere(tx, caller, units);
   const missing = await findMissing(tx, caller, units);

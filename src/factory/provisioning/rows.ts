@@ -182,7 +182,7 @@ async function readNdjson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<
 async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
   const cutter = new ElementCutter('rows', (text) => rows.add(readObject(text, rows)));
   for await (const piece of pieces) {
-    cutter.take(piece);
+    cutter.takePiece(piece);
     if (cutter.waiting > maxRowLength) throw tooLong(rows);
   }
   const around = parsed(cutter.around);
@@ -239,7 +239,7 @@ class ElementCutter {
     return this.#text.length + this.around.length;
   }
 
-  take(piece: string): void {
+  takePiece(piece: string): void {
     let from = 0;
     for (let at = 0; at < piece.length; at += 1) {
       const character = piece[at];
@@ -254,7 +254,7 @@ class ElementCutter {
         this.#depth += 1;
         if (this.#depth > deepest) throw invalid('body', unstorable);
         if (this.#inArray || this.#depth !== 2 || character !== '[') continue;
-        this.#keep(piece.slice(from, at + 1));
+        this.#keepText(piece.slice(from, at + 1));
         from = at + 1;
         if (!this.#isNamed()) continue;
         this.#inArray = true;
@@ -273,10 +273,10 @@ class ElementCutter {
       }
     }
     if (this.#inArray) this.#text += piece.slice(from);
-    else this.#keep(piece.slice(from));
+    else this.#keepText(piece.slice(from));
   }
 
-  #keep(text: string): void {
+  #keepText(text: string): void {
     this.around += text;
   }
 

@@ -65,7 +65,7 @@ export class ProgressStreams {
 
   /** A server that closes waits for its answers, and these may be long. */
   endAll(): void {
-    for (const stream of [...this.#open.keys()]) stream.end();
+    for (const stream of [...this.#open.keys()]) stream.endBody();
   }
 }
 
@@ -97,7 +97,7 @@ class ProgressStream {
       if (body.readableLength === 0) used();
       body.push(': heartbeat\n\n');
     }, heartbeatInterval);
-    const look = setInterval(() => this.#isPermitted() || this.end(), lookInterval);
+    const look = setInterval(() => this.#isPermitted() || this.endBody(), lookInterval);
     this.#timers = [beat, look];
     for (const timer of this.#timers) timer.unref();
     void this.#send();
@@ -122,7 +122,7 @@ class ProgressStream {
       const state = await this.#followed.read();
       if (this.#ended) return;
       if (!state || !this.#isPermitted() || this.#body.readableLength > maxWaiting) {
-        this.end();
+        this.endBody();
         return;
       }
       this.#sent = performance.now();
@@ -133,7 +133,7 @@ class ProgressStream {
     } catch (error) {
       // A reader that may not see it any more is told so by an error, too.
       if (!(error instanceof PlatformError)) this.#log.error({ err: error }, 'an event could not be sent');
-      this.end();
+      this.endBody();
     } finally {
       this.#isSending = false;
       if (this.#isStale && !this.#ended) this.#changed();
@@ -151,7 +151,7 @@ class ProgressStream {
   }
 
   /** Ends the body, with nothing more to come. */
-  end(): void {
+  endBody(): void {
     if (this.#ended) return;
     this.close();
     endEvents(this.#body);

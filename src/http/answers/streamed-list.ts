@@ -65,7 +65,7 @@ export class Answer {
     return this.#place;
   }
 
-  end(): void {
+  endAnswer(): void {
     this.#hasEnded = true;
     this.#leave?.();
     this.#leave = undefined;
@@ -126,7 +126,7 @@ export async function sendText(
   const answer = new Answer(reply.server.longAnswers, laneOf(reply.request.caller), held);
   // Nobody reads it, so nothing is made.
   if (reply.request.method === 'HEAD') {
-    answer.end();
+    answer.endAnswer();
     return reply.send(Readable.from([]));
   }
   const pieces = make(answer);
@@ -135,14 +135,14 @@ export async function sendText(
     while (begin.length < shortAnswer) {
       const { value, done } = await pieces.next();
       if (done) {
-        answer.end();
+        answer.endAnswer();
         return reply.send(begin);
       }
       begin += value;
     }
     await answer.takePlace();
   } catch (error) {
-    answer.end();
+    answer.endAnswer();
     await pieces.return(undefined);
     throw error;
   }
@@ -168,7 +168,7 @@ function bodyOf(answer: Answer, begin: string, pieces: AsyncGenerator<string>): 
   // A stream that is closed before it is read never comes to the end of its generator.
   body.once('close', () => {
     clearInterval(look);
-    answer.end();
+    answer.endAnswer();
     void pieces.return(undefined).catch(() => {});
   });
   return body;

@@ -17,7 +17,7 @@ export function askAccountGate(app: App, { gate, prefix }: { gate: AccountGate; 
     const slot = whilePaused ? undefined : slotOfRequest(request, prefix);
     if (slot === undefined) return next();
     if (gate.isSlotAway(slot)) return next(onItsWay());
-    if (changes || !reading.has(request.method)) begun.set(request, gate.begin(slot));
+    if (changes || !reading.has(request.method)) begun.set(request, gate.beginRequest(slot));
     next();
   });
   // Also when the caller has gone away in the middle.

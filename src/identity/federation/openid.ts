@@ -145,7 +145,7 @@ export class OpenId {
       if (isPlain(provider)) openid.allowInsecureRequests(connection);
       return connection;
     } catch (error) {
-      this.#note(provider, error);
+      this.#logError(provider, error);
       throw providerFailure(error);
     }
   }
@@ -175,7 +175,7 @@ export class OpenId {
 
   /** Why nobody is let in: the provider has refused, or proven nothing, or has not answered as one. */
   #refusal(provider: Provider, error: unknown): PlatformError {
-    const reason = this.#note(provider, error);
+    const reason = this.#logError(provider, error);
     if (error instanceof PlatformError) return error;
     if (error instanceof openid.AuthorizationResponseError)
       return new PlatformError('badCredentials', { message: 'The provider has not logged the person in.' });
@@ -186,7 +186,7 @@ export class OpenId {
   }
 
   /** Errors of openid-client contain codes, tokens and claims: only a short name of the error is logged. */
-  #note({ id, accountId }: Provider, error: unknown): string {
+  #logError({ id, accountId }: Provider, error: unknown): string {
     const reason = reasonOf(error);
     this.#ctx.log.warn({ accountId, providerId: id, reason }, 'a federated login has failed at its provider');
     return reason;

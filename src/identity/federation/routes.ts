@@ -95,7 +95,7 @@ export function federationRoutes(app: App, ctx: IdentityContext): void {
     },
     async (request, reply) => {
       keepToOurselves(reply);
-      sendAllowance(reply, begun.take({ address: request.address }));
+      sendAllowance(reply, begun.takeTry({ address: request.address }));
       const { providerId, redirectUri, renewalType } = request.query;
       const provider = await findEntity(ctx.registry.query, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
@@ -242,7 +242,7 @@ async function finish(
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
     const { kind, message } = error;
-    ctx.audit.note({
+    ctx.audit.addSoon({
       event: 'federatedLogin',
       outcome: 'failure',
       accountId,

@@ -56,14 +56,14 @@ export async function enrolTotp(ctx: Needed, caller: Caller): Promise<TotpEnrolm
   const { default: QRCode } = await import('qrcode');
   const qrSvg = await QRCode.toString(otpauthUrl, { type: 'svg' });
   const answer = { secret, otpauthUrl, qrSvg };
-  await begin(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) }, answer);
+  await storeUnconfirmed(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) }, answer);
   return answer;
 }
 
 export async function enrolPhone(ctx: Needed, caller: Caller, phoneNumber: string): Promise<void> {
-  const { code, stored } = ctx.textedCodes.make(caller.id);
+  const { code, stored } = ctx.textedCodes.makeCode(caller.id);
   try {
-    await begin(ctx, caller, 'sms', { phoneNumber, ...stored });
+    await storeUnconfirmed(ctx, caller, 'sms', { phoneNumber, ...stored });
   } catch (error) {
     ctx.textedCodes.discount({ ...caller, enrolling: phoneNumber });
     throw error;
@@ -73,7 +73,7 @@ export async function enrolPhone(ctx: Needed, caller: Caller, phoneNumber: strin
 }
 
 /** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one is in its place. */
-async function begin(
+async function storeUnconfirmed(
   ctx: Needed,
   caller: Caller,
   method: MfaMethod,
@@ -97,7 +97,7 @@ async function begin(
 
 /** @throws PlatformError 404/100 without a confirmed phone. */
 export async function textRemovalCode(ctx: Needed, caller: Caller): Promise<void> {
-  const { code, stored } = ctx.textedCodes.make(caller.id);
+  const { code, stored } = ctx.textedCodes.makeCode(caller.id);
   const phone = await writeAs(ctx, caller, undefined, (tx) =>
     tx
       .updateTable('mfaMethods')
@@ -153,7 +153,7 @@ export async function confirm(ctx: Needed, caller: Caller, method: MfaMethod, ty
       ended: await sessions.endAll(tx, userId, caller.sessionId),
     };
   });
-  for (const sessionId of ended) revoked.note(caller, revocations.loginEnded(sessionId));
+  for (const sessionId of ended) revoked.noteRevoked(caller, revocations.loginEnded(sessionId));
   return recoveryCodes && { recoveryCodes };
 }
 

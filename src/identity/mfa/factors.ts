@@ -151,7 +151,7 @@ export class TextedCodes {
     const taken: Array<[Attempts, string]> = [];
     try {
       for (const [attempts, key] of this.#limitsOf(text)) {
-        attempts.take(key);
+        attempts.takeTry(key);
         taken.push([attempts, key]);
       }
     } catch (error) {
@@ -181,7 +181,7 @@ export class TextedCodes {
   }
 
   /** A new code of an identity, and how it is stored. */
-  make(userId: string): { code: string; stored: { codeHash: string; codeExpires: string } } {
+  makeCode(userId: string): { code: string; stored: { codeHash: string; codeExpires: string } } {
     const code = String(randomInt(1_000_000)).padStart(6, '0');
     const codeExpires = new Date(this.#ctx.clock.now() + textLifetime).toISOString();
     return { code, stored: { codeHash: this.#ctx.sealing.digest(userId, code), codeExpires } };

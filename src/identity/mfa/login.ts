@@ -155,7 +155,7 @@ async function textCode(ctx: IdentityContext, token: string, reply: FastifyReply
   const caller = ctx.access.callerOf(userId);
   if (!caller) throw tokenOver();
   sendAllowance(reply, textedCodes.count(caller));
-  const { code, stored } = textedCodes.make(userId);
+  const { code, stored } = textedCodes.makeCode(userId);
   const { numUpdatedRows } = await registry.query
     .updateTable('mfaLogins')
     .set((eb) => ({ ...stored, codesSent: eb('codesSent', '+', 1) }))
@@ -188,7 +188,7 @@ async function loginWithCode(
   const who = { ...caller, address };
   const attempt = factorTry(who.id, address);
   const isShort = mfaMethod !== 'recovery';
-  sendAllowance(reply, await (isShort ? loginLimits.takeShortCode(attempt) : loginLimits.take(attempt)));
+  sendAllowance(reply, await (isShort ? loginLimits.takeShortCode(attempt) : loginLimits.takeTry(attempt)));
   await countTry(ctx, login);
   const { accountId } = who;
   const details = { mfaMethod };
@@ -209,7 +209,7 @@ async function loginWithCode(
   } catch (error) {
     const target = { kind: 'identity', id: who.id } as const;
     if (error instanceof PlatformError && error.kind === 'badCredentials')
-      audit.note({ event: 'login', outcome: 'failure', accountId, target, address, details });
+      audit.addSoon({ event: 'login', outcome: 'failure', accountId, target, address, details });
     throw error;
   }
 }

@@ -226,7 +226,7 @@ async function recordingWrongCodes<T>(
     return await work();
   } catch (error) {
     if (error instanceof PlatformError && error.kind === 'badCode')
-      audit.note({
+      audit.addSoon({
         event: 'mfaChanged',
         outcome: 'failure',
         accountId: caller.accountId,

@@ -70,7 +70,7 @@ export function passwordResetRoutes(app: App, ctx: IdentityContext): void {
     },
     async (request, reply) => {
       const { application, caller, params } = request;
-      sendAllowance(reply, requests.take(application.id));
+      sendAllowance(reply, requests.takeTry(application.id));
       reply.header('cache-control', 'no-store');
       return giveResetToken(ctx, mails, application, caller, params.userId);
     },
@@ -92,7 +92,7 @@ export function passwordResetRoutes(app: App, ctx: IdentityContext): void {
     },
     async (request, reply) => {
       const { application, caller } = request;
-      sendAllowance(reply, requests.take(application.id));
+      sendAllowance(reply, requests.takeTry(application.id));
       access.demandAccount(caller, request.query.accountId ?? caller.accountId);
       const { query } = ctx.registry;
       const identity = await findIdentity(query, caller.accountId, request.params.email);
@@ -170,7 +170,7 @@ function countEmail(
 ): () => void {
   const uncount = emailLimits.count({ accountId, to, by });
   try {
-    mails.take(id);
+    mails.takeTry(id);
   } catch (error) {
     uncount();
     throw error;

@@ -52,7 +52,7 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
       if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
-    sendAllowance(reply, perSecond.take(authenticated.caller.id));
+    sendAllowance(reply, perSecond.takeTry(authenticated.caller.id));
     ctx.sessions.used(authenticated.session.id, authenticated.session.accountId);
     request.authenticated = authenticated;
     // Of others the endpoint is not looked at: they are sampled whatever they call.

@@ -46,21 +46,21 @@ export class LoginLimits {
    * Counts a try as wrong until `succeeded` says otherwise.
    * @throws PlatformError 429 with the seconds to wait.
    */
-  async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
+  async takeTry({ subject, userId, address }: LoginTry): Promise<Allowance> {
     // A try that the identity's limit refuses does not count for the address, which others may share.
-    const byIdentity = this.#perIdentity.take({ address, subject });
+    const byIdentity = this.#perIdentity.takeTry({ address, subject });
     const byAddress = this.#takeAddress(address, subject);
     const { limit, remaining } = this.#fromAnywhere.left(subject);
     if (limit > 0 && remaining === 0) {
-      if (!(await this.#isKnown(userId, address))) this.#strangers.take(subject);
-    } else this.#fromAnywhere.take(subject);
+      if (!(await this.#isKnown(userId, address))) this.#strangers.takeTry(subject);
+    } else this.#fromAnywhere.takeTry(subject);
     const isTighter = byAddress.limit > 0 && (byIdentity.limit === 0 || byAddress.remaining < byIdentity.remaining);
     return isTighter ? byAddress : byIdentity;
   }
 
   #takeAddress(address: string, subject: string): Allowance {
     try {
-      return this.#perAddress.take({ address });
+      return this.#perAddress.takeTry({ address });
     } catch (error) {
       this.#perIdentity.giveBack({ address, subject });
       throw error;
@@ -68,12 +68,12 @@ export class LoginLimits {
   }
 
   /**
-   * As `take`, for a code so short that patience would find it: strangers share a number of tries a day, whatever
+   * As `takeTry`, for a code so short that patience would find it: strangers share a number of tries a day, whatever
    * address each comes from.
    */
   async takeShortCode(attempt: LoginTry): Promise<Allowance> {
-    const allowance = await this.take(attempt);
-    if (!(await this.#isKnown(attempt.userId, attempt.address))) this.#shortCodes.take(attempt.subject);
+    const allowance = await this.takeTry(attempt);
+    if (!(await this.#isKnown(attempt.userId, attempt.address))) this.#shortCodes.takeTry(attempt.subject);
     return allowance;
   }
 

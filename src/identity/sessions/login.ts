@@ -87,7 +87,7 @@ async function loginUser(ctx: IdentityContext, body: Static<typeof userBody>, ad
   const { emailAddress, password, accountId } = body;
   const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
-  sendAllowance(reply, await ctx.loginLimits.take(attempt));
+  sendAllowance(reply, await ctx.loginLimits.takeTry(attempt));
   const proven = await ctx.loginLimits.unlessItFails(attempt, async () => {
     const lane = await ctx.loginLimits.laneOf(accountId, attempt);
     return ctx.passwords.verify(identity?.passwordHash, password, lane);
@@ -138,7 +138,7 @@ async function noteFailure(ctx: IdentityContext, accountId: string, userId: stri
   if (!(await account.executeTakeFirst())) return;
   const target = userId === undefined ? undefined : ({ kind: 'identity', id: userId } as const);
   // Not waited for: the answer takes the same time whether or not there is something to write.
-  ctx.audit.note({ event: 'login', outcome: 'failure', accountId, target, address });
+  ctx.audit.addSoon({ event: 'login', outcome: 'failure', accountId, target, address });
 }
 
 /** @throws PlatformError 401 for an appToken that is not this application's or has expired, 429 after too many. */
@@ -149,7 +149,7 @@ async function loginApplication(
   reply: FastifyReply,
 ) {
   const attempt = { subject: `${accountId}\0${appId}`, userId: undefined, address };
-  sendAllowance(reply, await ctx.loginLimits.take(attempt));
+  sendAllowance(reply, await ctx.loginLimits.takeTry(attempt));
   const application = await findApplication(ctx.registry.query, appToken);
   const caller = application && ctx.access.callerOfApplication(application.id);
   if (!caller || caller.id !== appId || caller.accountId !== accountId)
@@ -158,7 +158,7 @@ async function loginApplication(
   const who = { ...caller, address };
   if (application.expiresAt !== null && Date.parse(application.expiresAt) <= ctx.clock.now()) {
     const details = { reason: 'expired' };
-    ctx.audit.note({ event: 'applicationLogin', outcome: 'failure', accountId, actor: who, details });
+    ctx.audit.addSoon({ event: 'applicationLogin', outcome: 'failure', accountId, actor: who, details });
     throw new PlatformError('badCredentials', {
       details: [{ path: 'expiresAt', message: 'The station has expired.' }],
     });

@@ -102,11 +102,11 @@ export function sessionRoutes(app: App, ctx: IdentityContext): void {
     },
     async (request, reply) => {
       const { session } = request.authenticated;
-      await ctx.sessions.end(session.id);
+      await ctx.sessions.endSession(session.id);
       const { caller } = request;
       const { accountId } = caller;
-      ctx.audit.note({ event: 'logout', outcome: 'success', accountId, actor: caller });
-      ctx.revoked.note(caller, ctx.revocations.loginEnded(session.id));
+      ctx.audit.addSoon({ event: 'logout', outcome: 'success', accountId, actor: caller });
+      ctx.revoked.noteRevoked(caller, ctx.revocations.loginEnded(session.id));
       reply.clearCookie(`${ctx.config.headerPrefix}-access-token`, { path: '/' });
       reply.removeHeader(`${ctx.config.headerPrefix}-access-token`);
       return { success: true, message: 'Logged out.' };

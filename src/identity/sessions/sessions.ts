@@ -142,7 +142,7 @@ export class Sessions {
 
   /** Its caller has used a session, by a request, by a packet, or by reading a stream. */
   used(sessionId: string, accountId: string): void {
-    this.#ctx.uses.note(sessionId, accountId);
+    this.#ctx.uses.noteUse(sessionId, accountId);
   }
 
   #standsFor(claims: Claims | undefined): Authenticated | undefined {
@@ -213,7 +213,7 @@ export class Sessions {
   }
 
   /** Ends a session; from the moment of return its tokens are worth nothing. */
-  async end(sessionId: string): Promise<void> {
+  async endSession(sessionId: string): Promise<void> {
     this.#renewed.delete(sessionId);
     await this.#ctx.registry.query
       .updateTable('sessions')

@@ -51,7 +51,7 @@ export class Tokens {
   private constructor(directory: string, clock: Clock, keys: SigningKey[]) {
     this.#directory = directory;
     this.#clock = clock;
-    this.#signing = this.#take(keys);
+    this.#signing = this.#takeKeys(keys);
   }
 
   /** Reads the keys in `directory`; makes the first one. */
@@ -63,11 +63,11 @@ export class Tokens {
 
   /** Reads the keys again, after another process has changed them; tokens of a key that is gone are worth nothing. */
   async reload(): Promise<void> {
-    this.#signing = this.#take(await readKeys(this.#directory));
+    this.#signing = this.#takeKeys(await readKeys(this.#directory));
     this.#verified.clear();
   }
 
-  #take(keys: SigningKey[]): SigningKey {
+  #takeKeys(keys: SigningKey[]): SigningKey {
     const newest = keys.at(-1);
     if (!newest) throw new Error('There is no signing key.');
     this.#keys.clear();

@@ -35,12 +35,12 @@ export class SessionUses {
   }
 
   /** The session has been used now. Called for every packet of some connections: it costs a look into memory. */
-  note(id: string, accountId: string): void {
+  noteUse(id: string, accountId: string): void {
     const time = this.#ctx.clock.now();
     const before = this.#last.get(id);
     if (before !== undefined && time - before >= 0 && time - before < grain) return;
     this.#last.set(id, time);
-    this.#unwritten.put(accountId, id, time);
+    this.#unwritten.putValue(accountId, id, time);
   }
 
   /** When a session was last used, in milliseconds since 1970; after a crash up to half a minute too early. */

@@ -61,7 +61,7 @@ const forms: Record<Format, Form> = {
 /** The answer: headers, and a text that is made while it is sent. */
 export interface Export {
   headers: Record<string, string>;
-  make(answer: Answer): AsyncGenerator<string>;
+  writeParts(answer: Answer): AsyncGenerator<string>;
 }
 
 /**
@@ -80,7 +80,7 @@ export function exportSeries(
   const key = findSeries(services, caller, topic);
   const { from, to } = readRange(query, services.clock.now());
 
-  async function* make(answer: Answer): AsyncGenerator<string> {
+  async function* writeParts(answer: Answer): AsyncGenerator<string> {
     await answer.takePlace();
     const line = form.lines(query);
     if (form.head) yield form.head;
@@ -110,7 +110,7 @@ export function exportSeries(
 
   return {
     headers: { 'content-type': form.type, ...attachment(services.config, topic, { from, to }, format) },
-    make,
+    writeParts,
   };
 }
 
@@ -125,7 +125,7 @@ export async function exportRollup(
 ): Promise<Export> {
   const form = forms[format];
   const { sums, show, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
-  async function* make(): AsyncGenerator<string> {
+  async function* writeParts(): AsyncGenerator<string> {
     const longWork = new LongWork();
     yield form.valuesHead(wanted);
     for (let place = 0; place < sums.length; place += linesAtOnce) {
@@ -136,7 +136,7 @@ export async function exportRollup(
   }
   return {
     headers: { 'content-type': form.type, ...attachment(services.config, topic, range, `${rollup}.${format}`) },
-    make,
+    writeParts,
   };
 }
 

@@ -77,7 +77,8 @@ export function timeSeriesRoutes(app: App, ctx: MessagesContext): void {
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
       nameIgnored(request, reply, rollup === undefined ? heeds[format] : rollupHeeds[format]);
-      const send = ({ headers, make }: Export, place?: HeldPlace) => sendText(reply.headers(headers), make, place);
+      const send = ({ headers, writeParts }: Export, place?: HeldPlace) =>
+        sendText(reply.headers(headers), writeParts, place);
       if (rollup === undefined) return send(exportSeries(ctx, caller, topic, format, query));
       return sumUp(caller, () => exportRollup(ctx, caller, topic, format, rollup, query), send);
     },

@@ -185,7 +185,7 @@ async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string,
     await record(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
     return trashed;
   });
-  ctx.revoked.note(caller, ctx.revocations.certificateEnded(id));
+  ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
   return show(row);
 }
 

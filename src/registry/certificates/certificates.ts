@@ -119,7 +119,7 @@ async function deleteCertificate(ctx: RegistryContext, caller: Caller, id: strin
     });
     return trashed;
   });
-  ctx.revoked.note(caller, ctx.revocations.certificateEnded(id));
+  ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
   return show(row);
 }
 

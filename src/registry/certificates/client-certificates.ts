@@ -106,12 +106,13 @@ export class ClientCertificates {
     address: string | undefined,
   ): Promise<CertificateCheck> {
     const answer = await this.#check(presented, username, address);
-    if (answer.result !== 'proven') this.#say(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
+    if (answer.result !== 'proven')
+      this.#logRefusal(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
     return answer;
   }
 
   /** Tells the operator why; a flood of refusals is no flood of lines. */
-  #say(reason: string, fingerprint: string, deviceId: string | undefined, address: string | undefined): void {
+  #logRefusal(reason: string, fingerprint: string, deviceId: string | undefined, address: string | undefined): void {
     const now = this.#ctx.clock.now();
     if (now - this.#saidSince >= sayEvery) {
       this.#said.clear();
@@ -144,7 +145,7 @@ export class ClientCertificates {
     if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
     if (certificate.validFrom < since)
       return refused('the certificate begins before the hardware was replaced: issue a new one', deviceId);
-    if (maker && !(await this.#make(maker, certificate, deviceId, address)))
+    if (maker && !(await this.#makeDevice(maker, certificate, deviceId, address)))
       return refused('the CA may not make this device', deviceId);
     const device = access.placement(deviceId);
     if (device?.deleted !== null) return refused('the entity may not connect now', deviceId);
@@ -278,7 +279,7 @@ export class ClientCertificates {
   }
 
   /** Makes the device of a first connection, once however many come at once; false when the CA may not. */
-  async #make(
+  async #makeDevice(
     { id, accountId }: AuthorityRow,
     { commonName, serialNumber, fingerprint }: Certificate,
     deviceId: string,

@@ -84,7 +84,7 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
     async (request, reply) => {
       const { caller } = request;
       const code = readCode(request.body.associationCode);
-      attempts.take(caller.id);
+      attempts.takeTry(caller.id);
       try {
         const { deviceId, version } = await start(ctx, caller, code, request.body);
         attempts.giveBack(caller.id);
@@ -92,7 +92,8 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
         return { deviceId, entityVersion: version };
       } catch (error) {
         if (!(error instanceof PlatformError && error.kind === 'notFound')) attempts.giveBack(caller.id);
-        else ctx.audit.note({ event: 'association', outcome: 'failure', accountId: caller.accountId, actor: caller });
+        else
+          ctx.audit.addSoon({ event: 'association', outcome: 'failure', accountId: caller.accountId, actor: caller });
         throw error;
       }
     },

@@ -198,7 +198,10 @@ export function secretStored(ctx: Stored, caller: Caller, entityId: string, acti
   // As it is in the file: another regeneration may have been committed meanwhile, and told first.
   const until = registry.credential(entityId)?.previousUntil ?? null;
   overlaps.changed(entityId, until);
-  revoked.note(caller, until === null ? revocations.secretReplaced(entityId) : revocations.secretOverlaps(entityId));
+  revoked.noteRevoked(
+    caller,
+    until === null ? revocations.secretReplaced(entityId) : revocations.secretOverlaps(entityId),
+  );
   const placement = activated ? access.placement(entityId) : undefined;
   if (placement) downlink.deviceUpdated(placement, { provisioningState: 'activated' });
 }

@@ -136,7 +136,7 @@ async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null
 export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before, after }: Changed): Promise<void> {
   ctx.access.deviceChanged(after.id);
   if (after.organizationId !== before.organizationId)
-    ctx.revoked.note(caller, await ctx.revocations.deviceMoved(after, before.organizationId));
+    ctx.revoked.noteRevoked(caller, await ctx.revocations.deviceMoved(after, before.organizationId));
   ctx.downlink.deviceUpdated(after, changedState(ctx, before, after));
 }
 
@@ -180,7 +180,7 @@ export async function deviceTrashed(
   row: Row<'devices'>,
 ): Promise<void> {
   access.deviceChanged(row.id);
-  revoked.note(caller, await revocations.deviceDeleted(row));
+  revoked.noteRevoked(caller, await revocations.deviceDeleted(row));
 }
 
 /** Brings a device back from the trash when it is still what `expected` says; `access.deviceChanged` is to follow. */

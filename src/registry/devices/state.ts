@@ -41,7 +41,9 @@ export async function setState(
 ): Promise<Rejection | undefined> {
   try {
     const fields = readStatePayload(payload, customNames(ctx, deviceId));
-    await ctx.waiting.take(`${caller.id} ${deviceId}`, fields, (wanted) => updateState(ctx, caller, deviceId, wanted));
+    await ctx.waiting.writeMerged(`${caller.id} ${deviceId}`, fields, (wanted) =>
+      updateState(ctx, caller, deviceId, wanted),
+    );
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
