@@ -245,7 +245,7 @@ t.test('packets sent along with CONNECT wait for CONNACK, however many there are
 });
 
 t.test('a subscriber that does not read holds up nobody else', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const lazy = await rawConnected(t, f, { clientId: 'lazy' });
   lazy.send(subscribePacket(1, [f.topic('chat'), 1]));
   await lazy.next();
@@ -254,6 +254,8 @@ t.test('a subscriber that does not read holds up nobody else', async (t) => {
   await reader.subscribeAsync(f.topic('chat'));
   const payload = Buffer.alloc(100_000);
   const publisher = await f.service.connect({ jwt: f.service.admin });
+  const shed = async () => Number(await metric(f, 'slipway_mqtt_shed_messages_total'));
+  const before = await shed();
   let longest = 0;
   for (let n = 0; n < 200; n += 1) {
     const begun = performance.now();
@@ -263,7 +265,7 @@ t.test('a subscriber that does not read holds up nobody else', async (t) => {
     longest = Math.max(longest, performance.now() - begun);
   }
   t.ok(longest < 4900, 'nobody waited for a drain timeout, of 5 s');
-  t.ok(Number(await metric(f, 'slipway_mqtt_shed_messages_total')) > 0, 'QoS 0 messages were shed');
+  t.ok((await shed()) > before, 'QoS 0 messages were shed');
 });
 
 t.test('a connection without CONNECT, or refused before it is proven, does not stay open', async (t) => {
@@ -288,7 +290,7 @@ t.test('a credential check that never ends does not keep the socket', async (t) 
 });
 
 t.test('a CONNECT that is being checked does not survive the end of its credential', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   let release = () => {};
   const reached = new Promise<void>((resolve) => {
     interceptChecks(t, f.service, async (verify) => {
@@ -310,10 +312,15 @@ t.test('a CONNECT that is being checked does not survive the end of its credenti
 });
 
 t.test('a new secret ends every connection made with the old one before the answer leaves', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const clients = await Promise.all(['a', 'b', 'c'].map((clientId) => rawConnected(t, f, { clientId })));
-  await f.service.credential(f.device.id);
-  t.equal(await metric(f, 'slipway_mqtt_connections'), 0, 'none is left');
+  const body = { accountId: f.service.accountId, entityId: f.device.id, entityType: 'device' };
+  const renew = async () => {
+    const { headers } = await f.service.http('POST', '/api/v1/access/mqtt-credentials', { body });
+    return headers.get('platform-revocation');
+  };
+  t.match(await renew(), /connections=3/);
+  t.match(await renew(), /connections=0/, 'none is left');
   await Promise.all(clients.map(({ closed }) => closed));
 });
 
@@ -341,7 +348,7 @@ t.test('small packets do not wait for each other', async (t) => {
 });
 
 t.test('a hook that throws ends one connection, not the process', async (t) => {
-  const f = await fixture(t);
+  const f = await shared();
   const client = await rawConnected(t, f, { clientId: 'unlucky' });
   const witness = await rawConnected(t, f, { clientId: 'witness' });
   await whileAccessFails(f.service, 'mayPublish', async () => {

@@ -67,7 +67,7 @@ t.test('a flood of rows of one account does not make another wait for all of it'
 });
 
 t.test('a message for many stored sessions costs its sender as many points', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const victim = await neighbour(f);
   for (let n = 0; n < 20; n += 1) {
     const keeper = await rawConnected(t, f, { clientId: `keeper ${n}`, clean: false });
@@ -108,7 +108,7 @@ t.test('a message for many stored sessions costs its sender as many points', asy
 });
 
 t.test('of large payloads only a few are read before they are stored, of each account', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const victim = await neighbour(f);
   const senders = await Promise.all(Array.from({ length: 7 }, () => sibling(f)));
   const clients = await Promise.all(senders.map((one) => rawConnected(t, one)));

@@ -123,7 +123,7 @@ t.test('a clean session leaves nothing of the stored one before it', async (t) =
 });
 
 t.test('what the store refuses is not acknowledged, and the session goes on as it was', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const subscriber = await rawConnected(t, f, keeper);
   await subscribed(subscriber, [f.topic('chat'), 1]);
   await disconnected(subscriber);
