@@ -307,7 +307,7 @@ export class Authenticator {
     username: string,
     address: string | undefined,
   ): Promise<ProvenIdentity> {
-    const proof = await this.#services.certificates.check(presented, username, address);
+    const proof = await this.#services.certificates.checkCertificate(presented, username, address);
     if (proof.result === 'wrong')
       throw new ConnectRefused('bad_credentials', proof.reason, { deviceId: proof.deviceId });
     if (proof.result === 'refused')

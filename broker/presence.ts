@@ -98,7 +98,7 @@ export class Presence {
   /** A device is in another server from now on, which says what becomes of it. */
   forget({ accountId, deviceId }: DeviceAddress): void {
     this.#connections.delete(deviceId);
-    this.#changes.forget(accountId, deviceId);
+    this.#changes.forgetValue(accountId, deviceId);
   }
 
   /** Devices whose connections have ended in another server, which does not act for them any more; logged when it resolves. */

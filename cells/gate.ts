@@ -50,7 +50,7 @@ export class CellGate implements AccountGate {
   }
 
   /** Replaces what is recorded of these accounts; undefined forgets it. On disk when it returns. */
-  record(accounts: readonly string[], record: MoveRecord | undefined): void {
+  recordMove(accounts: readonly string[], record: MoveRecord | undefined): void {
     const others = this.#records.filter((one) => !one.accounts.some((id) => accounts.includes(id)));
     const records = record ? [...others, record] : others;
     writeMoves(this.#directory, records);
@@ -92,7 +92,7 @@ export class CellGate implements AccountGate {
     this.#close();
   }
 
-  release(accounts: Iterable<string>): void {
+  releaseAccounts(accounts: Iterable<string>): void {
     for (const accountId of accounts) this.#held.delete(accountId);
     this.#close();
   }

@@ -124,7 +124,7 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     const { id, matched = {} } = firmwareRollout;
     if (matched.message !== undefined) printError(matched.message);
     // Its stages would begin one after the other without a device.
-    if (flags.watch && matched.devices !== 0) return watch(client, id);
+    if (flags.watch && matched.devices !== 0) return watchRollout(client, id);
     print(firmwareRollout);
     if (matched.devices !== 0) return;
     // It would stay, and nobody would know of it; one of a single stage may have finished already.
@@ -156,7 +156,7 @@ export async function firmwareStatus(
   if (flags.watch && id === undefined) throw new UsageError('--watch needs --rollout.');
   await withClient(flags, printError, async (client) => {
     if (id === undefined) return printNewest(client);
-    if (flags.watch) return watch(client, id);
+    if (flags.watch) return watchRollout(client, id);
     print((await read(client, id)).firmwareRollout);
   });
 }
@@ -177,7 +177,7 @@ function read(client: Client, id: string): Promise<{ firmwareRollout: Rollout }>
 }
 
 /** Shows a rollout until it has ended or paused. @throws Ending 1 when not every device has succeeded. */
-async function watch(client: Client, id: string): Promise<void> {
+async function watchRollout(client: Client, id: string): Promise<void> {
   const progress = await bar('{bar} {value}/{total} devices have ended, {told}', 1);
   let rollout: Rollout;
   try {

@@ -15,7 +15,7 @@ type Where = Pick<Config, 'host' | 'httpPort' | 'metricsToken'> & { tls: object 
 export const doubt = 'Was it started with other settings (port, host, TLS) than are here?';
 
 /** GET, with the operator's token when there is one, and the certificate that was shown. Rejects when nothing answers in time. */
-export async function ask(
+export async function askServer(
   { host, httpPort, tls, metricsToken }: Where,
   path: string,
 ): Promise<{ status: number; text: string; certificate: X509Certificate | undefined }> {

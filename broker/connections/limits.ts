@@ -135,7 +135,7 @@ export class Limits {
     }
     this.#leave(place);
     place.address = address;
-    if (!this.#perNetwork.enter(counted)) {
+    if (!this.#perNetwork.countOpened(counted)) {
       this.hit('max_connections_per_address', this.about(socket));
       refuse('max_connections_per_address');
       return;
@@ -174,7 +174,7 @@ export class Limits {
 
   #leave(place: Place): void {
     if (place.counted === undefined) return;
-    this.#perNetwork.leave(place.counted);
+    this.#perNetwork.countClosed(place.counted);
     place.counted = undefined;
   }
 

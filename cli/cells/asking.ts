@@ -6,7 +6,7 @@ import { behind } from '../../db/files/schema.ts';
 import { version } from '../../db/files/version.ts';
 import { Registry } from '../../db/registry/index.ts';
 import { demandRegistry } from '../data/files.ts';
-import { ask } from '../own-server.ts';
+import { askServer } from '../own-server.ts';
 import { UsageError } from '../usage.ts';
 
 /** What a cell has. */
@@ -25,7 +25,7 @@ const maxForeign = 1_000_000;
 /** One GET at the HTTP port of a cell. @throws Error when it does not answer. */
 export function askCell(cell: Cell, path: string, metricsToken: string | undefined) {
   const where = { host: cell.address, httpPort: cell.http, tls: cell.tls ? {} : undefined, metricsToken };
-  return ask(where, path);
+  return askServer(where, path);
 }
 
 /** What a running cell has. @throws Error with a sentence when it does not answer, or not with what was asked for. */

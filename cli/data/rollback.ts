@@ -14,7 +14,7 @@ export async function rollback(given: OnDirectory): Promise<void> {
   const lock = holdForCommand(dataDir);
   try {
     // Anyone who calls it again after it was broken off means that one, not the upgrade before.
-    if (isUnfinished(dataDir)) return finish(dataDir);
+    if (isUnfinished(dataDir)) return finishRollback(dataDir);
     const [snapshot] = snapshotsOf(dataDir);
     if (!snapshot)
       throw new UsageError(
@@ -38,7 +38,7 @@ export async function rollback(given: OnDirectory): Promise<void> {
   }
 }
 
-function finish(dataDir: string): void {
+function finishRollback(dataDir: string): void {
   finishReplacement(dataDir);
   const needs = dataVersion(dataDir);
   process.stderr.write(

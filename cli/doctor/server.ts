@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:net';
 import type { Config } from '../../src/config.ts';
 import { demandPort } from '../../src/network/accepting.ts';
-import { ask, doubt, here } from '../own-server.ts';
+import { askServer, doubt, here } from '../own-server.ts';
 import { type Finding, findings } from './finding.ts';
 
 /** Milliseconds. */
@@ -41,15 +41,15 @@ export async function lookAtServer(config: Config, served: boolean): Promise<Fin
   if (!served) return [ok('no server runs on this data')];
   if (config.httpPort === 0) return [ok('a server runs; its port is not known')];
   try {
-    const ready = await ask(config, '/health/ready');
+    const ready = await askServer(config, '/health/ready');
     const times: number[] = [];
     for (let sample = 0; sample < samples; sample += 1) {
       const began = performance.now();
-      await ask(config, '/health/live');
+      await askServer(config, '/health/live');
       times.push(performance.now() - began);
     }
     const longest = Math.round(Math.max(...times));
-    const metrics = await ask(config, '/metrics');
+    const metrics = await askServer(config, '/metrics');
     const lag = metrics.status === 200 ? loopLag(metrics.text) : undefined;
     const lagged = lag === undefined ? '' : `, event-loop lag ${Math.round(lag * 1000)} ms`;
     const said = `answers within ${longest} ms (${samples} requests)${lagged}`;

@@ -51,7 +51,7 @@ export class Fence {
   }
 
   /** @throws Fenced if another process has taken over. */
-  check(): void {
+  checkHolder(): void {
     const read = readSync(this.#fd, this.#found, 0, markLength, 0);
     if (read !== markLength || !this.#found.equals(this.#mark)) throw new Fenced();
   }
@@ -66,10 +66,10 @@ export class Fence {
  * another holder, and after it, because only then is it certain that the next holder has read what was committed.
  * @throws Fenced if another process has taken over: nothing of it may be acknowledged.
  */
-export function commitAsHolder(fence: { check(): void } | undefined, commit: () => void): void {
-  fence?.check();
+export function commitAsHolder(fence: { checkHolder(): void } | undefined, commit: () => void): void {
+  fence?.checkHolder();
   commit();
-  fence?.check();
+  fence?.checkHolder();
 }
 
 /** Makes a directory and those above it, one by one: where the system refuses oddly, `recursive` tries for ever. */

@@ -243,7 +243,7 @@ export class SqliteDialect implements Dialect {
     files: {
       writer: Sqlite.Database;
       reader: Sqlite.Database;
-      fence?: { check(): void } | undefined;
+      fence?: { checkHolder(): void } | undefined;
       laneNow?: (() => Lane | undefined) | undefined;
     },
     threaded: WriterThread,

@@ -48,7 +48,7 @@ export class Writer {
   #group: Group | undefined;
 
   readonly statements: StatementCache;
-  readonly fence?: { check(): void };
+  readonly fence?: { checkHolder(): void };
   readonly laneNow: () => Lane | undefined;
 
   /**
@@ -57,7 +57,7 @@ export class Writer {
    */
   constructor(
     statements: StatementCache,
-    fence?: { check(): void },
+    fence?: { checkHolder(): void },
     laneNow: () => Lane | undefined = () => undefined,
   ) {
     this.statements = statements;

@@ -20,10 +20,10 @@ port.on('message', (asked: Asked) => {
     port.close();
     return;
   }
-  port.postMessage(answer(asked));
+  port.postMessage(answerStep(asked));
 });
 
-function answer(asked: Exclude<Asked, { close: true }>): Answered {
+function answerStep(asked: Exclude<Asked, { close: true }>): Answered {
   try {
     if (asked.sql !== 'COMMIT') return statements.run(asked);
     let answered: Answered | undefined;

@@ -97,7 +97,7 @@ export class Audit {
   }
 
   /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record. */
-  used(actor: Caller, details: Record<string, string>, about = ''): void {
+  recordUse(actor: Caller, details: Record<string, string>, about = ''): void {
     const entry: AuditEntry = { event: 'tokenUsed', outcome: 'success', accountId: actor.accountId, actor, details };
     if (actor.kind === 'station') this.addSoon(entry);
     else this.sample(entry, about);
@@ -188,7 +188,7 @@ export class Audit {
   }
 
   /** Forgets what has been noted since: another server handles these accounts. */
-  forget(accounts: readonly string[]): void {
+  forgetAccounts(accounts: readonly string[]): void {
     this.#held = this.#held.filter(({ accountId }) => !accounts.includes(accountId));
   }
 

@@ -219,8 +219,8 @@ export class Bridges {
     const date = (time: number | undefined) => (time === undefined ? null : new Date(time).toISOString());
     const { time, reason } = bridge?.lastFailure ?? {};
     return {
-      pending: outbox.count(id, 'pending', maxCounted),
-      deadLetters: outbox.count(id, 'dead', maxCounted),
+      pending: outbox.countInState(id, 'pending', maxCounted),
+      deadLetters: outbox.countInState(id, 'dead', maxCounted),
       oldestPending: date(outbox.places(id, 'pending', 0, 1)[0]?.since),
       waiting: bridge?.bestEffort.waiting ?? 0,
       dropped: bridge?.dropped ?? 0,
@@ -253,7 +253,7 @@ export class Bridges {
     const slowest = found.sort((a, b) => a.since - b.since).slice(0, maxNamed);
     return slowest.map(({ row: { id, kind }, since }) => {
       const seconds = Math.max(0, clock.now() - since) / 1000;
-      return { id, kind, pending: outbox.count(id, 'pending', maxCounted / maxNamed), seconds };
+      return { id, kind, pending: outbox.countInState(id, 'pending', maxCounted / maxNamed), seconds };
     });
   }
 
@@ -264,7 +264,7 @@ export class Bridges {
     let left = maxCounted;
     for (const { row } of this.#bridges.values()) {
       if (left === 0) break;
-      const pending = outbox.count(row.id, 'pending', left);
+      const pending = outbox.countInState(row.id, 'pending', left);
       counts[row.kind] = (counts[row.kind] ?? 0) + pending;
       left -= pending;
     }

@@ -42,7 +42,7 @@ export class KeptMessages {
 
   /** How many messages could not be delivered and are kept. */
   deadCount(id: string): number {
-    return this.#ctx.messages.outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
+    return this.#ctx.messages.outbox.countInState(id, 'dead', Number.MAX_SAFE_INTEGER);
   }
 
   /** Where a page of what could not be delivered is, newest first. */
@@ -82,7 +82,7 @@ export class KeptMessages {
   stored(bridgeIds: readonly string[]): number {
     const { outbox } = this.#ctx.messages;
     return bridgeIds.reduce(
-      (sum, id) => states.reduce((more, state) => more + outbox.count(id, state, maxCounted), sum),
+      (sum, id) => states.reduce((more, state) => more + outbox.countInState(id, state, maxCounted), sum),
       0,
     );
   }

@@ -75,7 +75,8 @@ export class OpenDeviceWork implements DeviceWork {
     const delivery = await openDelivery(registry.query, deviceId);
     if (!delivery) return;
     const place = access.placement(deviceId)?.organizationId ?? null;
-    if (isWithin(access, await targetOf(registry, delivery.rolloutId), place)) await firmwareEngine.renew(deviceId);
+    if (isWithin(access, await targetOf(registry, delivery.rolloutId), place))
+      await firmwareEngine.renewOffer(deviceId);
     else await this.#endMoved([deviceId]);
   }
 

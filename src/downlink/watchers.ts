@@ -3,7 +3,7 @@ export class Watchers {
   readonly #watching = new Map<string, Set<() => void>>();
 
   /** Calls `hear` at every change of `id`, until the returned function is called. */
-  watch(id: string, hear: () => void): () => void {
+  addWatcher(id: string, hear: () => void): () => void {
     const own = this.#watching.get(id) ?? new Set();
     this.#watching.set(id, own.add(hear));
     return () => {

@@ -106,7 +106,7 @@ export class SecretAnswers {
   }
 
   /** The device has proven its secret: what is kept of it is destroyed. */
-  async used(deviceId: string): Promise<void> {
+  async destroyAnswer(deviceId: string): Promise<void> {
     if (!this.#devices.delete(deviceId)) return;
     await this.#registry.query
       .updateTable('idempotentAnswers')

@@ -103,7 +103,7 @@ async function askNewAddress(
   const { id, accountId } = person;
   const { token, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandFree(tx, 'newEmailAddress', person, email);
-    const uncount = ctx.emailLimits.count({ accountId, to: email, by: accountId });
+    const uncount = ctx.emailLimits.countEmail({ accountId, to: email, by: accountId });
     return { uncount, token: await makeMailedToken(tx, ctx.clock, { accountId, userId: id, kind: 'email', email }) };
   });
   const heading = await headingFor(ctx, accountId, email);

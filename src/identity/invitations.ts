@@ -111,7 +111,7 @@ export class Invitations {
 
   async #invite(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Invitation> {
     const { id, accountId, email } = identity;
-    const uncount = isAccountWide(caller) ? () => {} : this.#ctx.emailLimits.count({ accountId, to: email });
+    const uncount = isAccountWide(caller) ? () => {} : this.#ctx.emailLimits.countEmail({ accountId, to: email });
     const token = await makeMailedToken(tx, this.#ctx.clock, { accountId, userId: id, kind: 'invitation' });
     return { identity, uncount, token };
   }

@@ -126,7 +126,7 @@ async function sendReset(
   if (!identity) return;
   try {
     emails.takeTry(identity.id);
-    emailLimits.count({ accountId, to: identity.email });
+    emailLimits.countEmail({ accountId, to: identity.email });
   } catch (error) {
     if (error instanceof PlatformError && error.kind === 'tooMany') return;
     throw error;

@@ -70,7 +70,7 @@ export class Attempts {
   }
 
   /** Forgets what has been tried; of a wide network only what was tried in this narrow one. */
-  clear(tried: Tried): void {
+  clearTries(tried: Tried): void {
     const [narrow, ...wide] = keysOf(tried);
     const window = narrow && this.#windows.get(narrow.key);
     if (!window) return;

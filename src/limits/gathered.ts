@@ -74,7 +74,7 @@ export class Gathered<V> {
   }
 
   /** What waits is not written any more. */
-  forget(accountId: string, key: string): void {
+  forgetValue(accountId: string, key: string): void {
     this.#takeValue(accountId, key);
   }
 

@@ -40,7 +40,7 @@ export class OpenPerNetwork {
   }
 
   /** Counts one more; false, and nothing counted, when one of the address's networks has as many as it may have. */
-  enter(address: string): boolean {
+  countOpened(address: string): boolean {
     const networks = networksOf(address);
     const isFull = ({ key, times }: Network) => (this.#counts.get(key) ?? 0) >= this.limit * times;
     if (this.limit > 0 && networks.some(isFull)) return false;
@@ -48,7 +48,7 @@ export class OpenPerNetwork {
     return true;
   }
 
-  leave(address: string): void {
+  countClosed(address: string): void {
     for (const { key } of networksOf(address)) {
       const count = (this.#counts.get(key) ?? 1) - 1;
       if (count > 0) this.#counts.set(key, count);

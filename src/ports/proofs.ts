@@ -42,5 +42,9 @@ export interface CertificateChecks {
   /** Whether a certificate, or a CA, is registered and has not expired. */
   isLive(id: string): boolean;
   /** Finds the device of a certificate, or creates it where a CA allows it. `username` is its id, or empty. */
-  check(presented: PresentedCertificate, username: string, address: string | undefined): Promise<CertificateCheck>;
+  checkCertificate(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<CertificateCheck>;
 }

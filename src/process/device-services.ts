@@ -40,8 +40,8 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const json = new DownlinkMessages({ ...base, firmwareEngine, commands }, downlink);
   const control = new ControlMessages({ ...base, firmwareEngine, downloads, progress }, downlink);
   closers.push(() => control.close());
-  firmwareEngine.listen(json);
-  firmwareEngine.listen(control);
+  firmwareEngine.addListener(json);
+  firmwareEngine.addListener(control);
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
   const broker = await openBroker(foundation, {
     ...ground,
@@ -77,12 +77,12 @@ function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
       const authenticated = await sessions.authenticate(jwt);
       if (!authenticated) return undefined;
       const { caller, session, claims } = authenticated;
-      audit.used(caller, { over: 'mqtt' }, 'mqtt');
-      sessions.used(session.id, session.accountId);
+      audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
+      sessions.noteUse(session.id, session.accountId);
       const expires = Date.parse(session.expires);
       return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
     },
-    sessionUsed: (id, accountId) => sessions.used(id, accountId),
+    sessionUsed: (id, accountId) => sessions.noteUse(id, accountId),
     hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,

@@ -43,7 +43,7 @@ export async function run(): Promise<void> {
 
   const watch = setInterval(() => {
     try {
-      server.ctx.fence.check();
+      server.ctx.fence.checkHolder();
     } catch (error) {
       // A file that cannot be read fails the commits, and readiness with them.
       if (!(error instanceof Fenced)) return;

@@ -85,6 +85,6 @@ function clearArrivals(directory: string, gate: CellGate): void {
   for (const { accounts, state } of gate.records) {
     if (state !== 'coming') continue;
     removeAccounts(directory, accounts);
-    gate.record(accounts, undefined);
+    gate.recordMove(accounts, undefined);
   }
 }

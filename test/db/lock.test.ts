@@ -20,7 +20,7 @@ t.test('a second process is told which one holds the directory', async (t) => {
     () => lockDirectory(directory),
     new RegExp(`another server is running on it: process ${process.pid} on .+ since 2`),
   );
-  fence.check();
+  fence.checkHolder();
   lock.release();
   lockDirectory(directory).release();
   fence.close();
@@ -59,7 +59,7 @@ t.test('no connection of a process commits after another one has taken over', as
   await registry.proveWritable();
   const other = takeOver(directory);
   t.teardown(() => other.close());
-  t.throws(() => fence.check(), Fenced);
+  t.throws(() => fence.checkHolder(), Fenced);
   await t.rejects(
     registry.transaction((tx) => add(tx, 'short')),
     { code: 'FENCED' },
@@ -81,12 +81,12 @@ t.test('a commit during which another process takes over is not acknowledged', a
   const fence = takeOver(directory);
   let checks = 0;
   // The second look of a commit is the one after it.
-  const check = () => {
+  const checkHolder = () => {
     checks += 1;
     if (checks === 2) takeOver(directory).close();
-    fence.check();
+    fence.checkHolder();
   };
-  const files = { writer, reader: openSqlite(path, { readonly: true }), fence: { check } };
+  const files = { writer, reader: openSqlite(path, { readonly: true }), fence: { checkHolder } };
   const db = new Kysely<{ items: { n: number } }>({
     dialect: SqliteDialect.withThread(files, new WriterThread(path)).local,
   });
@@ -104,7 +104,7 @@ t.test('a commit during which another process takes over is not acknowledged', a
 
 t.test('what commits outside of the registry looks before and after, and passes errors of the commit on', (t) => {
   const calls: string[] = [];
-  const fence = { check: () => calls.push('check') };
+  const fence = { checkHolder: () => calls.push('check') };
   commitAsHolder(fence, () => calls.push('commit'));
   t.strictSame(calls, ['check', 'commit', 'check']);
   const full = new Error('disk full');

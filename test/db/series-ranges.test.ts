@@ -402,7 +402,7 @@ t.test('what expires takes its marks along, and what comes later is marked again
       .pluck()
       .get(series);
   for (let n = 0; n < 1000; n += 1) marks.add(series, 1 + (n % 3), start + n * 1000);
-  marks.forget(series, middle);
+  marks.forgetBefore(series, middle);
   t.equal(count(`"to" <= ${middle}`), 0);
   t.ok(Number(count(`"from" >= ${middle}`)) >= 3);
   marks.add(series, 1, start);

@@ -170,7 +170,7 @@ t.test('a commit is charged to nobody: it is for all that were written before it
   const start = async () => {
     const file = openSqlite(join(temporaryDirectory(t), 'test.db'));
     t.teardown(() => file.close());
-    const fence = { check: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50) };
+    const fence = { checkHolder: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50) };
     let accountId = '';
     const writer = new Writer(new StatementCache(file), fence, () => ({ accountId, callerId: accountId }));
     const as = (account: string) => {

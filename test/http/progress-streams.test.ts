@@ -23,7 +23,7 @@ t.test('the last event does not wait for its turn; others do', async (t) => {
   };
   const caller = { kind: 'admin', id: 'a', accountId: 'b' } as const;
   const log = { error: (error: unknown) => t.fail(String(error)) };
-  const body = new ProgressStreams({ log, sessions: { used: () => {} } }).open(caller, followed);
+  const body = new ProgressStreams({ log, sessions: { noteUse: () => {} } }).open(caller, followed);
   let text = '';
   body.on('data', (chunk) => {
     text += chunk;

@@ -549,7 +549,7 @@ export function whileOutboxFails<R>({ server }: Service, work: (failures: () => 
 export async function whileOnItsWay<R>({ server, accountId }: Service, work: () => Promise<R>): Promise<R> {
   const { gate } = server.ctx;
   gate.holdAccounts([accountId]);
-  return work().finally(() => gate.release([accountId]));
+  return work().finally(() => gate.releaseAccounts([accountId]));
 }
 
 /** Whether accounts are on their way to or from this cell, so that it removes nothing old. */

@@ -11,7 +11,7 @@ export async function actFor(ctx: Needed, accounts: readonly string[]): Promise<
     await commands.actFor(accounts);
     await jobs.actFor(accounts);
   } finally {
-    gate.release(accounts);
+    gate.releaseAccounts(accounts);
   }
   broker.handover.actFor(new Set(accounts));
   jobs.wake();

@@ -74,16 +74,16 @@ export class MovingCell {
   }
 
   bytes(path: string, query: Query): Promise<Buffer> {
-    return this.#ask('GET', path, query);
+    return this.#askCell('GET', path, query);
   }
 
   /** `body` is JSON, bytes or an object. */
   async post<R = unknown>(path: string, query: Query, body: string | Buffer | object = {}): Promise<R> {
     const sent = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
-    return JSON.parse((await this.#ask('POST', path, query, sent)).toString()) as R;
+    return JSON.parse((await this.#askCell('POST', path, query, sent)).toString()) as R;
   }
 
-  async #ask(method: string, path: string, query: Query, body?: string | Buffer): Promise<Buffer> {
+  async #askCell(method: string, path: string, query: Query, body?: string | Buffer): Promise<Buffer> {
     const { address, http: port, tls, name } = this.#cell;
     const options = {
       host: address,

@@ -52,7 +52,7 @@ export class Coming {
     if (known.some((id) => !coming.has(id))) throw invalid('accounts', `${known.join(', ')} is here already`);
     this.#demandRoom(bytes);
     this.#endArrival();
-    gate.record(accounts, { move, accounts, state: 'coming', from, to });
+    gate.recordMove(accounts, { move, accounts, state: 'coming', from, to });
     await removeAccounts(this.#ctx, [...new Set([...accounts, ...known])]);
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
     const lapse = setTimeout(() => this.#lapse(first), lapsesAfter).unref();
@@ -205,7 +205,7 @@ export class Coming {
     // Somebody may have taken it back meanwhile; from here to the record nothing else runs.
     this.#demand(move);
     gate.holdAccounts(accounts);
-    gate.record(accounts, { ...record, state: 'here', since: clock.now() });
+    gate.recordMove(accounts, { ...record, state: 'here', since: clock.now() });
     this.#endArrival();
     await actFor(this.#ctx, accounts);
     gate.dismissWaiting(accounts);
@@ -219,9 +219,9 @@ export class Coming {
     if (record?.state !== 'coming') return;
     this.#endArrival();
     // First another attempt's name: from here on nothing of this one can become active.
-    gate.record(record.accounts, { ...record, move: 'dropped' });
+    gate.recordMove(record.accounts, { ...record, move: 'dropped' });
     await removeAccounts(this.#ctx, record.accounts);
-    gate.record(record.accounts, undefined);
+    gate.recordMove(record.accounts, undefined);
   }
 
   /** What has come is worth nothing: the command has died long ago. */

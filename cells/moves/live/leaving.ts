@@ -89,12 +89,12 @@ export class Leaving {
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
     const out = new MessagesOut(join(config.dataDir, 'messages.db'), accounts, pages.own().bridges);
     const sent = { points: 0, logs: 0, end: 0 };
-    const touched = await TouchedRows.watch(registry, pages.watched);
+    const touched = await TouchedRows.watchTables(registry, pages.watched);
     const lapse = setTimeout(() => this.endCopy(), lapsesAfter).unref();
     this.#copy = { move, lapse, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
     gate.copying(accounts);
-    messages.touched.watch(new Set(accounts));
+    messages.touched.watchAccounts(new Set(accounts));
     // What purges or expires stops at its next step.
     await gate.whenRested(patience);
     return { accounts, bytes: await this.#bytesOf(accounts, move) };
@@ -119,7 +119,7 @@ export class Leaving {
     this.#copy = undefined;
     clearTimeout(copy.lapse);
     this.#ctx.gate.copying([]);
-    this.#ctx.messages.touched.watch(new Set());
+    this.#ctx.messages.touched.watchAccounts(new Set());
     copy.pages.close();
     copy.out.close();
     // What another copy notes begins after this.
@@ -236,12 +236,12 @@ export class Leaving {
       for (const accountId of accounts) bridges.endOf(accountId);
       await messages.proveWritable();
       this.#demand(move);
-      gate.record(accounts, { move, accounts, state: 'away', ...this.#names });
+      gate.recordMove(accounts, { move, accounts, state: 'away', ...this.#names });
     } catch (error) {
       await this.#actAgain(accounts);
       throw error;
     } finally {
-      gate.release(accounts);
+      gate.releaseAccounts(accounts);
     }
   }
 
@@ -252,7 +252,7 @@ export class Leaving {
     this.endCopy();
     if (record?.state !== 'away') return { accounts: [] };
     gate.holdAccounts(record.accounts);
-    gate.record(record.accounts, undefined);
+    gate.recordMove(record.accounts, undefined);
     await this.#actAgain(record.accounts);
     return { accounts: record.accounts };
   }
@@ -266,15 +266,15 @@ export class Leaving {
   }
 
   /** The accounts count in the other cell: clients are sent there. */
-  async release(move: string): Promise<void> {
+  async releaseMove(move: string): Promise<void> {
     const { accounts } = this.#demandAway(move);
     await this.#ctx.broker.handover.endConnections(new Set(accounts));
-    this.#ctx.audit.forget(accounts);
+    this.#ctx.audit.forgetAccounts(accounts);
     this.#ctx.gate.dismissWaiting(accounts);
   }
 
   /** Removes what is left of the accounts, which count in the other cell. */
-  async clear(move: string): Promise<Amounts> {
+  async removeMoved(move: string): Promise<Amounts> {
     const { accounts } = this.#demandAway(move);
     const copy = this.#copy;
     if (copy) {
@@ -284,9 +284,9 @@ export class Leaving {
         throw invalid('move', `has copied ${JSON.stringify(copy.sent)}, and there are ${JSON.stringify(stored)}`);
     }
     this.endCopy();
-    await this.release(move);
+    await this.releaseMove(move);
     await removeAccounts(this.#ctx, accounts);
-    this.#ctx.gate.record(accounts, undefined);
+    this.#ctx.gate.recordMove(accounts, undefined);
     return copy?.sent ?? { points: 0, logs: 0 };
   }
 

@@ -82,8 +82,8 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     get('/file', ({ move, name, whole, from }) => leaving.file(move, name, whole === 'true', Number(from)));
     post('/pause', ({ move }) => leaving.pause(move));
     post('/resume', ({ accountId }) => leaving.resume(accountId));
-    post('/release', ({ move }) => leaving.release(move));
-    post('/clear', ({ move }) => leaving.clear(move));
+    post('/release', ({ move }) => leaving.releaseMove(move));
+    post('/clear', ({ move }) => leaving.removeMoved(move));
     // The cell that gets it.
     post('/come', (_, body) => coming.beginArrival(body as Parameters<Coming['beginArrival']>[0]));
     post('/differing', async ({ move }, body) => ({

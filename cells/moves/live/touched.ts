@@ -20,7 +20,7 @@ export class TouchedRows {
     this.#tables = tables;
   }
 
-  static async watch(registry: Registry, tables: readonly Watched[]): Promise<TouchedRows> {
+  static async watchTables(registry: Registry, tables: readonly Watched[]): Promise<TouchedRows> {
     const touched = new TouchedRows(registry, tables);
     await touched.#everywhere(watching(tables));
     return touched;

@@ -41,7 +41,7 @@ export type Step =
 export async function moveAccounts(move: Move): Promise<Sums | undefined> {
   return holding(move, async () => {
     const sums = isCopied(move) ? undefined : await copy(move);
-    finish(move);
+    finishMove(move);
     return sums;
   });
 }
@@ -51,7 +51,7 @@ export async function abandonMove(move: Move): Promise<boolean> {
   return holding(move, async () => {
     const { from, to, accounts } = move;
     if (isCopied(move)) {
-      finish(move);
+      finishMove(move);
       return false;
     }
     if (movingIn(to)) removeAll(to, accounts, bridgesOf(from, accounts));
@@ -135,7 +135,7 @@ async function copy({ from, to, accounts, onStep = () => {} }: Move): Promise<Su
 }
 
 /** Clears the source, after the target has everything. */
-function finish({ from, to, accounts, onStep = () => {} }: Move): void {
+function finishMove({ from, to, accounts, onStep = () => {} }: Move): void {
   if (movingIn(from)) {
     onStep('removing');
     removeAll(from, accounts, bridgesOf(from, accounts).concat(bridgesOf(to, accounts)));

@@ -87,7 +87,7 @@ export class OutboxRows {
   }
 
   /** How many rows of a bridge are in a state; counting ends at `most`. */
-  count(bridgeId: string, state: OutboxState, most: number): number {
+  countInState(bridgeId: string, state: OutboxState, most: number): number {
     return this.#statements.count.get({ bridgeId, state: outboxStates[state], most }) ?? 0;
   }
 

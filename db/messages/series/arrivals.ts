@@ -69,7 +69,7 @@ export class Arrivals {
   }
 
   /** The blocks before a sequence have been removed. */
-  forget(accountId: string, before: number): void {
+  forgetBefore(accountId: string, before: number): void {
     this.#statements.remove.run(accountId, before);
     this.#open.delete(accountId);
   }

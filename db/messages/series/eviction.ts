@@ -89,7 +89,7 @@ export class Eviction {
       sweep.removed = true;
       return true;
     }
-    this.#owners.arrivals.forget(accountId, sweep.before);
+    this.#owners.arrivals.forgetBefore(accountId, sweep.before);
     this.#sweep = undefined;
     return sweep.removed || sweep.before <= this.#owners.sequence();
   }

@@ -38,7 +38,7 @@ export class LatePoints {
   }
 
   /** When the points of a series before a time (milliseconds) have been removed. */
-  forget(series: number, before: number): void {
+  forgetBefore(series: number, before: number): void {
     this.#statements.removeBefore.run(series, before);
     this.#courses.delete(series);
   }

@@ -67,7 +67,7 @@ export class SeriesMarks {
   }
 
   /** Removes the marks in which no point can be left, when those before a time (milliseconds) have been removed. */
-  forget(series: number, before: number): void {
+  forgetBefore(series: number, before: number): void {
     const { nextCategory, removeBefore } = this.#statements;
     let category = nextCategory.get(series, 0);
     for (; category !== undefined; category = nextCategory.get(series, category))

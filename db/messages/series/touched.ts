@@ -16,7 +16,7 @@ export class TouchedNotes {
   }
 
   /** Notes from now on which series of these accounts get points. An empty set ends that. */
-  watch(accountIds: ReadonlySet<string>): void {
+  watchAccounts(accountIds: ReadonlySet<string>): void {
     this.#watched = accountIds;
     this.#touched = new Map();
   }

@@ -13,10 +13,10 @@ port.on('message', (asked: Asked) => {
     port.close();
     return;
   }
-  port.postMessage(answer(asked.name, asked.question));
+  port.postMessage(answerQuestion(asked.name, asked.question));
 });
 
-function answer<N extends keyof Reads>(name: N, question: Parameters<Reads[N]>[0]): Answered {
+function answerQuestion<N extends keyof Reads>(name: N, question: Parameters<Reads[N]>[0]): Answered {
   try {
     const read = reads[name] as (question: Parameters<Reads[N]>[0]) => ReturnType<Reads[N]>;
     return { answer: read(question) };

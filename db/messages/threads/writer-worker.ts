@@ -88,8 +88,8 @@ class Writer {
       sequence: () => this.#sequence,
       changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
         this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
-        this.#marks.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
-        this.#late.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
+        this.#marks.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
+        this.#late.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
       },
     });
     this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;

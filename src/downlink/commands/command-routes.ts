@@ -176,7 +176,7 @@ function untilEnded({ registry, commands }: DownlinkContext, command: Command): 
         })
         .catch(reject);
     };
-    const unwatch = commands.watchers.watch(command.id, look);
+    const unwatch = commands.watchers.addWatcher(command.id, look);
     const timer = setTimeout(end, maxWait);
     look();
   });

@@ -61,7 +61,7 @@ export class Uploads {
       // The connection broke: what has come is kept, and nobody hears the answer.
       if (fault) throw fault;
       if (upload.total !== null && received < upload.total) return { received };
-      return this.#finish(caller, upload, received, query);
+      return this.#finishUpload(caller, upload, received, query);
     });
   }
 
@@ -199,7 +199,7 @@ export class Uploads {
   }
 
   /** @throws PlatformError 400/106 when it is not what its digest says: then nothing of it is kept. */
-  async #finish(
+  async #finishUpload(
     caller: Caller,
     upload: Upload,
     size: number,

@@ -76,7 +76,7 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
     message: message ?? null,
     files: report.files ?? delivery.files,
   };
-  const changed = await store(tx, clock, delivery, changes);
+  const changed = await storeDelivery(tx, clock, delivery, changes);
   if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
   const device = state === 'succeeded' ? await installed(tx, clock, delivery, firmwareVersion) : undefined;
   const rollout = await settleRollout(tx, clock, delivery.rolloutId);
@@ -101,7 +101,7 @@ export async function currentDelivery(db: Db, deviceId: string): Promise<Deliver
   return (await openDelivery(db, deviceId)) ?? latestDelivery(db, deviceId);
 }
 
-async function store(
+async function storeDelivery(
   tx: Tx,
   clock: Clock,
   { rolloutId, deviceId }: Delivery,

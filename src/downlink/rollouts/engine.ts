@@ -59,7 +59,7 @@ export class FirmwareEngine {
     this.offers = new Offers(services, (ids) => this.watchers.tellWatchers(ids));
   }
 
-  listen(listener: Listener): void {
+  addListener(listener: Listener): void {
     this.#listeners.push(listener);
   }
 
@@ -187,7 +187,7 @@ export class FirmwareEngine {
   }
 
   /** Voids the offers of a device, which gets another one while it has a place in a rollout. */
-  async renew(deviceId: string): Promise<void> {
+  async renewOffer(deviceId: string): Promise<void> {
     const { registry, clock } = this.#services;
     if (await registry.transaction((tx) => renewOffer(tx, clock, deviceId))) await this.#offersChanged([deviceId]);
   }

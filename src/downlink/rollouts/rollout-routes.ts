@@ -250,7 +250,7 @@ function events(app: App, ctx: DownlinkContext): void {
         const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
         return { data: (await showCounted(ctx, [row]))(row), ended: hasEnded(row) };
       };
-      const watch = (hear: () => void) => firmwareEngine.watchers.watch(params.id, hear);
+      const watch = (hear: () => void) => firmwareEngine.watchers.addWatcher(params.id, hear);
       return sendEvents(reply, streams.open(caller, { event: 'firmwareRollout', read, watch, isPermitted }));
     },
   );

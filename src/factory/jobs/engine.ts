@@ -134,7 +134,7 @@ export class Jobs {
   }
 
   /** Calls `hear` at every change of a job, until the returned function is called. */
-  watch(jobId: string, hear: (job: Job) => void): () => void {
+  watchJob(jobId: string, hear: (job: Job) => void): () => void {
     const watchers = this.#watchers.get(jobId) ?? new Set();
     this.#watchers.set(jobId, watchers.add(hear));
     return () => {

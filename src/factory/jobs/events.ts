@@ -31,7 +31,7 @@ export class JobStreams {
         const job = await findJob(ctx, caller, id);
         return { data: showJob(job), ended: !isOpen(job) };
       },
-      watch: (hear) => ctx.jobs.watch(id, (changed) => hear(!isOpen(changed))),
+      watch: (hear) => ctx.jobs.watchJob(id, (changed) => hear(!isOpen(changed))),
       isPermitted: () => {
         const current = currentCaller(ctx, caller);
         return current?.kind === caller.kind && ctx.access.may(current, 'read', 'job');

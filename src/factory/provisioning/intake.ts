@@ -27,7 +27,7 @@ export class Intake {
    * Counts a body until its answer is sent or its caller gone; one of unknown length as the longest. To be called before
    * it is read. @throws PlatformError 429/-199 when there are too many already.
    */
-  enter(request: FastifyRequest, reply: FastifyReply): void {
+  takeRequest(request: FastifyRequest, reply: FastifyReply): void {
     const { id: callerId, accountId } = request.caller;
     const declared = Number(request.headers['content-length'] ?? maxBytes);
     const bytes = Math.min(maxBytes, Math.max(minBytes, declared));

@@ -80,7 +80,7 @@ function mount(app: App, ctx: FactoryContext): void {
       // Refused before the body is read.
       preParsing: async (request, reply) => {
         demandRights(ctx, request.caller);
-        intake.enter(request, reply);
+        intake.takeRequest(request, reply);
       },
     },
     async (request, reply) => {

@@ -29,7 +29,7 @@ export interface Followed {
 /** What streams need: a log, and to say that a reader uses its login session. */
 interface Services {
   log: Pick<Logger, 'error'>;
-  sessions: { used(sessionId: string, accountId: string): void };
+  sessions: { noteUse(sessionId: string, accountId: string): void };
 }
 
 /** The open streams of a server. */
@@ -50,7 +50,7 @@ export class ProgressStreams {
       throw new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
     }
     const body = new Readable({ read() {} });
-    const stream = new ProgressStream(body, followed, this.#services.log, () => this.#used(caller));
+    const stream = new ProgressStream(body, followed, this.#services.log, () => this.#noteUse(caller));
     this.#open.set(stream, caller.id);
     body.once('close', () => {
       stream.close();
@@ -59,8 +59,8 @@ export class ProgressStreams {
     return body;
   }
 
-  #used({ sessionId, accountId }: Caller): void {
-    if (sessionId !== undefined) this.#services.sessions.used(sessionId, accountId);
+  #noteUse({ sessionId, accountId }: Caller): void {
+    if (sessionId !== undefined) this.#services.sessions.noteUse(sessionId, accountId);
   }
 
   /** A server that closes waits for its answers, and these may be long. */

@@ -49,14 +49,14 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
   const leave = (place: string) => {
     const address = open.get(place);
     if (address === undefined || !open.delete(place)) return;
-    connections.leave(address);
+    connections.countClosed(address);
   };
   (app.server as Server).prependListener('connection', (socket) => {
     const address = peerAddress(socket);
     if (address === undefined || trusts(address)) return;
     // After a request for a protocol that is not spoken here, the connection is read as if it were new.
     if (counted.has(socket)) return;
-    if (!connections.enter(address)) {
+    if (!connections.countOpened(address)) {
       socket.destroy();
       return;
     }
@@ -75,11 +75,11 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
     const peer = peerAddress(request.raw.socket);
     if (peer === undefined || !trusts(peer) || request.address === peer) return done();
     const { address } = request;
-    if (!underWay.enter(address)) {
+    if (!underWay.countOpened(address)) {
       const message = 'SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: too many requests of one address at the same time.';
       return done(new PlatformError('tooMany', { message, allowance: { limit, remaining: 0, reset: 1 } }));
     }
-    reply.raw.once('close', () => underWay.leave(address));
+    reply.raw.once('close', () => underWay.countClosed(address));
     done();
   });
 }

@@ -157,7 +157,7 @@ function callbackRoute(app: App, ctx: IdentityContext, openId: () => Promise<Ope
       const provider = await findEntity(ctx.registry.query, 'identityProviders', providerId);
       // Where a changed provider once sent browsers, it may not send them now.
       const unchanged = demandUnchanged(provider, login.version);
-      return finish(ctx, unchanged, login.redirectUri, request, reply, async () => {
+      return finishLogin(ctx, unchanged, login.redirectUri, request, reply, async () => {
         callback.search = new URL(request.url, callback).search;
         const proof = await (await openId()).exchange(unchanged, callback, login);
         const answer = await admit(ctx, unchanged, proof, login, request, reply);
@@ -228,7 +228,7 @@ async function takeOut(ctx: IdentityContext, state: string, browser = ''): Promi
 }
 
 /** Answers what `work` gives, or how it failed: in the body, or in the fragment of where the browser is to go. */
-async function finish(
+async function finishLogin(
   ctx: IdentityContext,
   { id, accountId }: Provider,
   redirectUri: string | undefined,

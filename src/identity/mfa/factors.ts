@@ -147,7 +147,7 @@ export class TextedCodes {
    * Counts a text to come: of the identity, of its account, and to a number that it enrols.
    * @throws PlatformError 429 when it would be too many, and counts nothing then.
    */
-  count(text: TextToCome): Allowance {
+  countText(text: TextToCome): Allowance {
     const taken: Array<[Attempts, string]> = [];
     try {
       for (const [attempts, key] of this.#limitsOf(text)) {

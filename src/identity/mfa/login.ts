@@ -154,7 +154,7 @@ async function textCode(ctx: IdentityContext, token: string, reply: FastifyReply
   if (codesSent >= maxTextMessages) throw tooMany;
   const caller = ctx.access.callerOf(userId);
   if (!caller) throw tokenOver();
-  sendAllowance(reply, textedCodes.count(caller));
+  sendAllowance(reply, textedCodes.countText(caller));
   const { code, stored } = textedCodes.makeCode(userId);
   const { numUpdatedRows } = await registry.query
     .updateTable('mfaLogins')

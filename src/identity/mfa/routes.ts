@@ -169,7 +169,7 @@ function enrolmentRoutes(app: App, ctx: IdentityContext): void {
       demandOwn(request.caller, request.params.userId);
       const phoneNumber = readPhoneNumber(request.body.phoneNumber);
       const { id, accountId } = request.caller;
-      sendAllowance(reply, ctx.textedCodes.count({ id, accountId, enrolling: phoneNumber }));
+      sendAllowance(reply, ctx.textedCodes.countText({ id, accountId, enrolling: phoneNumber }));
       await enrolPhone(ctx, request.caller, phoneNumber);
       return { success: true } as const;
     },
@@ -195,7 +195,7 @@ function enrolmentRoutes(app: App, ctx: IdentityContext): void {
     async (request, reply) => {
       demandOwn(request.caller, request.params.userId);
       const { id, accountId } = request.caller;
-      sendAllowance(reply, ctx.textedCodes.count({ id, accountId }));
+      sendAllowance(reply, ctx.textedCodes.countText({ id, accountId }));
       await textRemovalCode(ctx, request.caller);
       return { success: true } as const;
     },

@@ -168,7 +168,7 @@ function countEmail(
   { id: by }: Row<'applications'>,
   { id, accountId, email: to }: Row<'identities'>,
 ): () => void {
-  const uncount = emailLimits.count({ accountId, to, by });
+  const uncount = emailLimits.countEmail({ accountId, to, by });
   try {
     mails.takeTry(id);
   } catch (error) {

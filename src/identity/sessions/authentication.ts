@@ -53,13 +53,13 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
     sendAllowance(reply, perSecond.takeTry(authenticated.caller.id));
-    ctx.sessions.used(authenticated.session.id, authenticated.session.accountId);
+    ctx.sessions.noteUse(authenticated.session.id, authenticated.session.accountId);
     request.authenticated = authenticated;
     // Of others the endpoint is not looked at: they are sampled whatever they call.
     const isStation = request.caller.kind === 'station';
-    ctx.audit.used(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
+    ctx.audit.recordUse(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
 
-    const renewed = ctx.sessions.renew(authenticated);
+    const renewed = ctx.sessions.renewSession(authenticated);
     if (renewed === undefined) return;
     const fresh = await renewed;
     reply.header(tokenName, fresh);
@@ -134,7 +134,7 @@ export function requireAppToken(app: App, ctx: IdentityContext): void {
     request.application = application;
     request.caller = { ...caller, address: request.address };
     const endpoint = endpointOf(request);
-    ctx.audit.used(request.caller, { endpoint }, endpoint);
+    ctx.audit.recordUse(request.caller, { endpoint }, endpoint);
   });
 }
 

@@ -80,9 +80,9 @@ export class LoginLimits {
   /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
   succeeded({ subject, address }: LoginTry): void {
     this.#perAddress.giveBack({ address });
-    this.#perIdentity.clear({ address, subject });
+    this.#perIdentity.clearTries({ address, subject });
     this.#fromAnywhere.giveBack(subject);
-    this.#shortCodes.clear(subject);
+    this.#shortCodes.clearTries(subject);
   }
 
   /** Returns the result of `look`. If it fails, the try is not counted. @throws what `look` throws. */

@@ -141,7 +141,7 @@ export class Sessions {
   }
 
   /** Its caller has used a session, by a request, by a packet, or by reading a stream. */
-  used(sessionId: string, accountId: string): void {
+  noteUse(sessionId: string, accountId: string): void {
     this.#ctx.uses.noteUse(sessionId, accountId);
   }
 
@@ -177,7 +177,7 @@ export class Sessions {
   }
 
   /** A fresh token when the one in hand is older than a minute; never one that outlives the session. */
-  renew({ caller, claims, session }: Authenticated): string | undefined | Promise<string> {
+  renewSession({ caller, claims, session }: Authenticated): string | undefined | Promise<string> {
     const now = this.#ctx.clock.now();
     if (now - claims.iat * 1000 < renewAfter) return undefined;
     const recent = this.#renewed.get(session.id);

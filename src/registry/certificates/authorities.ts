@@ -123,7 +123,7 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
     const unproven = { state: 'pending', challenge: makeSecret() };
     const made = { ...stamp(ctx.clock, caller), ...columns, ...unproven };
     const row = await insert(tx, 'certificateAuthorities', made, path);
-    await record(ctx, tx, caller, row, 'certificateAuthorityRegistered');
+    await recordEvent(ctx, tx, caller, row, 'certificateAuthorityRegistered');
     return row;
   });
   return show(row);
@@ -150,7 +150,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
     const by = { caller, clock: ctx.clock };
     const proven = { state: 'active', challenge: null };
     const changed = await change(tx, 'certificateAuthorities', id, now.version, by, proven);
-    await record(ctx, tx, caller, changed, 'certificateAuthorityProven');
+    await recordEvent(ctx, tx, caller, changed, 'certificateAuthorityProven');
     return changed;
   });
   ctx.revocations.authorityRegistered();
@@ -172,7 +172,7 @@ async function updateAuthority(
     demandTemplate({ ...before, ...changes });
     await demandLiving(tx, caller, changes);
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, changes);
-    await record(ctx, tx, caller, changed, 'certificateAuthorityChanged');
+    await recordEvent(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
   return show(row);
@@ -182,7 +182,7 @@ async function updateAuthority(
 async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'certificateAuthorities', id, version, ctx.clock);
-    await record(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
+    await recordEvent(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
     return trashed;
   });
   ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
@@ -215,7 +215,7 @@ function isGiven(id: string | null | undefined): id is string {
   return id !== undefined && id !== null;
 }
 
-function record(
+function recordEvent(
   { audit }: RegistryContext,
   tx: Tx,
   actor: Caller,

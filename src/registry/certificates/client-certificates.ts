@@ -100,12 +100,12 @@ export class ClientCertificates {
    * Whose certificate it is; the client has proven in the handshake that it holds its key. `username` is the id of the
    * device or of its account, or empty. Makes the device where a CA says so; `address` is for the audit record.
    */
-  async check(
+  async checkCertificate(
     presented: PresentedCertificate,
     username: string,
     address: string | undefined,
   ): Promise<CertificateCheck> {
-    const answer = await this.#check(presented, username, address);
+    const answer = await this.#decide(presented, username, address);
     if (answer.result !== 'proven')
       this.#logRefusal(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
     return answer;
@@ -124,7 +124,7 @@ export class ClientCertificates {
     this.#ctx.log.warn({ reason, fingerprint, deviceId, address }, 'a client certificate was refused');
   }
 
-  async #check(
+  async #decide(
     presented: PresentedCertificate,
     username: string,
     address: string | undefined,

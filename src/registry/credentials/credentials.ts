@@ -274,7 +274,7 @@ export async function checkSecret(
   // The credential may have been made again while the hash was computed.
   if (!credential || generation === undefined || !isInForce(ctx, entityId, generation)) return { result: 'wrong' };
   // A kept answer has the newest secret, and waits for that one.
-  if (generation === registry.credential(entityId)?.generation) await secretAnswers.used(entityId);
+  if (generation === registry.credential(entityId)?.generation) await secretAnswers.destroyAnswer(entityId);
   const caller = credential.entityType === 'device' ? deviceCaller(access, entityId) : access.callerOfEntity(entityId);
   return caller ? { result: 'proven', caller, generation } : { result: 'refused' };
 }

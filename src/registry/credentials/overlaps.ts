@@ -75,7 +75,7 @@ export class Overlaps {
       .where('previousUntil', 'is not', null)
       .executeTakeFirst();
     if (numUpdatedRows === 0n) return false;
-    this.#forget(entityId);
+    this.#forgetEntity(entityId);
     return true;
   }
 
@@ -96,13 +96,13 @@ export class Overlaps {
         .where('previousUntil', '<=', new Date(now).toISOString())
         .where('accountId', 'not in', away)
         .execute();
-      for (const entityId of batch) this.#forget(entityId);
+      for (const entityId of batch) this.#forgetEntity(entityId);
     }
     return due;
   }
 
   /** Unless another overlap has begun meanwhile. */
-  #forget(entityId: string): void {
+  #forgetEntity(entityId: string): void {
     this.#registry.credentialChanged(entityId);
     if (this.#registry.credential(entityId)?.previousUntil == null) this.#ends.delete(entityId);
   }
