@@ -12,9 +12,10 @@ import { stepsHad } from '../../db/files/schema.ts';
 import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { cliFile, plainNode, runToEnd } from '../support/process.ts';
+import { cliFile, plainNode } from '../support/process.ts';
 import { type Point, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
@@ -29,7 +30,7 @@ t.before(async () => {
   service = await startService(t, { env: { SLIPWAY_MQTT_MAX_QUEUE: '200000' } });
 });
 
-const slipway = (dataDir: string, ...args: string[]) => runToEnd(cliFile, [...args, '--data-dir', dataDir], {});
+const slipway = (dataDir: string, ...args: string[]) => runCommand([...args, '--data-dir', dataDir]);
 
 /** Every file below a directory but the lock, with its bytes. */
 function contents(directory: string): Record<string, string> {
