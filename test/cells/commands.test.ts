@@ -9,9 +9,9 @@ import { readCell, readDirectory } from '../../cli/cells/asking.ts';
 import { checkCells } from '../../cli/cells/check.ts';
 import { cellsWrite } from '../../cli/cells/write.ts';
 import { halves, placeOf, startCell } from '../support/cells.ts';
+import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { cliFile, runToEnd } from '../support/process.ts';
 import { type Service, startService } from '../support/service.ts';
 
 const t = await part(import.meta);
@@ -35,7 +35,7 @@ function text(port = new URL((second as Service).server.url).port, more = ''): s
 ${more}`;
 }
 
-const cells = (verb: string, ...args: string[]) => runToEnd(cliFile, ['cells', verb, '--config', file, ...args], env);
+const cells = (verb: string, ...args: string[]) => runCommand(['cells', verb, '--config', file, ...args], env);
 
 const read = () => readCells(text());
 const checked = (config: CellsConfig) => checkCells(config, (cell) => readCell(cell, token));

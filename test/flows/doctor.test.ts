@@ -13,9 +13,9 @@ import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { readConfig } from '../../src/config.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
+import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { cliFile, runToEnd } from '../support/process.ts';
 import { startService } from '../support/service.ts';
 
 const t = await part(import.meta);
@@ -23,7 +23,7 @@ const t = await part(import.meta);
 const day = 24 * 60 * 60_000;
 
 async function doctor(env: Record<string, string>): Promise<{ code: number; result: string; found: Finding[] }> {
-  const { code, stdout, stderr } = await runToEnd(cliFile, ['doctor', '--json'], env);
+  const { code, stdout, stderr } = await runCommand(['doctor', '--json'], env);
   if (stderr) throw new Error(stderr);
   const { result, findings } = JSON.parse(stdout);
   return { code, result, found: findings };

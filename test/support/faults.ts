@@ -575,14 +575,15 @@ export async function writeProgress(
 /** Looks at what the accounts take on the disk, as once a second: which threads have summed it. */
 export async function weighAccounts({ server }: Service): Promise<string[]> {
   const { keeping, readers, messages } = server.ctx;
-  const threads: string[] = [];
+  // The service looks by itself meanwhile.
+  const threads = new Set<string>();
   const restore = replace(readers, 'read', (read) => (...asked) => {
-    threads.push('registry');
+    threads.add('registry');
     return read(...asked);
   });
   await messages.proveWritable();
   const looking = keeping.share.measureAccounts(null);
-  if (messages.reading > 0) threads.push('messages');
+  if (messages.reading > 0) threads.add('messages');
   await looking.finally(restore);
-  return threads.sort();
+  return [...threads].sort();
 }
