@@ -3,7 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { SearchField } from '../parts/lists/search-field.tsx';
@@ -245,11 +245,7 @@ function Columns({
           {label}
         </label>
       ))}
-      <div class="row end">
-        <button type="button" class="primary" onClick={onClose}>
-          {texts.close}
-        </button>
-      </div>
+      <CloseButton onClose={onClose} primary />
     </Dialog>
   );
 }

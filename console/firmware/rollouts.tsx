@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import type { DeviceFilter } from '../devices/query.ts';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
 import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -257,11 +257,7 @@ export function NewRollout({
       {published.length === 0 ? (
         <>
           <p>{words.noPublished}</p>
-          <div class="row end">
-            <button type="button" onClick={onClose}>
-              {texts.close}
-            </button>
-          </div>
+          <CloseButton onClose={onClose} />
         </>
       ) : (
         <Form save={save} verb={words.start} onCancel={onClose}>

@@ -30,6 +30,17 @@ export function Dialog({
   );
 }
 
+/** The button at the end of a dialog that only shows something. */
+export function CloseButton({ onClose, primary }: { onClose: () => void; primary?: boolean }) {
+  return (
+    <div class="row end">
+      <button type="button" class={primary ? 'primary' : undefined} onClick={onClose}>
+        {texts.close}
+      </button>
+    </div>
+  );
+}
+
 /** Says what an action ends. Where it cannot be undone, `typed` has to be typed first. */
 export function Confirm({
   title,

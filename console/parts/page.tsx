@@ -5,7 +5,7 @@ import { Link } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { texts } from '../texts.ts';
 import { Code } from './code.tsx';
-import { Dialog } from './dialog.tsx';
+import { CloseButton, Dialog } from './dialog.tsx';
 import { ErrorNote } from './form.tsx';
 
 export function Page({
@@ -69,11 +69,7 @@ function Calls({ onClose }: { onClose: () => void }) {
           {call.answer && <Code label={texts.theAnswer} text={call.answer} />}
         </details>
       ))}
-      <div class="row end">
-        <button type="button" onClick={onClose}>
-          {texts.close}
-        </button>
-      </div>
+      <CloseButton onClose={onClose} />
     </Dialog>
   );
 }

@@ -1,7 +1,7 @@
 /** A list of people, and what can be done for each: see the login, move, delete. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
 import { Form, type Values } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import type { Column } from '../parts/lists/table.tsx';
@@ -132,11 +132,7 @@ function SecurityOf({ email, userId, onClose }: { email: string; userId: string;
   return (
     <Dialog title={words.securityOf(email)} onClose={onClose}>
       <Security userId={userId} />
-      <div class="row end">
-        <button type="button" onClick={onClose}>
-          {texts.close}
-        </button>
-      </div>
+      <CloseButton onClose={onClose} />
     </Dialog>
   );
 }

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
@@ -145,11 +145,7 @@ function DeadLetters({ of: { id, name }, onClose }: { of: Bridge; onClose: () =>
         ]}
         empty={<p>{words.noDeadLetters}</p>}
       />
-      <div class="row end">
-        <button type="button" onClick={onClose}>
-          {texts.close}
-        </button>
-      </div>
+      <CloseButton onClose={onClose} />
     </Dialog>
   );
 }

@@ -1,19 +1,9 @@
 import type { Kysely } from 'kysely';
+import { columnsButId, commonColumns } from './common-columns.ts';
 import { executeAll } from './execute.ts';
 
-const commonButId = `
-  "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
-  "created" TEXT NOT NULL,
-  "createdById" TEXT NOT NULL,
-  "lastModified" TEXT NOT NULL,
-  "lastModifiedById" TEXT NOT NULL,
-  "version" INTEGER NOT NULL,
-  "deleted" TEXT`;
-const common = `
-  "id" TEXT NOT NULL PRIMARY KEY, ${commonButId}`;
-
 const template = (table: string) => `
-  CREATE TABLE "${table}" (${common},
+  CREATE TABLE "${table}" (${commonColumns},
     "name" TEXT NOT NULL,
     "default" INTEGER NOT NULL,
     "fields" TEXT NOT NULL
@@ -47,7 +37,7 @@ const statements = `
   CREATE INDEX "sessions_user" ON "sessions" ("userId");
   CREATE INDEX "sessions_expires" ON "sessions" ("expires");
 
-  CREATE TABLE "accountUsers" (${common},
+  CREATE TABLE "accountUsers" (${commonColumns},
     "userId" TEXT NOT NULL REFERENCES "identities" ("id")
   ) STRICT;
   CREATE UNIQUE INDEX "accountUsers_user" ON "accountUsers" ("userId") WHERE "deleted" IS NULL;
@@ -56,7 +46,7 @@ const statements = `
   ${template('endUserTemplates')}
   ${template('organizationTemplates')}
 
-  CREATE TABLE "channelTemplates" (${common},
+  CREATE TABLE "channelTemplates" (${commonColumns},
     "entityId" TEXT NOT NULL REFERENCES "deviceTemplates" ("id"),
     "entityType" TEXT NOT NULL,
     "name" TEXT NOT NULL,
@@ -66,7 +56,7 @@ const statements = `
   CREATE UNIQUE INDEX "channelTemplates_name" ON "channelTemplates" ("entityId", "name") WHERE "deleted" IS NULL;
   CREATE INDEX "channelTemplates_account" ON "channelTemplates" ("accountId", "name") WHERE "deleted" IS NULL;
 
-  CREATE TABLE "organizations" (${common},
+  CREATE TABLE "organizations" (${commonColumns},
     "organizationTemplateId" TEXT NOT NULL REFERENCES "organizationTemplates" ("id"),
     "parentId" TEXT REFERENCES "organizations" ("id"),
     "name" TEXT NOT NULL,
@@ -76,7 +66,7 @@ const statements = `
   CREATE INDEX "organizations_parent" ON "organizations" ("parentId", "deleted");
   CREATE INDEX "organizations_template" ON "organizations" ("organizationTemplateId", "deleted");
 
-  CREATE TABLE "endUsers" (${common},
+  CREATE TABLE "endUsers" (${commonColumns},
     "endUserTemplateId" TEXT NOT NULL REFERENCES "endUserTemplates" ("id"),
     "organizationId" TEXT NOT NULL REFERENCES "organizations" ("id"),
     "userId" TEXT NOT NULL REFERENCES "identities" ("id"),
@@ -90,7 +80,7 @@ const statements = `
   CREATE TABLE "devices" (
     "row" INTEGER NOT NULL PRIMARY KEY,
     "id" TEXT NOT NULL UNIQUE,
-    ${commonButId},
+    ${columnsButId},
     "deviceTemplateId" TEXT NOT NULL REFERENCES "deviceTemplates" ("id"),
     "organizationId" TEXT REFERENCES "organizations" ("id"),
     "serialNumber" TEXT NOT NULL,

@@ -1,6 +1,5 @@
-/** The columns that every table of entities has, in a CREATE TABLE. */
-export const commonColumns = `
-    "id" TEXT NOT NULL PRIMARY KEY,
+/** The columns that every table of entities has, in a CREATE TABLE; devices are numbered, and their id is no primary key. */
+export const columnsButId = `
     "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
     "created" TEXT NOT NULL,
     "createdById" TEXT NOT NULL,
@@ -8,3 +7,5 @@ export const commonColumns = `
     "lastModifiedById" TEXT NOT NULL,
     "version" INTEGER NOT NULL,
     "deleted" TEXT`;
+export const commonColumns = `
+    "id" TEXT NOT NULL PRIMARY KEY,${columnsButId}`;

@@ -9,19 +9,10 @@ import { formatTopic } from '../topics.ts';
 export const forms = bridgeForms;
 export type Form = BridgeForm;
 
-/** A message as targets get it; `time` of its acceptance, in milliseconds since 1970. */
-export interface BridgedMessage {
-  /** The same at every try, so that anyone who gets a message twice can tell. */
-  id: string;
+/** A message as targets get it. Anyone who gets it twice can tell by its id. */
+export interface BridgedMessage extends Omit<OutboxMessage, 'properties' | 'expires'> {
   topic: string;
   accountId: string;
-  deviceId: string;
-  organizationId: string | null;
-  deviceTemplateId: string;
-  channel: string;
-  qos: number;
-  time: number;
-  payload: Uint8Array;
   /** Bytes of payload and properties. */
   size: number;
   /** What an MQTT 5 client sent along; `messageExpiry` is what was left when it was handed to its target. */

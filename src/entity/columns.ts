@@ -1,8 +1,16 @@
 /** Shapes, bodies and lists of a kind, made from the marks of its columns in `db/registry/records`. */
 import type { Static, TOptional, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/registry/records/columns.ts';
-import { DateText, type EntityTable, Id, type Row } from '../../db/registry/records.ts';
+import {
+  type Column,
+  type Columns,
+  type Common,
+  common,
+  type Marks,
+  type Match,
+  type Stored,
+} from '../../db/registry/records/columns.ts';
+import { DateText, type EntityTable, type Row } from '../../db/registry/records.ts';
 import { invalid } from '../errors.ts';
 import { degreesText } from '../formats/numbers.ts';
 import type { Listing } from './list-query.ts';
@@ -18,17 +26,12 @@ type BodySchema<X extends Column> = X['marks'] extends { body: infer S extends T
 
 /** Schemas of the fields common to every entity. */
 export const commonShape = {
-  id: Id,
-  accountId: Id,
-  created: DateText,
-  createdById: Type.String(),
-  lastModified: DateText,
-  lastModifiedById: Type.String(),
+  ...common,
   version: Type.String({ description: 'Send it in the etag header on update, delete and recover.' }),
   deleted: Type.Optional(DateText),
 };
 
-type Stamped = 'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version';
+type Stamped = Exclude<keyof Common, 'deleted'>;
 
 export function showCommon(row: Common) {
   const { accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = row;

@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { CompiledQuery } from 'kysely';
 import { sync } from '../../../db/files/copies.ts';
+import type { WholeOutboxRow } from '../../../db/messages/outbox/rows.ts';
 import { fromLogRow } from '../../../db/messages/series/rows.ts';
 import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
@@ -13,7 +14,6 @@ import type { CellsContext } from '../../context.ts';
 import { partialOf } from '../own.ts';
 import { actFor } from './acting.ts';
 import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.ts';
-import type { OutboxState } from './messages-out.ts';
 import { type HashedRange, type Page, type PageRange, RegistryPages } from './pages.ts';
 import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.ts';
 
@@ -139,7 +139,7 @@ export class Coming {
     stored.logs += logs.length;
   }
 
-  async outbox(move: string, rows: readonly OutboxState[]): Promise<void> {
+  async outbox(move: string, rows: readonly WholeOutboxRow[]): Promise<void> {
     this.#demand(move);
     const changes = rows.map((row) => ({ kind: 'take', row }) as const);
     await new Promise<void>((resolve, reject) =>

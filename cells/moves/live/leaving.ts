@@ -8,7 +8,7 @@ import { invalid, PlatformError } from '../../../src/errors.ts';
 import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
 import { actFor } from './acting.ts';
-import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from './messages-out.ts';
+import { MessagesOut, type PointRow, type SeriesRow, type StoredLog } from './messages-out.ts';
 import {
   firstPage,
   type HashedRange,
@@ -37,7 +37,7 @@ const patience = 1000;
 /** Messages that have been stored in the order of their numbers. `isRoundOver` says that all that there was has been read. */
 export interface MessagesChunk {
   series: { accountId: string; deviceId: string; channelTemplateId: string; points: PointRow[] }[];
-  logs: LogRow[];
+  logs: StoredLog[];
   isRoundOver: boolean;
 }
 

@@ -1,6 +1,8 @@
 /** What messages.db has of accounts, read while they are copied to another cell. */
 import type Sqlite from 'better-sqlite3';
+import type { WholeOutboxRow } from '../../../db/messages/outbox/rows.ts';
 import type { MqttState, StoredWill } from '../../../db/messages/sessions/changes.ts';
+import type { LogRow } from '../../../db/messages/threads/protocol.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
 import { fillTable } from '../own.ts';
 import { messageRules } from '../tables.ts';
@@ -16,41 +18,7 @@ export interface SeriesRow {
 export type PointRow = [number, number, string, number | null, string | null];
 
 /** A log entry as it is stored. */
-export interface LogRow {
-  sequence: number;
-  id: string;
-  accountId: string;
-  deviceId: string;
-  time: number;
-  received: number;
-  severity: number;
-  message: string | null;
-  code: string | null;
-  codeIsNumber: number;
-  details: string | null;
-  tags: string;
-  custom: string | null;
-  byService: number;
-}
-
-export interface OutboxState {
-  sequence: number;
-  bridgeId: string;
-  state: number;
-  since: number;
-  id: string;
-  deviceId: string;
-  organizationId: string | null;
-  deviceTemplateId: string;
-  channel: string;
-  qos: number;
-  time: number;
-  reason: string | null;
-  payload: Buffer;
-  accountId: string;
-  properties: Buffer | null;
-  expires: number | null;
-}
+export type StoredLog = Required<LogRow> & { sequence: number };
 
 /** Its own connection, which sees what is committed; `close` it. */
 export class MessagesOut {
@@ -114,9 +82,9 @@ export class MessagesOut {
     );
   }
 
-  logs(after: number, to: number, limit: number): LogRow[] {
+  logs(after: number, to: number, limit: number): StoredLog[] {
     return this.#file
-      .prepare<[number, number, number], LogRow>(
+      .prepare<[number, number, number], StoredLog>(
         `SELECT * FROM "logs" WHERE "accountId" IN "moving" AND "sequence" > ? AND "sequence" <= ? ORDER BY "sequence" LIMIT ?`,
       )
       .all(after, to, limit);
@@ -142,9 +110,9 @@ export class MessagesOut {
       .all();
   }
 
-  outbox(after: number, limit: number): OutboxState[] {
+  outbox(after: number, limit: number): WholeOutboxRow[] {
     return this.#file
-      .prepare<[number, number], OutboxState>(
+      .prepare<[number, number], WholeOutboxRow>(
         `SELECT * FROM "outbox" WHERE ${whereOf('outbox')} AND "sequence" > ? ORDER BY "sequence" LIMIT ?`,
       )
       .all(after, limit);

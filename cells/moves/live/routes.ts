@@ -1,7 +1,9 @@
 /** What `slipway account move` asks of the two cells. These endpoints give away whole accounts, so they have a token of their own. */
+
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { version } from '../../../db/files/version.ts';
+import type { WholeOutboxRow } from '../../../db/messages/outbox/rows.ts';
 import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { PlatformError } from '../../../src/errors.ts';
 import type { App } from '../../../src/http/app.ts';
@@ -10,7 +12,6 @@ import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
 import { Coming } from './coming.ts';
 import { Leaving, type MessagesChunk, proofOf } from './leaving.ts';
-import type { OutboxState } from './messages-out.ts';
 import type { HashedRange, Page, PagePlace, PageRange } from './pages.ts';
 import { accountsOfSlot } from './removal.ts';
 
@@ -92,7 +93,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     post('/rows', ({ move }, body) => coming.rows(move, (body as { pages: Page[] }).pages));
     post('/touched', ({ move }, body) => coming.touched(move, (body as { pages: Page[] }).pages));
     post('/messages', ({ move }, body) => coming.messages(move, body as MessagesChunk));
-    post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: OutboxState[] }).rows));
+    post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: WholeOutboxRow[] }).rows));
     post('/sessions', ({ move }, body) => coming.sessions(move, body as MqttState));
     get('/has', ({ name, whole }) => ({ has: coming.has(name, whole === 'true') }));
     post('/file', ({ move, name, whole, from, last }, body) =>

@@ -24,14 +24,14 @@ export type OutboxState = keyof typeof outboxStates;
 /** `sequence` grows in the order of acceptance, over the life of the file; `since` is when it came into its state. */
 export type OutboxRow = OutboxMessage & { sequence: number; since: number };
 
+/** All of a row, as another file takes it over. */
+export type WholeOutboxRow = OutboxRow & { bridgeId: string; state: number; reason: string | null; accountId: string };
+
 /** Written twice, each is as written once but `add` and `take`. Rows that are in another state than `from` are left alone. */
 export type OutboxChange =
   | { kind: 'add'; accountId: string; message: OutboxMessage; bridgeIds: readonly string[] }
   /** A row of another file, which gets a number of this one. */
-  | {
-      kind: 'take';
-      row: OutboxMessage & { bridgeId: string; state: number; since: number; reason: string | null; accountId: string };
-    }
+  | { kind: 'take'; row: Omit<WholeOutboxRow, 'sequence'> }
   /** Every row of these bridges. */
   | { kind: 'forget'; bridgeIds: readonly string[] }
   | { kind: 'move'; from: OutboxState; to: OutboxState; sequences: number[]; time: number; reason: string | null }

@@ -24,12 +24,7 @@ export async function reserve(tx: Tx, caller: Caller, count: number, clock: Cloc
     .where((eb) => eb(eb('madeDevices', '+', count), '<=', eb.ref('maxDevices')))
     .executeTakeFirst();
   if (numUpdatedRows > 0n) return;
-  const station = await tx
-    .selectFrom('applications')
-    .select(['maxDevices', 'madeDevices', 'expiresAt'])
-    .where('id', '=', caller.id)
-    .where('deleted', 'is', null)
-    .executeTakeFirst();
+  const station = await findStation(tx, caller);
   if (!station) throw new PlatformError('forbidden');
   if ((station.expiresAt ?? '') <= now) throw new PlatformError('forbidden', { message: 'The station has expired.' });
   throw tooMany(station.madeDevices, station.maxDevices, count);
@@ -64,18 +59,18 @@ export async function remaining(
   clock: Clock,
 ): Promise<{ left: number; refusal: PlatformError }> {
   if (caller.kind !== 'station') return { left: Number.POSITIVE_INFINITY, refusal: new PlatformError('forbidden') };
-  const station = await tx
-    .selectFrom('applications')
-    .select(['maxDevices', 'madeDevices', 'expiresAt'])
-    .where('id', '=', caller.id)
-    .where('deleted', 'is', null)
-    .executeTakeFirst();
+  const station = await findStation(tx, caller);
   if (!station) return { left: 0, refusal: new PlatformError('forbidden') };
   if ((station.expiresAt ?? '') <= timestamp(clock))
     return { left: 0, refusal: new PlatformError('forbidden', { message: 'The station has expired.' }) };
   const maxDevices = station.maxDevices ?? 0;
   const left = Math.max(0, maxDevices - (station.madeDevices ?? 0) - tried);
   return { left, refusal: tooMany(maxDevices, maxDevices, 1) };
+}
+
+function findStation(tx: Tx, { id }: Caller) {
+  const found = tx.selectFrom('applications').select(['maxDevices', 'madeDevices', 'expiresAt']);
+  return found.where('id', '=', id).where('deleted', 'is', null).executeTakeFirst();
 }
 
 function tooMany(made: number | null, most: number | null, count: number): PlatformError {
