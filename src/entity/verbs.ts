@@ -201,7 +201,7 @@ export function writeAs<R>(
   work: (tx: Tx) => Promise<R>,
 ): Promise<R> {
   return registry.transaction(async (tx) => {
-    await demandStanding(tx, caller);
+    await demandRole(tx, caller);
     if (entity && caller.kind === 'endUser') {
       const row = await findEntity(tx, ...entity);
       if (!row || !(await reaches(tx, caller, placeOf(entity[0], row)))) throw new PlatformError('notFound');
@@ -220,7 +220,7 @@ export async function demandInto(tx: Tx, caller: Caller, path: string, organizat
 
 const asAdmin = 'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL LIMIT 1';
 
-async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
+async function demandRole(tx: Tx, caller: Caller): Promise<void> {
   if (caller.kind === 'device') return;
   if (caller.sessionId !== undefined) {
     const open = await rowsOf(tx, 'SELECT 1 FROM "sessions" WHERE "id" = ? AND "ended" IS NULL', [caller.sessionId]);

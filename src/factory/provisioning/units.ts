@@ -46,7 +46,7 @@ export async function* unitsOf(ctx: Needed, caller: Caller, job: Job, seal: Resu
     count += 1;
     if (count % unitsAtOnce > 0) continue;
     await nextTurn();
-    await demandStill(ctx, caller, job);
+    await demandJobOpen(ctx, caller, job);
   }
 }
 
@@ -73,7 +73,7 @@ async function* resultsOf({ registry }: Needed, { id }: Job, seal: ResultSeal): 
 }
 
 /** Long reading outlives neither the session nor the results. */
-async function demandStill(ctx: Needed, caller: Caller, job: Job) {
+async function demandJobOpen(ctx: Needed, caller: Caller, job: Job) {
   const current = currentCaller(ctx, caller);
   if (!current || !ctx.access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
   const stored = ctx.registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);

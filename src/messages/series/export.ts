@@ -11,7 +11,7 @@ import { LongWork } from '../../scheduler/long-work.ts';
 import { parseTopic } from '../../topics.ts';
 import { csvColumns } from '../payload/forms/csv.ts';
 import {
-  demandStill,
+  demandStillReadable,
   findSeries,
   pageCharacters,
   readInTurn,
@@ -104,7 +104,7 @@ export function exportSeries(
       if (piece) yield piece;
       after = points.at(-1);
       if (points.length === 0) return;
-      demandStill(services, caller, topic);
+      demandStillReadable(services, caller, topic);
     }
   }
 

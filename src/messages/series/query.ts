@@ -202,7 +202,7 @@ export function findChannel(
  * Looks again whether the caller may read, in the middle of long reading.
  * @throws PlatformError 401/31 when its session has ended, and as findSeries.
  */
-export function demandStill(services: Services, caller: Caller, topic: string): void {
+export function demandStillReadable(services: Services, caller: Caller, topic: string): void {
   const current = currentCaller(services, caller);
   if (!current) throw new PlatformError('tokenInvalid');
   services.access.demand(current, 'subscribe', 'device');

@@ -5,7 +5,7 @@ import { invalid } from '../../errors.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';
 import {
-  demandStill,
+  demandStillReadable,
   findSeries,
   jsonOf,
   readRange,
@@ -80,7 +80,7 @@ export async function sumUp(
   const found = key ? await services.messages.sums(key, asked) : [];
   const sums = found && (await inOrder(found, edges, { ...asked, ...query }));
   if (!sums) throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
-  demandStill(services, caller, topic);
+  demandStillReadable(services, caller, topic);
 
   return {
     from,
