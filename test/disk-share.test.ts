@@ -181,11 +181,11 @@ t.test('what an account is said to take is what the databases grow by', async (t
     'long log entries': () =>
       many(100, () => service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: log(8000) })),
     'devices and organizations': async () => {
-      await many(400, (n) => create('/devices', 'device', { deviceTemplateId: template.id, serialNumber: `SN-${n}` }));
+      await many(160, (n) => create('/devices', 'device', { deviceTemplateId: template.id, serialNumber: `SN-${n}` }));
       const values = { a: 'x'.repeat(1000), b: 'y'.repeat(1000) };
       const long = (n: number) => ({ deviceTemplateId: template.id, serialNumber: `L-${n}`, ...values });
-      await many(200, (n) => create('/devices', 'device', long(n)));
-      await many(200, (n) => create('/organizations', 'organization', { name: `Organization ${n}` }));
+      await many(80, (n) => create('/devices', 'device', long(n)));
+      await many(80, (n) => create('/organizations', 'organization', { name: `Organization ${n}` }));
     },
     commands: () =>
       many(80, () =>
@@ -202,7 +202,7 @@ t.test('what an account is said to take is what the databases grow by', async (t
 
 t.test('the accounts are summed by other threads when there are many, and /metrics still answers', async (t) => {
   const service = await startService(t);
-  const many = 150_000;
+  const many = 15_000;
   const fill = (file: string, sql: string) => {
     const database = new Sqlite(join(service.directory, file));
     database.exec(
