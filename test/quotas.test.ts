@@ -8,6 +8,20 @@ import { sharedService } from './support/shared.ts';
 
 const t = await part(import.meta);
 
+/** What the tests share that look at one account: each reaches the limit that it is about. */
+const limits = {
+  SLIPWAY_AUDIT_RECORDS_PER_ACCOUNT: '10',
+  SLIPWAY_IDEMPOTENT_BYTES_PER_ACCOUNT: '3000',
+  SLIPWAY_JOBS_PER_ACCOUNT: '3',
+  SLIPWAY_JOB_ROWS_PER_ACCOUNT: '10',
+  SLIPWAY_JOB_ROW_BYTES_PER_ACCOUNT: '1000',
+  SLIPWAY_MQTT_MAX_RETAINED_BYTES_PER_ACCOUNT: '1000',
+  SLIPWAY_MQTT_MAX_STORED_SESSIONS_PER_ACCOUNT: '2',
+  SLIPWAY_MQTT_MAX_UNRELEASED_PER_ACCOUNT: '3',
+  SLIPWAY_REFUSALS_PER_ACCOUNT: '4',
+  SLIPWAY_VERIFICATIONS_PER_ACCOUNT: '2',
+};
+
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>
   Array.from({ length: count }, (_, n) => ({ serialNumber: `${what} ${n}` }));
@@ -53,7 +67,7 @@ const refusalsOf = async (service: Service, deviceId: string): Promise<string[]>
   );
 
 t.test('rows of jobs: dry runs give way, what is still needed does not', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_JOB_ROWS_PER_ACCOUNT: '10' } });
+  const service = await sharedService(t, limits);
   const other = await service.account();
   const tooMany = refused('SLIPWAY_JOB_ROWS_PER_ACCOUNT', 'rows');
   t.match(await postRows(service, rows(11, 'a'), dryRun), tooMany, 'more than would ever fit');
@@ -77,8 +91,7 @@ t.test('rows of jobs: dry runs give way, what is still needed does not', async (
 });
 
 t.test('bytes of these rows, and jobs that are kept: the oldest go', async (t) => {
-  const env = { SLIPWAY_JOB_ROW_BYTES_PER_ACCOUNT: '1000', SLIPWAY_JOBS_PER_ACCOUNT: '3' };
-  const service = await startService(t, { env });
+  const service = await sharedService(t, limits);
   const long = [
     { serialNumber: 'x'.repeat(255) },
     { serialNumber: 'y'.repeat(255) },
@@ -163,7 +176,7 @@ t.test('retained messages: one too many is delivered, explained and not retained
 });
 
 t.test('bytes of retained messages', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_MQTT_MAX_RETAINED_BYTES_PER_ACCOUNT: '1000' } });
+  const service = await sharedService(t, limits);
   const own = await attacker(service, 2);
   const client = await connected(t, service.server, own);
   await published(client, own.topic('c0'), 'x'.repeat(600), { retain: true });
@@ -178,7 +191,7 @@ t.test('bytes of retained messages', async (t) => {
 });
 
 t.test('stored sessions: a CONNECT that would begin one too many is refused', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_MQTT_MAX_STORED_SESSIONS_PER_ACCOUNT: '2' } });
+  const service = await sharedService(t, limits);
   const victim = await victimOf(service);
   const own = await attacker(service, 1);
   const connect = async (clientId: string, clean: boolean) => {
@@ -248,7 +261,7 @@ t.test('bytes in the queues of stored sessions: the longest queue of the account
 });
 
 t.test('QoS 2 messages without PUBREL: who sends one too many is disconnected', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_MQTT_MAX_UNRELEASED_PER_ACCOUNT: '3' } });
+  const service = await sharedService(t, limits);
   const victim = await victimOf(service);
   const own = await attacker(service, 1);
   const client = await connected(t, service.server, own, { clientId: 'stored', clean: false });
@@ -285,12 +298,7 @@ async function all(
 t.test(
   'audit records, verifications and refusals: the oldest of the same account go, and the work goes on',
   async (t) => {
-    const env = {
-      SLIPWAY_AUDIT_RECORDS_PER_ACCOUNT: '10',
-      SLIPWAY_VERIFICATIONS_PER_ACCOUNT: '2',
-      SLIPWAY_REFUSALS_PER_ACCOUNT: '4',
-    };
-    const service = await startService(t, { env });
+    const service = await sharedService(t, limits);
     const victim = await victimOf(service);
     const { accountId, admin } = service;
     const before = await all(service, '/api/v1/audit', 'auditRecords', victim.device.accountId, victim.admin);
@@ -332,7 +340,7 @@ t.test(
 t.test(
   'answers kept for Idempotency-Keys: beyond the bytes of the account they are not kept, except secrets',
   async (t) => {
-    const service = await startService(t, { env: { SLIPWAY_IDEMPOTENT_BYTES_PER_ACCOUNT: '3000' } });
+    const service = await sharedService(t, limits);
     const other = await service.account();
     const template = await service.template();
     const create = (

@@ -38,6 +38,11 @@ export function trustAnyCertificate(t: Test): void {
 /** The settings for TLS with this certificate, which the test trusts. */
 export function certificate(t: Test): Record<string, string> {
   trustAnyCertificate(t);
+  return certificateFiles(t);
+}
+
+/** The same, without that trust. */
+export function certificateFiles(t: Test): Record<string, string> {
   const directory = temporaryDirectory(t);
   const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
   writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);

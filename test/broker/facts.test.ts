@@ -4,7 +4,7 @@ import { part } from '../support/part.ts';
 import { nextMessage, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
-import { fixture, fixtureIn, rawConnected, sibling, stored, versionOf } from './fixture.ts';
+import { fixture, fixtureIn, hasty, rawConnected, sibling, stored, versionOf } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
 
@@ -269,7 +269,7 @@ t.test('a subscriber that does not read holds up nobody else', async (t) => {
 });
 
 t.test('a connection without CONNECT, or refused before it is proven, does not stay open', async (t) => {
-  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  const f = await fixtureIn(await sharedService(t, hasty));
   const silent = await rawClient(t, f.service.server.mqttPort);
   const half = await rawClient(t, f.service.server.mqttPort);
   half.send(Buffer.from([0x10, 0x40, 0]));
@@ -282,7 +282,7 @@ t.test('a connection without CONNECT, or refused before it is proven, does not s
 });
 
 t.test('a credential check that never ends does not keep the socket', async (t) => {
-  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  const f = await fixtureIn(await sharedService(t, hasty));
   interceptChecks(t, f.service, () => new Promise(() => {}));
   const client = await rawClient(t, f.service.server.mqttPort);
   client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }));

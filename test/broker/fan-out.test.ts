@@ -7,8 +7,9 @@ import { FanOut } from '../../broker/packets/fan-out.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { slices } from '../../src/scheduler/time-slice.ts';
 import { part } from '../support/part.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
-import { type Fixture, fixture, neighbour, rawConnected } from './fixture.ts';
+import { type Fixture, fixtureIn, neighbour, rawConnected } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
@@ -168,7 +169,7 @@ for (const { what, open } of [
   { what: 'streams', open: streams },
 ] as const)
   t.test(`a flood to ${receivers} ${what} does not make another account wait for all of it`, async (t) => {
-    const f = await fixture(t, env);
+    const f = await fixtureIn(await sharedService(t, env));
     const victim = await neighbour(f);
     await open(t, f);
     const calm = await rawConnected(t, victim);
@@ -194,7 +195,7 @@ for (const { what, open } of [
   });
 
 t.test('the state that a client asks for overtakes what waits for it, and nothing is lost', async (t) => {
-  const f = await fixture(t, env);
+  const f = await fixtureIn(await sharedService(t, env));
   await connections(t, f);
   const ear = await rawConnected(t, f, { clientId: 'ear' });
   ear.send(subscribePacket(1, [f.topic('chat'), 1]));
@@ -223,7 +224,7 @@ t.test('the state that a client asks for overtakes what waits for it, and nothin
 });
 
 t.test('what waits for receivers does not reach one whose right has ended', async (t) => {
-  const f = await fixture(t, env);
+  const f = await fixtureIn(await sharedService(t, env));
   const { service } = f;
   const [one, two] = [await service.organization(), await service.organization()];
   const { token } = await service.endUser(one.id);

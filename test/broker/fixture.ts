@@ -1,6 +1,8 @@
 /** A service with one device, and what tests of the broker do with it. */
-import type { Test } from 'tap';
+import root, { type Test } from 'tap';
 import { type Options, type Service, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
+import { certificateFiles, trustAnyCertificate } from './certificate.ts';
 import { connectPacket, type RawClient, rawClient } from './raw.ts';
 
 export interface Fixture {
@@ -14,6 +16,17 @@ export interface Fixture {
 /** A service with one device that has a stored channel `temperature` and a plain one `chat`. */
 export async function fixture(t: Test, env: Record<string, string> = {}, options: Options = {}): Promise<Fixture> {
   return fixtureIn(await startService(t, { ...options, env }));
+}
+
+/** Settings of a shared service that waits a second for CONNACK. */
+export const hasty = { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' };
+
+let secure: Record<string, string> | undefined;
+/** A device in a shared service that has a certificate, which the test trusts. */
+export async function secureFixture(t: Test): Promise<Fixture> {
+  trustAnyCertificate(t);
+  secure ??= certificateFiles(root);
+  return fixtureIn(await sharedService(t, secure));
 }
 
 /** The same in a service that other tests use as well. */

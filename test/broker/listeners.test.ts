@@ -8,7 +8,7 @@ import { part } from '../support/part.ts';
 import { nextMessage, unlessBehindProxy } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { certificate } from './certificate.ts';
-import { fixture, fixtureIn } from './fixture.ts';
+import { fixture, fixtureIn, hasty, secureFixture } from './fixture.ts';
 import { connectPacket, speak } from './raw.ts';
 
 const t = await part(import.meta);
@@ -55,7 +55,7 @@ t.test('other paths, other subprotocols and text frames are refused', async (t) 
 });
 
 t.test('a WebSocket has the same deadline and limits', async (t) => {
-  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  const f = await fixtureIn(await sharedService(t, hasty));
   const url = f.service.webSocket();
   const ended = (socket: WebSocket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
   const silent = new WebSocket(url, ['mqtt']);
@@ -66,7 +66,7 @@ t.test('a WebSocket has the same deadline and limits', async (t) => {
 });
 
 t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSocket', async (t) => {
-  const f = await fixture(t, certificate(t));
+  const f = await secureFixture(t);
   const port = f.service.mqttsPort;
   const login = { username: f.device.id, password: f.secret, rejectUnauthorized: false };
   await echo(t, `mqtts://127.0.0.1:${port}`, login, f.topic('chat'));

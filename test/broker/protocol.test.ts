@@ -6,9 +6,8 @@ import { type Service, unlessBehindProxy } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import { answerBytes, connectBytes, packetBytes, publishBytes, subscribeBytes, unsubscribeBytes } from './bytes.ts';
-import { certificate } from './certificate.ts';
 import { connected, disconnected, subscribed } from './conversation.ts';
-import { fixture, fixtureIn, rawConnected } from './fixture.ts';
+import { fixture, fixtureIn, rawConnected, secureFixture } from './fixture.ts';
 import { metric } from './metrics.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
@@ -57,7 +56,7 @@ t.test('refused SUBSCRIBEs in one write are each answered', async (t) => {
 });
 
 t.test('MQTT over WebSocket is served at / next to /mqtt, on the HTTP port and on the TLS port', async (t) => {
-  const f = await fixture(t, certificate(t));
+  const f = await secureFixture(t);
   const login = { username: f.device.id, password: f.secret, reconnectPeriod: 0 };
   const options = { ...login, rejectUnauthorized: false, wsOptions: { rejectUnauthorized: false } };
   const secure = `wss://127.0.0.1:${f.service.mqttsPort}`;
@@ -326,7 +325,7 @@ t.test('MQTT 3.1 sends PUBREL, SUBSCRIBE and UNSUBSCRIBE again with DUP', async 
 });
 
 t.test('what was sent before DISCONNECT is answered before the connection ends', async (t) => {
-  const f = await fixture(t, certificate(t));
+  const f = await secureFixture(t);
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, [f.topic('chat'), 1]), [1]);
   client.send(

@@ -44,6 +44,7 @@ async function until(service: Service, device: Device, id: string, state: string
   return command;
 }
 
+const low = { SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: '200000' };
 let service: Service;
 t.before(async () => {
   service = await sharedService(t);
@@ -239,7 +240,7 @@ t.test('a device has so many open commands and no more, and bad ones are refused
 t.test(
   'bytes of commands: the oldest that have ended go first, and those that have not ended keep their place',
   async (t) => {
-    const service = await startService(t, { env: { SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: '200000' } });
+    const service = await sharedService(t, low);
     const other = await service.account();
     const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
     const path = `/api/v1/devices/${device.id}/commands`;
@@ -283,7 +284,7 @@ t.test(
 );
 
 t.test('a result that has been acknowledged is there, even if it exceeds the limit of bytes', async (t) => {
-  const service = await startService(t, { env: { SLIPWAY_COMMAND_BYTES_PER_ACCOUNT: '200000' } });
+  const service = await sharedService(t, low);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const path = `/api/v1/devices/${device.id}/commands`;
   const body = { name: 'open', payload: 'x'.repeat(50_000) };

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
 import { part } from '../support/part.ts';
-import { nextMessage, present, startService } from '../support/service.ts';
+import { nextMessage, present, type Service, startService } from '../support/service.ts';
 
 const t = await part(import.meta);
 
@@ -10,8 +10,13 @@ const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };
 const iso = (offset: number) => new Date(start + offset).toISOString();
 
+let shared: Service;
+t.before(async () => {
+  shared = await startService(t, { clock });
+});
+
 t.test('what a device logs is read back, newest first, by level, time and text', async (t) => {
-  const service = await startService(t, { clock });
+  const service = await shared.inNewAccount();
   const { device, secret } = await service.device();
   const client = await service.connect({ deviceId: device.id, secret });
   const log = (entry: object | string) =>
@@ -72,7 +77,7 @@ t.test('what a device logs is read back, newest first, by level, time and text',
 });
 
 t.test('the log of a device is for those who may read it', async (t) => {
-  const service = await startService(t, { clock });
+  const service = await shared.inNewAccount();
   const inside = await service.create('/organizations', 'organization', { name: 'inside' });
   const { token } = await service.endUser(inside.id);
   const mine = (await service.device({ organizationId: inside.id })).device;
@@ -102,7 +107,7 @@ t.test('the log of a device is for those who may read it', async (t) => {
 });
 
 t.test('what is posted is stored like what the device says, and heard like that', async (t) => {
-  const service = await startService(t, { clock });
+  const service = await shared.inNewAccount();
   const { device } = await service.device();
   const path = `/api/v1/devices/${device.id}/logs`;
   const topic = service.topic(device.id, '_log');

@@ -12,6 +12,7 @@ import { temporaryDirectory } from '../../support/directory.ts';
 import { part } from '../../support/part.ts';
 import { startProcess } from '../../support/process.ts';
 import { adminPassword, nextMessage, type Service, startService } from '../../support/service.ts';
+import { sharedService } from '../../support/shared.ts';
 import { checkBoard } from './boards.ts';
 import { pythons } from './python.ts';
 import { Shell } from './shell.ts';
@@ -120,7 +121,7 @@ t.test('the lines with which a device connects', async (t) => {
 });
 
 t.test('the name of a channel is text in the lines, whatever it is', async (t) => {
-  const service: Service = await startService(t);
+  const service: Service = await sharedService(t);
   const channel = `a 'b' "c" \\ $(exit 7) \`exit 8\` ; exit 9 ? é`;
   const { id: deviceTemplateId } = await service.template({ channels: [channel] });
   const { device, secret } = await service.device({ deviceTemplateId });
@@ -143,7 +144,7 @@ t.test('the name of a channel is text in the lines, whatever it is', async (t) =
 });
 
 t.test('a call that the console shows can be pasted', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const sh = new Shell(t);
   await sh.set({ TOKEN: service.admin });
   const url = `${service.server.url}/api/v1/organizations`;
@@ -156,7 +157,7 @@ t.test('a call that the console shows can be pasted', async (t) => {
 });
 
 t.test('the lines of a new station that the console shows let the command make units', async (t) => {
-  const service = await startService(t);
+  const service = await sharedService(t);
   const { id: deviceTemplateId } = await service.template();
   const expiresAt = new Date(Date.now() + 3_600_000).toISOString();
   const station = { name: 'Line 1', kind: 'station', deviceTemplateId, maxDevices: 1, expiresAt };
