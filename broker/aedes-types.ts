@@ -3,15 +3,24 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Aedes } from 'aedes';
 import type { Caller } from '../src/access.ts';
-import type { Filter, Incoming, Will } from './message-types.ts';
+import type { Match } from './connections/filters.ts';
+import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { Turns } from './packets/turns.ts';
+import type { EndCode } from './reasons.ts';
 
 /** A client from its CONNECT on, as Aedes knows it, too. */
 export interface BrokerClient {
   /** Private to the principal; empty until the credential is proven. */
   id: string;
+  /** Whether nothing of its session is kept. */
   readonly clean: boolean;
+  /** Whether it has begun a new session. */
+  readonly cleanStart: boolean;
+  /** Seconds that its session is kept when it leaves; Infinity for as long as the server keeps any. DISCONNECT may change it. */
+  sessionExpiry: number;
+  /** Messages of QoS 1 and 2 that it takes before it acknowledges any; Infinity below level 5. */
+  readonly receiveMaximum: number;
   readonly conn: Duplex;
   /** Of a WebSocket. */
   readonly request: IncomingMessage | undefined;
@@ -35,6 +44,10 @@ export interface BrokerClient {
   whenWritable(done: () => void): void;
   subscribe(filter: Filter): void;
   unsubscribe(filters: readonly string[]): void;
+  /** What its filters say of a message on `topic`; undefined when it is not to have it. `isOwn`: it has published it. */
+  matchOf(topic: string, isOwn?: boolean): Match | undefined;
+  /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
+  endConnection(code: EndCode, error?: Error, serverReference?: string): void;
   /** Ends it by an error. */
   fail(error: Error): void;
   close(done?: () => void): void;
@@ -55,8 +68,8 @@ export interface BrokerCore extends Omit<Aedes, 'publish'> {
 /** One connection, from its CONNECT packet on. Aedes can lose a live client; this registry cannot. */
 export interface LiveClient {
   readonly client: BrokerClient;
-  /** The client id as it was sent; Aedes knows one that is private to the principal. */
-  readonly clientId: string;
+  /** The client id as it was sent, or as it was assigned; Aedes knows one that is private to the principal. */
+  clientId: string;
   readonly address: string | undefined;
   /** In the log. */
   readonly connectionId: string | undefined;
@@ -86,12 +99,16 @@ export interface LiveClient {
   lastHeard: number;
   /** The next packet expected from the client for a message, by packet id; undefined before the first. */
   sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'> | undefined;
+  /** Messages that wait until the client has acknowledged others, where no stored session keeps them. */
+  held: Outgoing[] | undefined;
+  /** Called when it may be sent one more; undefined when nothing waits for that. */
+  whenRoom: (() => void) | undefined;
+  /** Whether it is being sent what its stored session has kept. */
+  isCatchingUp: boolean;
   /** QoS 2 messages of this connection that wait for their PUBREL; undefined before the first. */
   unreleased: Set<number> | undefined;
   /** Whether a stored session was found. */
   sessionPresent: boolean;
-  /** Seconds that its session is kept after it has left; undefined when it says nothing of it. */
-  sessionExpiry: number | undefined;
 }
 
 export interface ProvenIdentity {

@@ -6,18 +6,23 @@ import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import { privateClientId } from './connections/client-ids.ts';
-import type { LimitName, RefusalReason } from './connections/counters.ts';
+import { type LimitName, type RefusalReason, variableOf } from './connections/counters.ts';
 import type { About, Limits } from './connections/limits.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { PeerCertificates } from './connections/peer-certificates.ts';
+import type { ConnectRefusal } from './packets/codec.ts';
 import type { Connect } from './packets/connect.ts';
 import { Malformed } from './packets/fields.ts';
-import { connectReasons } from './reasons.ts';
+import { connectReasons, rowOf } from './reasons.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
 /** Bytes, in MQTT 3.1 too. */
 const maxClientIdLength = 128;
 const maxUsernameLength = 256;
+/** Reason codes of MQTT 5. */
+const quotaExceeded = 0x97;
+const topicNameInvalid = 0x90;
+const badAuthenticationMethod = 0x8c;
 const jwtUsername = 'Auth:JWT';
 
 /** Limits that are looked at when the credential has been proven. */
@@ -38,6 +43,8 @@ export class ConnectRefused extends Error {
     allowance?: Allowance | undefined;
     /** The device whose certificate it was. */
     deviceId?: string | undefined;
+    /** The reason code of MQTT 5, where it says more than the reason. */
+    code?: number;
   };
 
   constructor(
@@ -49,6 +56,8 @@ export class ConnectRefused extends Error {
       allowance?: Allowance | undefined;
       /** The device whose certificate it was. */
       deviceId?: string | undefined;
+      /** The reason code of MQTT 5, where it says more than the reason. */
+      code?: number;
     } = {},
   ) {
     super(message);
@@ -63,6 +72,14 @@ export class ConnectRefused extends Error {
   /** The return code of CONNACK. */
   get returnCode(): number {
     return connectReasons[this.reason].connack;
+  }
+
+  /** What CONNACK says. */
+  get answer(): ConnectRefusal {
+    const { reason, message, limit } = this;
+    const sentence = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
+    const code = this.about.code ?? (limitsOfProven.has(limit) ? quotaExceeded : connectReasons[reason].mqtt5);
+    return { reason, code, sentence };
   }
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
@@ -102,11 +119,15 @@ export class Authenticator {
   /**
    * Looks at a CONNECT before anything is proven. @throws ConnectRefused; Malformed, which is not answered
    */
-  look({ clientId, username = '', will, clean }: Connect): void {
-    const texts = [clientId, username, will?.topic ?? ''];
-    if (texts.some(hasForbiddenCharacter) || (will && !isPublishTopic(will.topic)))
+  look({ codec, clientId, username = '', will, cleanStart, hasAuthenticationMethod }: Connect): void {
+    const isLevel5 = codec.level === 5;
+    const hasBadWill = will !== undefined && !isPublishTopic(will.topic);
+    if ([clientId, username, will?.topic ?? ''].some(hasForbiddenCharacter) || (hasBadWill && !isLevel5))
       throw new Malformed('malformed CONNECT');
-    if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !clean))
+    if (hasBadWill) throw new ConnectRefused('not_authorized', 'malformed will topic', { code: topicNameInvalid });
+    if (hasAuthenticationMethod)
+      throw new ConnectRefused('bad_credentials', 'no such authentication method', { code: badAuthenticationMethod });
+    if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !cleanStart && !isLevel5))
       throw new ConnectRefused('identifier_rejected', 'client id refused');
   }
 
@@ -134,14 +155,24 @@ export class Authenticator {
     if (away !== undefined) await this.#sendAway(client, away);
     const { identity } = live;
     if (!identity) throw new ConnectRefused('bad_credentials', 'not proven');
-    if (client.will && this.#authority.decidePublish(identity, client.will.topic).verdict !== 'accepted')
-      throw new ConnectRefused('not_authorized', 'will topic not permitted');
-    const id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || this.#nextNameless());
+    this.#demandWillTopic(client, identity);
+    const isNameless = live.clientId === '';
+    const ownId = isNameless ? this.#nextNameless() : live.clientId;
+    if (isNameless && client.codec.level === 5) live.clientId = ownId;
+    const id = privateClientId(identity.caller.accountId, identity.principal, ownId);
     if (!client.clean && !this.#mayBegin(id))
       throw new ConnectRefused('unavailable', 'the account has too many stored sessions', {
         limit: 'max_stored_sessions_per_account',
       });
     client.id = id;
+  }
+
+  #demandWillTopic({ will }: BrokerClient, identity: ProvenIdentity): void {
+    const decision = will && this.#authority.decidePublish(identity, will.topic);
+    if (!decision || decision.verdict === 'accepted') return;
+    const isNoTopic = decision.verdict === 'refused' && rowOf(decision.reason).mqtt5 === topicNameInvalid;
+    const about = isNoTopic ? { code: topicNameInvalid } : {};
+    throw new ConnectRefused('not_authorized', 'will topic not permitted', about);
   }
 
   #nextNameless(): string {

@@ -1,4 +1,3 @@
-import type { Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access, Caller, Channel } from '../src/access.ts';
@@ -10,7 +9,7 @@ import type { Counters } from './connections/counters.ts';
 import { isOrdered, type Outgoing } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
 import type { Reach } from './sessions/retained.ts';
-import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.ts';
+import { canMatch, couldMatchChannel, hasForbiddenCharacter, isWellFormed, matches } from './topics.ts';
 
 /** A device as messages name it. */
 export interface DeviceAddress {
@@ -61,7 +60,7 @@ export class Authority {
     const device = deviceItself(caller);
     if (hasForbiddenCharacter(topic)) return { verdict: 'refused', reason: reason('malformedTopic'), device };
     if (device && this.#isOwnControl(caller, 'svc', topic)) return { verdict: 'control', device };
-    return this.#refusal(caller, named);
+    return this.#refusal(caller, named, topic);
   }
 
   /** The decision about a PUBLISH, or a SUBSCRIBE without the limit on filters, of a caller that is not connected. */
@@ -80,19 +79,17 @@ export class Authority {
     return kind === 'device' ? formatTopic(this.#root, accountId, id, '') : undefined;
   }
 
-  /** Why a well-formed filter was refused. */
+  /** Why a filter was refused. */
   filterRefusal({ filters, identity }: LiveClient, filter: string): Reason {
-    const { maxSubscriptions } = this.#services.config.mqtt;
+    const { config } = this.#services;
+    const { maxSubscriptions } = config.mqtt;
+    if (!isWellFormed(filter)) return reason('malformedFilter');
     if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions)
       return reason('tooManyFilters');
     const isOwn = identity?.ownChannels !== undefined && filter.startsWith(identity.ownChannels);
-    return reason(isOwn && !/[+#]/.test(filter) ? 'noChannelOfItsOwn' : 'noSuchChannel');
-  }
-
-  /** The SUBACK for a filter: granted, refused with 0x80, or an end of the connection for a malformed one. */
-  decideSubscribe(live: LiveClient, { topic: filter }: Subscription): 'granted' | 'refused' | 'malformed' {
-    if (!isWellFormed(filter)) return 'malformed';
-    return this.maySubscribe(live, filter) ? 'granted' : 'refused';
+    if (isOwn && !/[+#]/.test(filter)) return reason('noChannelOfItsOwn');
+    const isOfForm = couldMatchChannel(this.#root, filter) || filter.startsWith(`${config.controlRoot}/`);
+    return reason(isOfForm ? 'noSuchChannel' : 'noChannelFilter');
   }
 
   /** Whether a well-formed filter may be in the session of this connection. */
@@ -244,7 +241,7 @@ export class Authority {
     if (identity && packet.messageId !== undefined && this.#isForDevice(identity, packet.topic)) return undefined;
     if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
     // Only what it may hear: the messages of other accounts come in no order with its own.
-    if (isOrdered(packet)) live.lastHeard = packet.brokerCounter;
+    if (isOrdered(packet) && packet.brokerCounter > live.lastHeard) live.lastHeard = packet.brokerCounter;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
     if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
     if (packet.qos === 0 && client.conn.writableNeedDrain) {
@@ -303,19 +300,20 @@ export class Authority {
     return channel && device.accountId === accountId ? { accountId, deviceId, channel } : undefined;
   }
 
-  #refusal(caller: Caller, named: ChannelTopic | undefined): Decision {
+  #refusal(caller: Caller, named: ChannelTopic | undefined, topic: string): Decision {
     const own = deviceItself(caller);
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
     if (reached) return { verdict: 'refused', reason: reason('notPermitted'), device };
-    const why = own && named ? reason('noChannelOfItsOwn') : this.#noTopic(caller);
+    const why = own && named ? reason('noChannelOfItsOwn') : this.#noTopic(caller, topic);
     return { verdict: 'refused', reason: why, device };
   }
 
   /** How the topics of the caller are written; the same for every topic, because nobody learns what others have. */
-  #noTopic(caller: Caller): Reason {
+  #noTopic(caller: Caller, topic: string): Reason {
     const own = this.ownChannelsOf(caller) ?? formatTopic(this.#root, caller.accountId, '<device id>', '');
-    return reason('noSuchChannel', [
+    const isOfForm = this.#parse(topic) !== undefined || topic.startsWith(`${this.#services.config.controlRoot}/`);
+    return reason(isOfForm ? 'noSuchChannel' : 'noChannelTopic', [
       { path: 'topic', message: `is not a channel topic in reach; use ${own}<channel>` },
     ]);
   }

@@ -20,8 +20,13 @@ export class DeviceDownlink implements Downlink {
     this.#parts = parts;
   }
 
-  send({ accountId, deviceId }: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void> {
-    return this.#parts.channels.sendDown({ accountId, deviceId }, channel, payload);
+  send(
+    { accountId, deviceId }: DeviceName,
+    channel: DownlinkChannel,
+    payload: Buffer,
+    expires?: number,
+  ): Promise<void> {
+    return this.#parts.channels.sendDown({ accountId, deviceId }, channel, payload, expires);
   }
 
   sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void> {

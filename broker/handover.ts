@@ -8,6 +8,7 @@ import type { ConnectHooks } from './hooks/connect.ts';
 import type { Streams } from './http/streams.ts';
 import type { Presence } from './presence.ts';
 import type { Publications } from './publications.ts';
+import { ends } from './reasons.ts';
 import type { Refusals } from './refusals.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
@@ -78,7 +79,7 @@ export class AccountHandover {
 
   /** Another server handles these accounts: ends every connection without its will, and says nothing of it. */
   async endConnections(accountIds: ReadonlySet<string>): Promise<void> {
-    await this.#eachConnection(accountIds, (live) => this.#parts.sessions.kick(live));
+    await this.#eachConnection(accountIds, (live) => this.#parts.sessions.kick(live, ends.useAnotherServer));
     this.#parts.connects.forget(accountIds);
   }
 

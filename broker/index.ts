@@ -6,6 +6,7 @@ import type { Listeners } from './connections/listeners.ts';
 import type { Foundation } from './foundation.ts';
 import type { AccountHandover } from './handover.ts';
 import { type BrokerParts, brokerParts } from './parts.ts';
+import { ends } from './reasons.ts';
 
 export { type Foundation, layFoundation } from './foundation.ts';
 
@@ -112,7 +113,8 @@ async function close(parts: BrokerParts): Promise<void> {
   listeners.stop();
   parts.streams.close();
   scheduler.endTurns();
-  // Aedes closes the clients it knows, whose wills fire, and then its own routing.
+  for (const { client, ready } of [...sessions.all()]) if (ready) client.endConnection(ends.shuttingDown);
+  // Their wills have fired: Aedes closes its own routing.
   await new Promise<void>((resolve) => aedes.close(resolve));
   listeners.end();
   await ingest.idle();

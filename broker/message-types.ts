@@ -18,9 +18,9 @@ export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload' | 'properties'>
   said?: SaidOfMessage | undefined;
 };
 
-/** A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along. */
+/** A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along; `clientId` is its publisher. */
 export type Incoming = Omit<PublishPacket, 'properties'> &
-  Carried & { payload: Buffer; said?: SaidOfMessage | undefined };
+  Carried & { payload: Buffer; said?: SaidOfMessage | undefined; clientId?: string };
 
 /** A message on its way to one subscriber; `identifiers` are those of its filters that match. */
 export type Outgoing = Omit<AedesPublishPacket, 'properties'> & Carried & { clientId?: string; identifiers?: number[] };
@@ -31,6 +31,15 @@ export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; 
 /** The same as it is written to the disk. */
 export function storedProperties({ properties, messageExpiry }: Carried): StoredProperties {
   return { properties: properties ?? null, expires: messageExpiry ?? null };
+}
+
+/** Bytes of a message, as the store counts them. */
+export function sizeOf(message: {
+  topic: string;
+  payload: string | Uint8Array;
+  properties?: Uint8Array | null | undefined;
+}): number {
+  return Buffer.byteLength(message.topic) + Buffer.byteLength(message.payload) + (message.properties?.length ?? 0);
 }
 
 /** And as it comes from there: nothing where there was nothing. */

@@ -36,6 +36,8 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
   const publishes = new PublishHooks(own);
   const deliveries = new Deliveries({
     ...own,
+    clock: services.clock,
+    maxQueue: services.config.mqtt.maxQueue,
     forward: (client, packet) => own.guarded('forward', () => publishes.forward(client, packet)),
   });
   const hooks = {
@@ -43,7 +45,7 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     connects: new ConnectHooks({ ...own, deliveries, publishes }),
     subscribes: new SubscribeHooks({ ...own, deliveries }),
   };
-  const listeners = newListeners({ ...own, ...hooks });
+  const listeners = newListeners({ ...own, ...hooks, deliveries });
   own.sessions.whenEnded((live) => hooks.connects.ended(live));
   const streams = new Streams(own);
   const parts = { ...own, ...hooks, listeners, streams };
@@ -84,7 +86,11 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   };
 }
 
-type Networked = ReturnType<typeof ownParts> & { connects: ConnectHooks; subscribes: SubscribeHooks };
+type Networked = ReturnType<typeof ownParts> & {
+  connects: ConnectHooks;
+  deliveries: Deliveries;
+  subscribes: SubscribeHooks;
+};
 
 /** What takes packets from sockets. */
 function newListeners({ connects, guarded, services, ...parts }: Networked): Listeners {

@@ -14,7 +14,7 @@ import type { Rejections } from './ingest/rejections.ts';
 import type { Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
 import type { Publications } from './publications.ts';
-import { type Reason, reason, rowOf, unusable } from './reasons.ts';
+import { endsConnection, type Reason, reason, rowOf, unusable } from './reasons.ts';
 import { reasonOf } from './refusals.ts';
 import type { ServiceChannels } from './service-channels.ts';
 
@@ -72,12 +72,12 @@ export class Publishing {
 
   /** Lets a message take along what an MQTT 5 client says of it, or says why it may not. */
   #carry(caller: Caller, packet: Incoming, said: SaidOfMessage): Reason | undefined {
-    const { authority, services } = this.#parts;
+    const { services } = this.#parts;
     const { travelling, userProperties, isText, responseTopic, messageExpiry } = said;
     if (travelling.length > this.#maxPropertyBytes || userProperties > maxUserProperties)
       return reason('propertiesTooLarge');
     // Otherwise a back-end would publish where the sender may not look.
-    if (responseTopic !== undefined && authority.decide(caller, 'subscribe', responseTopic) !== 'granted')
+    if (responseTopic !== undefined && !this.#mayAnswerOn(caller, responseTopic))
       return reason('responseTopicNotPermitted');
     if (isText && !isUtf8(packet.payload)) return reason('noText');
     if (travelling.length > 0) packet.properties = travelling;
@@ -85,12 +85,17 @@ export class Publishing {
     return undefined;
   }
 
+  /** A topic, no filter [MQTT-3.3.2-14]. */
+  #mayAnswerOn(caller: Caller, topic: string): boolean {
+    return !/[+#]/.test(topic) && this.#parts.authority.decide(caller, 'subscribe', topic) === 'granted';
+  }
+
   /** `device` is that on whose `_rejected`, and in whose list of refusals, it says why; undefined when nobody may notice. */
   refuse(sent: Sent, why: Reason, device: DeviceAddress | undefined): void {
     const { packet, origin } = sent;
     const { live } = origin;
     const { channels, counters, rejections, services } = this.#parts;
-    const endsAtOnce = live !== undefined && rowOf(why).ends === true;
+    const endsAtOnce = live !== undefined && endsConnection(why, live.client.codec.level);
     const isTooOften = !endsAtOnce && origin.isRefusedTooOften();
     const said = isTooOften ? reason('tooManyRefusals') : why;
     refusePublish(counters, rowOf(said).counted ?? 'not_readable');
@@ -194,6 +199,7 @@ export class Publishing {
   #deliver(packet: Incoming, client: BrokerClient | undefined, done: (failure?: Error) => void): void {
     // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
     packet.dup = false;
+    if (client) packet.clientId = client.id;
     if (client) this.#parts.aedes.publish(packet, client, done);
     else this.#parts.aedes.publish(packet, done);
   }

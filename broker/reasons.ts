@@ -13,8 +13,8 @@ interface Row {
   counted?: PublishRefusal;
   /** The limit that has been reached. */
   limit?: LimitName;
-  /** Whether a connection ends by it. */
-  ends?: true;
+  /** Whether a connection ends by it; `below 5`: only one whose level cannot say why instead. */
+  ends?: true | 'below 5';
 }
 
 const isMalformed = [{ path: 'topic', message: 'is malformed' }];
@@ -30,14 +30,22 @@ const rows = {
   notPermitted: { kind: 'forbidden', mqtt5: 0x87, counted: 'not_permitted' },
   noSuchChannel: { kind: 'notFound', mqtt5: 0x87, counted: 'no_such_channel' },
   noChannelOfItsOwn: { kind: 'notFound', details: isNotOfTemplate, mqtt5: 0x87, counted: 'no_such_channel' },
+  /** As noSuchChannel, on a topic or filter that is none of a channel whoever asks. */
+  noChannelTopic: { kind: 'notFound', mqtt5: 0x90, counted: 'no_such_channel' },
+  noChannelFilter: { kind: 'notFound', mqtt5: 0x8f },
+  malformedFilter: { kind: 'invalid', details: [{ path: 'filter', message: 'is malformed' }], mqtt5: 0x8f },
+  noSuchSubscription: { kind: 'notFound', mqtt5: 0x11 },
+  packetIdInUse: { kind: 'invalid', message: 'The packet id is that of another message.', mqtt5: 0x91 },
   controlOverHttp: {
     ...{ kind: 'forbidden', message: 'Control topics are used over MQTT only.' },
     ...{ mqtt5: 0x87, counted: 'no_such_channel' },
   },
-  malformedTopic: { kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed', ends: true },
+  malformedTopic: {
+    ...{ kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed', ends: 'below 5' },
+  },
   tooManyLevels: {
     ...{ kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed' },
-    ...{ limit: 'max_topic_levels', ends: true },
+    ...{ limit: 'max_topic_levels', ends: 'below 5' },
   },
   tooManyFilters: {
     ...{ kind: 'tooMany', message: 'the client has too many filters.', mqtt5: 0x97 },
@@ -83,6 +91,24 @@ export type ReasonCode = keyof typeof rows;
 const byCode: Record<ReasonCode, Row> = rows;
 const codes = Object.keys(rows) as ReasonCode[];
 
+/** Why a server ends a connection; reason codes of MQTT 5. */
+export const ends = {
+  notAuthorized: 0x87,
+  shuttingDown: 0x8b,
+  keepAlive: 0x8d,
+  takenOver: 0x8e,
+  administrative: 0x98,
+  unspecified: 0x80,
+  useAnotherServer: 0x9c,
+  serverMoved: 0x9d,
+} as const;
+export type EndCode = (typeof ends)[keyof typeof ends];
+
+/** Nobody has subscribed to a message, and nothing stored it. */
+export const noMatchingSubscribers = 0x10;
+export const packetIdInUse = 0x91;
+export const packetIdNotFound = 0x92;
+
 /** Why a CONNECT is refused: the return code of CONNACK up to level 4, and the reason code of MQTT 5. */
 export const connectReasons = {
   level: { connack: 1, mqtt5: 0x84 },
@@ -114,6 +140,17 @@ export function unusable(rejection: Rejection): Reason {
 /** What the table says of a reason. */
 export function rowOf({ code }: Pick<Reason, 'code'>): Row {
   return byCode[code];
+}
+
+/** Whether a connection of this level ends by a reason. */
+export function endsConnection(why: Pick<Reason, 'code'>, level: 3 | 4 | 5): boolean {
+  const { ends } = rowOf(why);
+  return ends === true || (ends === 'below 5' && level < 5);
+}
+
+/** Whether MQTT 5 acknowledges a message with a failure for this reason. */
+export function isFailure(code: number): boolean {
+  return code >= 0x80;
 }
 
 /** The reason of a limit by which a connection ends; undefined for a limit that no device is told of. */

@@ -10,6 +10,7 @@ import type { Listeners } from './connections/listeners.ts';
 import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
+import { ends } from './reasons.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
@@ -72,7 +73,7 @@ export class RightsRevocations implements Revocations {
   /** The stored sessions are those of the principal, which has got another secret. */
   secretReplaced(principal: string): Revoked {
     const { services, sessions } = this.#parts;
-    const ended = countOf(sessions.endPrincipal(principal));
+    const ended = countOf(sessions.endPrincipal(principal, ends.notAuthorized));
     // The URLs of its downloads are void by the new generation of its secret.
     services.deviceWork.endDownloads(principal);
     return ended;
@@ -234,7 +235,7 @@ export class RightsRevocations implements Revocations {
   #cutOff(accountId: string, principal: string): Ended {
     const { sessions, persistence, streams } = this.#parts;
     const ended = new Ended();
-    for (const { client, filters } of sessions.endPrincipal(principal)) {
+    for (const { client, filters } of sessions.endPrincipal(principal, ends.administrative)) {
       ended.connections += 1;
       for (const filter of filters) ended.filter(client.id, filter);
     }

@@ -43,8 +43,10 @@ export class ServiceChannels {
   }
 
   /** Publishes on a channel for firmware or commands; resolves when the device's connections have taken it. */
-  sendDown(device: DeviceAddress, channel: string, payload: Buffer): Promise<void> {
-    return new Promise((resolve) => this.#publish(this.#packet(device, channel, payload), resolve));
+  sendDown(device: DeviceAddress, channel: string, payload: Buffer, expires?: number): Promise<void> {
+    const packet = this.#packet(device, channel, payload);
+    if (expires !== undefined) packet.messageExpiry = expires;
+    return new Promise((resolve) => this.#publish(packet, resolve));
   }
 
   /** Publishes on a device's control topic; resolves when its connections have taken it. */

@@ -43,6 +43,17 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   return false;
 }
 
+/** Whether a filter can match the topic of any channel, whoever asks and whatever is there. */
+export function couldMatchChannel(root: string, filter: string): boolean {
+  const levels = filter.split('/');
+  const rootLevels = root.split('/');
+  // The account's level may hold anything.
+  const account = levels[rootLevels.length];
+  const rest = afterPrefix(levels, [...rootLevels, account === '#' || account === undefined ? '+' : account, 'd']);
+  if (rest === undefined || rest === 'everything') return rest === 'everything';
+  return rest[0] === '#' || rest.length > 1;
+}
+
 /** The rest of the filter after these levels; `everything` if it ended in `#` before. */
 function afterPrefix(filter: string[], prefix: string[]): string[] | 'everything' | undefined {
   for (const [place, level] of prefix.entries()) {

@@ -1,11 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { AedesPublishPacket } from 'aedes';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import type { Filter, Outgoing, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
+import type { Receive } from '../packets/fan-out.ts';
+import { type EndCode, ends } from '../reasons.ts';
 import { lastPacketId } from '../sessions/session-queue.ts';
+import { copyFor, hasOptions, isSameFilter, type Match, matchFilters } from './filters.ts';
 import type { About } from './limits.ts';
 import { newLiveClient } from './live-clients.ts';
 
@@ -14,7 +16,7 @@ const drainTimeout = 5000;
 /** Keep Alive and a half, in milliseconds [MQTT-3.1.2-24]. */
 const patienceOfSecond = 1500;
 
-type Receive = (packet: AedesPublishPacket, received: () => void) => void;
+const anyMatch: Match = { qos: 2, retainAsPublished: false, identifiers: undefined };
 
 export interface ClientParts {
   aedes: Pick<BrokerCore, 'clients' | 'deleteClient' | 'subscribe' | 'unsubscribe'>;
@@ -30,7 +32,7 @@ export interface ClientParts {
 export interface Connected {
   conn: Duplex;
   request: IncomingMessage | undefined;
-  connection: { readonly inFlight: number; charge(points: number): void };
+  connection: { readonly inFlight: number; charge(points: number): void; leave(bytes: Buffer): boolean };
   connect: Connect;
   about: About;
 }
@@ -39,6 +41,9 @@ export interface Connected {
 export class Client implements BrokerClient {
   id = '';
   readonly clean: boolean;
+  readonly cleanStart: boolean;
+  sessionExpiry: number;
+  readonly receiveMaximum: number;
   readonly conn: Duplex;
   readonly request: IncomingMessage | undefined;
   readonly live: LiveClient;
@@ -49,10 +54,14 @@ export class Client implements BrokerClient {
   readonly #parts: ClientParts;
   readonly #connection: Connected['connection'];
   readonly #subscriptions = new Map<string, Filter & { receive: Receive }>();
+  /** Filters that ask for more than a QoS. */
+  #withOptions = 0;
   #keepAlive: NodeJS.Timeout | undefined;
   /** Those who wait until the socket has drained. */
   #draining: Array<() => void> | undefined;
   #hasFailed = false;
+  /** Whether its last bytes are on their way. */
+  #isLeaving = false;
 
   constructor(parts: ClientParts, { conn, request, connection, connect, about }: Connected) {
     this.#parts = parts;
@@ -60,7 +69,10 @@ export class Client implements BrokerClient {
     this.request = request;
     this.#connection = connection;
     this.codec = connect.codec;
-    this.clean = connect.clean;
+    this.cleanStart = connect.cleanStart;
+    this.sessionExpiry = connect.sessionExpiry;
+    this.clean = connect.cleanStart && connect.sessionExpiry === 0;
+    this.receiveMaximum = connect.receiveMaximum;
     this.will = connect.will;
     this.live = newLiveClient(this, connect.clientId, about);
   }
@@ -80,7 +92,7 @@ export class Client implements BrokerClient {
   /** From now on it has to send something in time; 0 seconds for never. */
   expectPackets(seconds: number): void {
     if (seconds === 0 || this.closed) return;
-    const silent = () => this.fail(new Error('keep alive timeout'));
+    const silent = () => this.endConnection(ends.keepAlive, new Error('keep alive timeout'));
     this.#keepAlive = setTimeout(silent, seconds * patienceOfSecond + 1);
   }
 
@@ -114,31 +126,49 @@ export class Client implements BrokerClient {
 
   /** Takes the place of a subscription to the same filter. */
   subscribe(filter: Filter): void {
-    const { topic, qos, rh, rap = false, nl = false } = filter;
+    const { topic } = filter;
     const known = this.#subscriptions.get(topic);
-    if (known?.qos === qos && known.rh === rh && (known.rap ?? false) === rap && (known.nl ?? false) === nl) return;
-    if (known) this.#parts.aedes.unsubscribe(topic, known.receive, () => {});
-    const receive: Receive = (packet, received) => {
-      const { clientId } = packet as Outgoing;
-      if (nl && clientId === this.id) received();
-      else this.#parts.deliver(this, copyOf(packet as Outgoing, rap), received);
-    };
+    if (known && isSameFilter(known, filter)) return;
+    if (known) this.unsubscribe([topic]);
+    const receive: Receive = (packet, received) => this.#receive(packet as Outgoing, received);
+    if (filter.nl) receive.wants = (_, publisher) => publisher !== this.id;
     this.#subscriptions.set(topic, { ...filter, receive });
+    if (hasOptions(filter)) this.#withOptions += 1;
     this.#parts.aedes.subscribe(topic, receive, () => {});
+  }
+
+  matchOf(topic: string, isOwn = false): Match | undefined {
+    // Without options the QoS alone matters, and that is capped where the message is forwarded.
+    return this.#withOptions === 0 ? anyMatch : matchFilters(this.#subscriptions.values(), topic, isOwn);
+  }
+
+  #receive(packet: Outgoing, received: () => void): void {
+    const match = this.matchOf(packet.topic, packet.clientId === this.id);
+    if (match) this.#parts.deliver(this, copyFor(packet, match), received);
+    else received();
   }
 
   unsubscribe(filters: Iterable<string>): void {
     for (const filter of filters) {
       const known = this.#subscriptions.get(filter);
-      if (known) this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
+      if (!known) continue;
+      this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
       this.#subscriptions.delete(filter);
+      if (hasOptions(known)) this.#withOptions -= 1;
     }
+  }
+
+  endConnection(code: EndCode, error?: Error, serverReference?: string): void {
+    const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code, undefined, serverReference);
+    if (bytes) this.#isLeaving = this.#connection.leave(bytes);
+    if (error) this.fail(error);
+    else this.close();
   }
 
   fail(error: Error): void {
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    if (!this.conn.destroyed) this.conn.destroy(error);
+    if (!this.conn.destroyed && !this.#isLeaving) this.conn.destroy(error);
     this.#parts.failed(this, error);
     this.close();
   }
@@ -152,18 +182,8 @@ export class Client implements BrokerClient {
       const { aedes } = this.#parts;
       if (aedes.clients[this.id] === this) aedes.deleteClient(this.id);
       this.#parts.closed(this);
-      this.conn.destroy();
+      if (!this.#isLeaving) this.conn.destroy();
     }
     done?.();
   }
-}
-
-/** Each receiver changes its own: the QoS, the packet id. */
-function copyOf(packet: Outgoing, keepsRetain: boolean): Outgoing {
-  const { brokerId, brokerCounter, topic, payload, qos, properties, messageExpiry } = packet;
-  const retain = keepsRetain && packet.retain;
-  const copy: Outgoing = { cmd: 'publish', brokerId, brokerCounter, topic, payload, qos, retain, dup: false };
-  if (properties) copy.properties = properties;
-  if (messageExpiry !== undefined) copy.messageExpiry = messageExpiry;
-  return copy;
 }

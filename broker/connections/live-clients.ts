@@ -2,6 +2,7 @@ import type { Caller } from '../../src/access.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';
+import { type EndCode, ends } from '../reasons.ts';
 
 /** Things that may end while a CONNECT that depends on them is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
@@ -65,36 +66,39 @@ export class Sessions {
   }
 
   /** Ends a connection at once and drops its will: its principal has been cut off. */
-  kick(live: LiveClient): void {
+  kick(live: LiveClient, code: EndCode = ends.administrative): void {
     const { client } = live;
     live.kicked = true;
     client.will = undefined;
     this.remove(live);
-    client.close();
+    client.endConnection(code);
   }
 
   /** Ends every connection of a principal, CONNECTs that are being checked included; those that were ended. */
-  endPrincipal(principal: string): LiveClient[] {
+  endPrincipal(principal: string, code: EndCode): LiveClient[] {
     this.#cut(`principal:${principal}`);
-    return this.#kickAll(this.#byPrincipal.get(principal));
+    return this.#kickAll(this.#byPrincipal.get(principal), code);
   }
 
   /** Ends the connections of a principal that were made with what is in force no more; those that were ended. */
   endOutdated(principal: string, isCurrent: (identity: ProvenIdentity) => boolean): LiveClient[] {
     const lives = [...this.of(principal)];
-    return this.#kickAll(lives.filter(({ identity }) => !identity || !isCurrent(identity)));
+    return this.#kickAll(
+      lives.filter(({ identity }) => !identity || !isCurrent(identity)),
+      ends.notAuthorized,
+    );
   }
 
   /** Ends every connection of a login session; those that were ended. */
   endSession(sessionId: string): LiveClient[] {
     this.#cut(`session:${sessionId}`);
-    return this.#kickAll(this.#bySession.get(sessionId));
+    return this.#kickAll(this.#bySession.get(sessionId), ends.notAuthorized);
   }
 
   /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
   endCertificate(certificateId: string): LiveClient[] {
     this.#cut(`certificate:${certificateId}`);
-    return this.#kickAll(this.#byCertificate.get(certificateId));
+    return this.#kickAll(this.#byCertificate.get(certificateId), ends.notAuthorized);
   }
 
   /** Gives the connections of a principal what it may act as now. */
@@ -113,7 +117,8 @@ export class Sessions {
   endExpired(now: number, hasRested: (sessionId: string, lifetime: number) => boolean): void {
     const isOver = ({ expires, sessionId, tokenLifetime }: ProvenIdentity) =>
       expires <= now || (sessionId !== undefined && tokenLifetime !== undefined && hasRested(sessionId, tokenLifetime));
-    for (const live of [...this.#expiring]) if (!live.identity || isOver(live.identity)) this.kick(live);
+    for (const live of [...this.#expiring])
+      if (!live.identity || isOver(live.identity)) this.kick(live, ends.notAuthorized);
   }
 
   /** Connections of one principal. */
@@ -152,9 +157,9 @@ export class Sessions {
     return (this.#cuts.get(key) ?? 0) > mark;
   }
 
-  #kickAll(lives: Iterable<LiveClient> = []): LiveClient[] {
-    const ending = [...lives];
-    for (const live of ending) this.kick(live);
+  #kickAll(lives: Iterable<LiveClient> | undefined, code: EndCode): LiveClient[] {
+    const ending = [...(lives ?? [])];
+    for (const live of ending) this.kick(live, code);
     return ending;
   }
 }
@@ -186,7 +191,9 @@ export function newLiveClient(
     sent: undefined,
     unreleased: undefined,
     sessionPresent: false,
-    sessionExpiry: undefined,
+    held: undefined,
+    whenRoom: undefined,
+    isCatchingUp: false,
   };
 }
 

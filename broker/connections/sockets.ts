@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { Properties } from '../../src/formats/message-properties.ts';
 import { peerAddress, type Trust } from '../../src/network/addresses.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
@@ -27,7 +28,7 @@ export interface Connecting {
   /** The request of a WebSocket. */
   request: IncomingMessage | undefined;
   /** The client is let in: the deadline is over, and the larger limits hold. */
-  accept(isSessionPresent: boolean): void;
+  accept(isSessionPresent: boolean, properties: Properties): void;
 }
 
 /** The services of the sockets. */
@@ -118,14 +119,15 @@ export class Sockets {
     this.track(conn);
     const release = request ? this.#countBytes(request.socket) : () => {};
     new Connection(conn, this.#packetLimits, rate, receiver, scheduler, {
+      clock,
       slowed: (limit) => limits.hit(limit, limits.about(conn)),
       levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
       failed: (error) => this.#parts.failed(conn, error),
       connected: (connection, connect) => {
-        const accept = (isSessionPresent: boolean) => {
+        const accept = (isSessionPresent: boolean, properties: Properties) => {
           clearTimeout(deadline);
           release();
-          connection.accept(isSessionPresent);
+          connection.accept(isSessionPresent, properties);
         };
         return this.#parts.connected({ conn, connection, connect, request, accept });
       },

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import type { Properties } from '../../src/formats/message-properties.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { laneOfAddress } from '../../src/limits/lanes.ts';
 import { limitTries } from '../../src/limits/tries.ts';
@@ -8,18 +9,18 @@ import { connectedDevice, type DeviceAddress } from '../authorize.ts';
 import { Client } from '../connections/client.ts';
 import { refusePublish } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
+import { grant, refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { Connecting } from '../connections/sockets.ts';
-import type { UnsupportedConnect } from '../packets/connect.ts';
+import { type Connecting, publishOverhead } from '../connections/sockets.ts';
+import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
 import { Malformed } from '../packets/fields.ts';
-import { reason, reasonOfLimit } from '../reasons.ts';
+import { topicAliasMaximum } from '../packets/level-5.ts';
+import { receiveMaximum } from '../packets/receiver.ts';
+import { ends, reason, reasonOfLimit } from '../reasons.ts';
 import type { HookParts } from './parts.ts';
 import type { PublishHooks } from './publish.ts';
 
-/** What a message that has been kept costs next to a delivery: it is read from the disk. */
-const costOfKept = 4;
 /** Characters of a client id that nobody has checked. */
 const maxLoggedId = 128;
 
@@ -50,8 +51,7 @@ export class ConnectHooks {
     const { limits, notes, services } = this.#parts;
     const about = limits.about(conn);
     // Few texts: each one takes a line of those that strangers may fill.
-    const spoken = unsupportedLevel === 5 ? 'MQTT 5' : 'this protocol level';
-    const refusal = new ConnectRefused('level', `${spoken} is not supported; use MQTT 3.1.1`);
+    const refusal = new ConnectRefused('level', 'this protocol level is not supported; use MQTT 5 or 3.1.1');
     void limits.refused(refusal, about);
     // Once a minute for each network: strangers would fill the log.
     const from = { address: about.address ?? '' };
@@ -81,6 +81,7 @@ export class ConnectHooks {
     conn.on('close', () => {
       guarded('ended', () => sessions.remove(live));
       if (live.identity) guarded('left', () => persistence.leave(client));
+      guarded('left', () => deliveries.sendWaiting(live));
     });
     void this.#enter(client, connecting);
     return client;
@@ -97,7 +98,7 @@ export class ConnectHooks {
       authenticator.look(connect);
       await services.onBehalfOf({ cause: { connectionId }, lane }, () => authenticator.authenticate(client, connect));
     } catch (error) {
-      if (error instanceof Malformed) client.fail(error);
+      if (error instanceof Malformed) connecting.connection.refuseMalformed(error, () => client.fail(error));
       else await this.#refuse(client, connecting, error);
       return;
     }
@@ -119,19 +120,20 @@ export class ConnectHooks {
     await limits.refused(refusal, about);
     // A client that has gone by itself was not refused.
     const isGone = refusal.reason === 'unavailable' && conn.destroyed;
-    connection.refuse(refusal.reason);
+    connection.refuse(refusal.answer);
     const name = refusal.about.deviceId ?? (connect.username || live.clientId);
     if (name && !isGone) notes.noteConnect(name, live, refusal);
   }
 
   /** The credential is proven, and nothing else happens until CONNACK is written: what comes then, comes after it. */
   #begin(client: Client, { connect, accept }: Connecting): void {
-    const { aedes, authenticator, authority, persistence, services, sessions } = this.#parts;
+    const { aedes, authenticator, authority, persistence, publishes, services, sessions } = this.#parts;
     const { conn, live } = client;
     if (client.closed || live.ended || aedes.closed) return;
-    client.expectPackets(authenticator.keepAliveOf(connect, this.#parts.limits.about(conn)));
+    const keepAlive = authenticator.keepAliveOf(connect, this.#parts.limits.about(conn));
+    client.expectPackets(keepAlive);
+    for (const other of sessions.predecessorsOf(live)) other.client.endConnection(ends.takenOver);
     aedes.registerClient(client);
-    for (const other of sessions.predecessorsOf(live)) other.client.close();
     const { identity } = live;
     const isAway = identity && services.gate.isAway(identity.caller.accountId);
     // What was true when the credential was proven may have changed. Whose account is away comes back, and waits.
@@ -139,18 +141,41 @@ export class ConnectHooks {
       sessions.kick(live);
       return;
     }
-    live.sessionPresent = persistence.begin(client);
+    const { isSessionPresent, sessionExpiry, leftWill } = persistence.begin(client);
+    live.sessionPresent = isSessionPresent;
+    if (leftWill) publishes.publishLeftWill(leftWill);
     for (const filter of persistence.filtersOf(client)) {
       if (!authority.maySubscribe(live, filter.topic)) continue;
       grant(live, filter);
       client.subscribe(filter);
     }
     refreshFilters(live);
-    accept(live.sessionPresent);
+    accept(isSessionPresent, this.#propertiesFor(client, connect, { keepAlive, sessionExpiry }));
     live.ready = true;
     this.#parts.guarded('ready', () => this.#tellConnected(live));
     // After CONNACK has left: a program may begin to listen only when it hears that it is connected.
     setImmediate(() => void this.#sendKept(live));
+  }
+
+  /** What CONNACK tells a client of MQTT 5: what is granted otherwise than asked for, and what the service takes. */
+  #propertiesFor(
+    { live, codec }: BrokerClient,
+    connect: Connect,
+    granted: { keepAlive: number; sessionExpiry: number },
+  ): Properties {
+    if (codec.level < 5) return {};
+    const { ownChannels } = live.identity ?? {};
+    const { maxPayloadBytes } = this.#parts.services.config.mqtt;
+    const { keepAlive: serverKeepAlive, sessionExpiry } = granted;
+    return {
+      receiveMaximum,
+      topicAliasMaximum,
+      ...(maxPayloadBytes > 0 && { maximumPacketSize: maxPayloadBytes + publishOverhead }),
+      ...(connect.clientId === '' && { assignedClientId: live.clientId }),
+      ...(serverKeepAlive !== connect.keepAlive && { serverKeepAlive }),
+      ...(sessionExpiry !== connect.sessionExpiry && { sessionExpiry }),
+      ...(connect.wantsResponseInformation && ownChannels !== undefined && { responseInformation: ownChannels }),
+    };
   }
 
   #tellConnected(live: LiveClient): void {
@@ -163,26 +188,14 @@ export class ConnectHooks {
     this.#endPrevious(live);
   }
 
-  /** Sends what a stored session has kept, before anything that comes now. Never rejects. */
+  /** Sends what a stored session has kept, and tells then who listens. Never rejects. */
   async #sendKept(live: LiveClient): Promise<void> {
-    const { authenticator, deliveries, news, persistence, scheduler, sessions } = this.#parts;
-    const { client } = live;
-    try {
-      if (!client.clean)
-        for await (const packet of persistence.keptFor(client)) {
-          scheduler.spend(costOfKept);
-          if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
-          await deliveries.sendKept(live, packet);
-          if (client.closed) return;
-        }
-      if (live.ended) return;
-      if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
-      // The filters of a session that was taken up again.
-      else news.subscribed(live, [...live.filters]);
-    } catch (error) {
-      // The queue stays.
-      client.fail(error as Error);
-    }
+    const { authenticator, deliveries, news, sessions } = this.#parts;
+    await deliveries.catchUp(live);
+    if (live.ended || live.client.closed) return;
+    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live, ends.notAuthorized);
+    // The filters of a session that was taken up again.
+    else news.subscribed(live, [...live.filters]);
   }
 
   /** Where two secrets are in force, the previous one ends when the new one has connected. */
@@ -219,8 +232,8 @@ export class ConnectHooks {
     const { will, live } = client;
     client.will = undefined;
     if (client.clean) persistence.received.clear(client);
-    if (will && live.ready) publishes.publishWill(client, will);
-    else persistence.deleteWill(client);
+    if (!will || !live.ready) persistence.deleteWill(client);
+    else if (!persistence.delayWill(client, will)) publishes.publishWill(client, will);
   }
 
   #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {

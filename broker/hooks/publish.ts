@@ -54,8 +54,7 @@ export class PublishHooks {
     const { authority, persistence } = this.#parts;
     if (!client.clean && persistence.isBehind(client, packet)) return undefined;
     const allowed = authority.forward(client.live, packet);
-    if (allowed) this.#parts.counters.sent += 1;
-    else if (!client.clean) persistence.forget(client, packet);
+    if (!allowed && !client.clean) persistence.forget(client, packet);
     return allowed;
   }
 }

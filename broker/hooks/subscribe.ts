@@ -1,9 +1,13 @@
 import type { LiveClient } from '../aedes-types.ts';
+import type { FilterRefusal } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
 import type { Filter } from '../message-types.ts';
+import type { Granted } from '../packets/codec.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
-import { reason } from '../reasons.ts';
+import { levelsOf } from '../publish.ts';
+import { type Reason, reason } from '../reasons.ts';
+import { isWellFormed } from '../topics.ts';
 import type { HookParts } from './parts.ts';
 
 /** What a retained message costs next to a delivery, and bytes that cost as much as one. */
@@ -12,8 +16,16 @@ const bytesOfCost = 1024;
 /** Retained messages that one SUBSCRIBE gets before it may have to wait for its turn. */
 const retainedPerTurn = 16;
 
-type SubscribeParts = HookParts & { deliveries: Deliveries };
-type Granted = 0 | 1 | 2 | undefined;
+type SubscribeParts = HookParts & { deliveries: Deliveries; maxTopicLevels: number };
+
+/** What has become of the filters of a SUBSCRIBE. */
+interface Subscribed {
+  /** One for each that was asked for. */
+  answers: Granted[];
+  granted: string[];
+  /** Those that get what is retained. */
+  first: Filter[];
+}
 
 /** SUBSCRIBE and UNSUBSCRIBE. */
 export class SubscribeHooks {
@@ -24,65 +36,84 @@ export class SubscribeHooks {
   }
 
   /**
-   * Resolves to the QoS of each filter, or undefined where it is refused; those that are granted are in force, and on disk for
-   * a stored session. Rejects when the client has been refused too often.
+   * Resolves when the filters that are granted are in force, and on disk for a stored session. Rejects when the client has
+   * been refused too often.
    */
-  async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Granted[]> {
-    const { authority, persistence } = this.#parts;
+  async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Subscribed> {
+    const { persistence } = this.#parts;
     const { client } = live;
+    const refused = new Map<string, Reason>();
     // Of the same filters the last one counts.
     const granted = new Map(filters.map((filter) => [filter.topic, filter]));
+    const first: Filter[] = [];
     for (const [topic, filter] of granted) {
-      // It counts from now on: messages may come before its SUBACK.
-      if (authority.maySubscribe(live, topic)) grant(live, filter);
-      else {
+      const why = this.#refusalOf(live, topic);
+      if (why) {
         granted.delete(topic);
-        this.#refuse(live, topic);
+        refused.set(topic, why);
+        this.#refuse(live, topic, why);
+        continue;
       }
+      if (getsRetained(filter, live.filters.has(topic))) first.push(filter);
+      // It counts from now on: messages may come before its SUBACK.
+      grant(live, filter);
     }
     if (!client.clean) await persistence.addSubscriptions(client, [...granted.values()]);
     if (!client.closed) for (const filter of granted.values()) client.subscribe(filter);
-    return filters.map(({ topic, qos }) => (granted.has(topic) ? qos : undefined));
+    const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
+    return { answers, granted: [...granted.keys()], first };
   }
 
-  #refuse(live: LiveClient, filter: string): void {
+  #refusalOf(live: LiveClient, topic: string): Reason | undefined {
+    const { authority, maxTopicLevels } = this.#parts;
+    if (levelsOf(topic) > maxTopicLevels) return reason('malformedFilter');
+    return isWellFormed(topic) && authority.maySubscribe(live, topic)
+      ? undefined
+      : authority.filterRefusal(live, topic);
+  }
+
+  /** @throws OverLimit when it has been refused too often */
+  #refuse(live: LiveClient, filter: string, refusal: Reason): void {
     const { authority, counters, notes } = this.#parts;
     const isTooOften = authority.refusedTooOften(live);
-    const why = isTooOften ? reason('tooManyRefusals') : authority.filterRefusal(live, filter);
+    const why = isTooOften ? reason('tooManyRefusals') : refusal;
     notes.note(live, 'subscribe', filter, why);
-    const counted = why.code === 'tooManyFilters' ? 'too_many' : 'out_of_reach';
-    counters.refusedSubscriptions[isTooOften ? 'too_often' : counted] += 1;
+    counters.refusedSubscriptions[isTooOften ? 'too_often' : countedAs(why)] += 1;
     if (isTooOften) throw new OverLimit('refusals_per_minute', { isNoted: true });
   }
 
   /** SUBACK is written: sends what is retained for the filters, and the states of devices, before the next packet. */
-  async sendFirst(live: LiveClient, filters: readonly Filter[]): Promise<void> {
+  async sendFirst(live: LiveClient, { granted, first }: Pick<Subscribed, 'granted' | 'first'>): Promise<void> {
     const { authority, control, news, services } = this.#parts;
     refreshFilters(live);
     // A right may have been lost between SUBSCRIBE and here.
     dropFilters(live, authority.refusedFilters(live));
-    if (filters.length === 0) return;
-    const topics = filters.map(({ topic }) => topic);
-    news.subscribed(live, topics);
-    for (const topic of topics) {
+    if (granted.length === 0) return;
+    news.subscribed(live, granted);
+    for (const topic of granted) {
       const device = live.identity && authority.controlledBy(live.identity.caller, topic);
       if (device) control.listening(device);
     }
     const { connectionId } = live;
     try {
-      await this.#sendRetained(live, topics);
-      for (const { topic, qos } of filters) await this.#sendState(live, topic, qos);
+      await this.#sendRetained(live, first);
+      for (const { topic, qos } of first) await this.#sendState(live, topic, qos);
     } catch (error) {
       services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
     }
   }
 
-  async #sendRetained(live: LiveClient, filters: string[]): Promise<void> {
+  async #sendRetained(live: LiveClient, filters: readonly Filter[]): Promise<void> {
     const { deliveries, scheduler, persistence } = this.#parts;
     const { client } = live;
+    if (filters.length === 0) return;
+    // All filters of one SUBSCRIBE have the same.
+    const identifier = filters[0]?.identifier;
+    const topics = filters.map(({ topic }) => topic);
     const lane = laneOfClient(live);
     let sent = 0;
-    for await (const packet of persistence.retainedFor(live, filters)) {
+    for await (const packet of persistence.retainedFor(live, topics)) {
+      if (identifier !== undefined) packet.identifiers = [identifier];
       scheduler.spend(costOfRetained + packet.payload.length / bytesOfCost);
       sent += 1;
       if (sent % retainedPerTurn === 0 && scheduler.isOver)
@@ -100,9 +131,25 @@ export class SubscribeHooks {
     if (state && !client.closed) this.#parts.deliveries.sendToOne(client, { topic, payload: state, qos });
   }
 
-  /** They are out of force, and off the disk, when it resolves. */
-  async unsubscribe(live: LiveClient, filters: string[]): Promise<void> {
+  /** Resolves, for each, to why it has not ended, if it has not; the others are out of force, and off the disk, then. */
+  async unsubscribe(live: LiveClient, filters: string[]): Promise<Array<Reason | undefined>> {
+    const held = new Set(live.filters);
+    const ended = filters.map((filter) => {
+      if (held.delete(filter)) return undefined;
+      return reason(isWellFormed(filter) ? 'noSuchSubscription' : 'malformedFilter');
+    });
     if (!live.client.clean) await this.#parts.persistence.removeSubscriptions(live.client, filters);
     dropFilters(live, filters);
+    return ended;
   }
+}
+
+/** Whether a filter gets what is retained, as it asks itself [MQTT-3.3.1-9 to 3.3.1-11]. */
+function getsRetained({ rh = 0 }: Filter, wasThere: boolean): boolean {
+  return rh === 0 || (rh === 1 && !wasThere);
+}
+
+function countedAs({ code }: Reason): FilterRefusal {
+  if (code === 'malformedFilter') return 'malformed';
+  return code === 'tooManyFilters' ? 'too_many' : 'out_of_reach';
 }

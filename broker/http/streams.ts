@@ -161,7 +161,8 @@ export class Streams {
         this.#deliver(packet as Outgoing);
         done();
       };
-      aedes.subscribe('#', deliver, () => {});
+      const wants = (topic: string) => this.#filters.match(topic).size > 0;
+      aedes.subscribe('#', Object.assign(deliver, { wants }), () => {});
       // The marks do not know messages that were stored before.
       await this.#stored();
     }

@@ -237,6 +237,7 @@ export class Ingest {
   #keepForSessions(message: Message, done: Done): void {
     const { packet, origin } = message;
     this.#limitRetained(message);
+    if (packet.retain) message.isStored = true;
     if (packet.qos === 0) done(message.full);
     else this.#persistence.keep(origin.live?.client, packet, done, (sessions) => this.#charge(message, sessions));
   }

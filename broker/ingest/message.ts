@@ -86,12 +86,12 @@ export class Message implements Sent, Verdict {
   }
 
   get receivers(): number {
-    return this.sessions + this.#subscribers.receiversOf(this.packet.topic).length;
+    return this.sessions + this.#subscribers.countReceivers(this.packet.topic, this.origin.live?.client.id);
   }
 }
 
 interface Subscribers {
-  receiversOf(topic: string): readonly unknown[];
+  countReceivers(topic: string, publisher: string | undefined): number;
 }
 
 /** Accounts take turns, then connections; what comes without one is by its caller. */

@@ -1,15 +1,19 @@
 import type { Duplex } from 'node:stream';
+import type { Properties } from '../../src/formats/message-properties.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
-import type { LimitName, RefusalReason } from '../connections/counters.ts';
+import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { laneOfClient } from '../connections/live-clients.ts';
 import type { PublishRate, Rates } from '../connections/publish-rate.ts';
-import { type Codec, type Packet, types } from './codec.ts';
-import { type Connect, readConnect, type UnsupportedConnect } from './connect.ts';
-import { Malformed } from './fields.ts';
+import { ends, reasonOfLimit, rowOf } from '../reasons.ts';
+import { reasonOf } from '../refusals.ts';
+import { type Codec, type ConnectRefusal, type Disconnect, type Packet, types } from './codec.ts';
+import { beginsLevel5, type Connect, MalformedConnect5, readConnect, type UnsupportedConnect } from './connect.ts';
+import { faults, Malformed } from './fields.ts';
 import { Frames } from './frames.ts';
-import { connackBytes } from './level-4.ts';
+import { refusalBytes } from './level-4.ts';
+import { refusedConnect } from './level-5.ts';
 import { write } from './write.ts';
 
 /** Bytes; Infinity for no limit. */
@@ -37,6 +41,7 @@ export interface Receiver {
 
 /** Is told what becomes of a connection. */
 export interface ConnectionEvents {
+  readonly clock: { now(): number };
   /** Its CONNECT has come: the client that it makes, whose credential is being proven from now on. */
   connected(connection: Connection, connect: Connect): BrokerClient;
   /** The CONNECT has been answered with CONNACK 1. */
@@ -142,29 +147,44 @@ export class Connection {
     this.#rate.charge('points', points);
   }
 
-  /** The client is let in: CONNACK, and packets are handed on from the next turn on. */
-  accept(isSessionPresent: boolean): void {
+  /** The client is let in: CONNACK with these properties, and packets are handed on from the next turn on. */
+  accept(isSessionPresent: boolean, properties: Properties): void {
     if (this.#state !== 'proving' || !this.#codec) return;
-    write(this.#conn, this.#codec.connack(undefined, isSessionPresent));
+    write(this.#conn, this.#codec.accepted(isSessionPresent, properties));
     this.#state = 'open';
     setImmediate(() => this.#handOn());
   }
 
   /** CONNACK says why the client is not let in [MQTT-3.2.2-5]. */
-  refuse(reason: RefusalReason): void {
+  refuse(refusal: ConnectRefusal): void {
     if (this.#state !== 'proving' || !this.#codec) return;
-    this.#endWith(this.#codec.connack(reason, false), () => this.#client?.close());
+    this.#endWith(this.#codec.refused(refusal), () => this.#client?.close());
+  }
+
+  /** As refuse, for a CONNECT that is malformed in a way that is found late; below level 5 it is not answered. */
+  refuseMalformed({ code, message }: Malformed, end: () => void): void {
+    if (this.#state === 'proving' && this.#codec?.level === 5) this.#endWith(refusedConnect(code, message), end);
+    else end();
+  }
+
+  /** Nothing more is read: the last bytes leave, within a bounded time. False when it has ended already. */
+  leave(bytes: Buffer): boolean {
+    if (this.#state === 'draining' || this.#state === 'ended' || this.#conn.destroyed) return false;
+    this.#endWith(bytes, () => this.#conn.destroy());
+    return true;
   }
 
   #readConnect(): void {
+    let isLevel5 = false;
     try {
       for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
+        isLevel5 ||= this.#frames.isEmpty && beginsLevel5(chunk);
         this.#frames.push(chunk);
         const frame = this.#frames.next((first, length) => this.#checkConnect(first, length));
         if (!frame) continue;
-        const connect = readConnect(frame.body);
+        const connect = readConnect(frame.body, this.#events.clock);
         if ('unsupportedLevel' in connect) {
-          this.#endWith(connackBytes('level'), () => this.#conn.destroy());
+          this.#endWith(refusalBytes('level'), () => this.#conn.destroy());
           this.#events.levelRefused(connect);
           return;
         }
@@ -174,8 +194,11 @@ export class Connection {
         return;
       }
     } catch (error) {
-      this.#state = 'ended';
-      this.#conn.destroy(error as Error);
+      const code = codeOfMalformedConnect(error, isLevel5);
+      if (code === undefined) {
+        this.#state = 'ended';
+        this.#conn.destroy(error as Error);
+      } else this.#endWith(refusedConnect(code, (error as Error).message), () => this.#conn.destroy());
       this.#events.failed(error as Error);
     }
   }
@@ -185,11 +208,12 @@ export class Connection {
     if (length > this.#limits.connect) throw new OverLimit('max_packet_bytes_before_connect');
   }
 
-  #checkLength(first: number, length: number): void {
+  readonly #checkLength = (first: number, length: number, isShortest: boolean): void => {
+    if (!isShortest && this.#codec?.level === 5) throw new Malformed('a length of too many bytes');
     if (first >> 4 === types.publish) {
       if (length > this.#limits.publish) throw new OverLimit('max_payload_bytes');
-    } else if (length > this.#limits.other) throw new Malformed('packet too large');
-  }
+    } else if (length > this.#limits.other) throw new Malformed('packet too large', { code: faults.tooLarge });
+  };
 
   /** While there is work, nobody must notice that the client has sent its last byte. */
   #hasWork(): boolean {
@@ -262,7 +286,7 @@ export class Connection {
   #parse(): Packet | undefined {
     try {
       for (;;) {
-        const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
+        const frame = this.#frames.next(this.#checkLength);
         if (frame) return this.#codec?.read(frame);
         // With a size, the end of the stream is not noticed; without one, it is.
         const { readableLength } = this.#conn;
@@ -301,7 +325,7 @@ export class Connection {
 
   #hand(client: BrokerClient, packet: Packet): void {
     if (packet.cmd === 'disconnect') {
-      client.will = undefined;
+      disconnected(client, packet);
       this.#drain(() => client.close());
       return;
     }
@@ -337,6 +361,9 @@ export class Connection {
   }
 
   #end(client: BrokerClient, error: Error): void {
+    const { code, sentence } = endOf(error);
+    const bytes = client.codec.disconnect(code, sentence);
+    if (bytes) write(this.#conn, bytes);
     this.#drain(() => client.fail(error));
   }
 
@@ -380,7 +407,7 @@ export class Connection {
     if (this.#state === 'open') {
       try {
         for (let packet = this.#next ?? this.#readLeft(); packet; packet = this.#readLeft())
-          if (packet.cmd === 'disconnect') client.will = undefined;
+          if (packet.cmd === 'disconnect') disconnected(client, packet);
       } catch {
         // The rest of a malformed packet is not read.
       }
@@ -391,7 +418,7 @@ export class Connection {
   }
 
   #readLeft(): Packet | undefined {
-    const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
+    const frame = this.#frames.next(this.#checkLength);
     return frame && this.#codec?.read(frame);
   }
 
@@ -400,7 +427,9 @@ export class Connection {
     const conn = this.#conn;
     const { wait, over, begins, tooLong } = this.#rate.slow();
     if (tooLong) {
-      conn.destroy(new OverLimit(rateLimits[over]));
+      const error = new OverLimit(rateLimits[over]);
+      if (this.#client && this.#client.codec.level === 5) this.#end(this.#client, error);
+      else conn.destroy(error);
       return;
     }
     if (begins) this.#events.slowed(rateLimits[over]);
@@ -413,6 +442,25 @@ export class Connection {
     const forget = () => clearTimeout(goOn);
     conn.once('close', forget);
   }
+}
+
+/** What DISCONNECT says of the will and of the session. */
+function disconnected(client: BrokerClient, { sendsWill, sessionExpiry }: Disconnect): void {
+  if (!sendsWill) client.will = undefined;
+  if (sessionExpiry !== undefined) client.sessionExpiry = sessionExpiry;
+}
+
+/** What CONNACK says of a CONNECT that cannot be read; undefined where it is not answered. */
+function codeOfMalformedConnect(error: unknown, isLevel5: boolean): number | undefined {
+  if (error instanceof MalformedConnect5) return error.code;
+  return isLevel5 && error instanceof OverLimit ? faults.tooLarge : undefined;
+}
+
+/** What DISCONNECT says of the error by which a connection ends. */
+function endOf(error: Error): { code: number; sentence: string | undefined } {
+  if (error instanceof Malformed) return { code: error.code, sentence: error.message };
+  const why = error instanceof OverLimit ? reasonOfLimit(error.limit) : undefined;
+  return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : { code: ends.unspecified, sentence: undefined };
 }
 
 function costOf(packet: Packet): number {

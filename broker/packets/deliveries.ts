@@ -1,20 +1,27 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
-import { expect } from '../connections/live-clients.ts';
+import type { Counters } from '../connections/counters.ts';
+import { expect, laneOfClient } from '../connections/live-clients.ts';
 import { forOneClient, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import { lastPacketId, nextPacketId } from '../sessions/session-queue.ts';
+import type { PublishHeader } from './codec.ts';
+import { Held, type HeldServices } from './held.ts';
 import { copied, write, writePayload } from './write.ts';
 
 type Done = () => void;
 
-export interface DeliveryParts {
+export interface DeliveryParts extends HeldServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
-  persistence: Pick<SessionStore, 'noteSent' | 'enqueueFor'>;
+  persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
+    Pick<SessionStore, 'keptFor' | 'noteSent'> &
+    HeldServices['persistence'];
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
+  clock: { now(): number };
+  counters: Counters;
   scheduler: Scheduler;
 }
 
@@ -22,20 +29,25 @@ export interface DeliveryParts {
 const bufferFactor = 2;
 /** Cost of the first write to a socket in a turn of the event loop: a system call. */
 const costOfWrite = 3;
+/** What a message that has been kept costs next to a delivery: it is read from the disk. */
+const costOfKept = 4;
 
 /**
  * Messages on their way out: each client is sent them in the order in which they were published, whatever their QoS is and
- * whatever a stored session has to write before.
+ * whatever a stored session has to write before. A client that has as many unacknowledged messages as it takes is sent those
+ * of QoS 0 alone; the others wait in the queue of its stored session, or are held for it.
  */
 export class Deliveries {
   readonly #parts: DeliveryParts;
+  readonly #held: Held;
   /** By payload: its bytes alone, the same for all who get it. */
   readonly #own = new WeakMap<Buffer, Buffer>();
   /** Many subscribers get the same bytes at QoS 0. */
-  #last: { topic: string; payload: Buffer; retain: boolean; level: number; bytes: Buffer } | undefined;
+  #last: (Pick<PublishHeader, 'topic' | 'retain' | 'properties'> & Bytes) | undefined;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
+    this.#held = new Held(parts);
   }
 
   /** A message that is live, or retained. `done` is called when its publisher may go on. */
@@ -52,16 +64,65 @@ export class Deliveries {
     this.#parts.aedes.counter += 1;
     const at = { brokerId: forOneClient, brokerCounter: this.#parts.aedes.counter };
     const packet: Outgoing = { cmd: 'publish', topic, payload, qos, retain: false, dup: false, ...at };
+    const identifiers = client.matchOf(topic)?.identifiers;
+    if (identifiers) packet.identifiers = identifiers;
     if (qos > 0 && !client.clean) this.#parts.persistence.enqueueFor(client, packet);
     this.deliver(client, packet, () => {});
   }
 
+  /** Sends what a stored session has kept, before anything that comes now. Resolves when nothing is left; never rejects. */
+  async catchUp(live: LiveClient): Promise<void> {
+    const { persistence, scheduler } = this.#parts;
+    const { client } = live;
+    if (client.clean || live.isCatchingUp) return;
+    live.isCatchingUp = true;
+    try {
+      for await (const kept of persistence.keptFor(client)) {
+        scheduler.spend(costOfKept);
+        if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
+        if (kept.cmd === 'publish' && isFull(live))
+          await new Promise<void>((resolve) => {
+            live.whenRoom = resolve;
+          });
+        if (client.closed) return;
+        await this.#sendKept(live, kept);
+        if (client.closed) return;
+      }
+    } catch (error) {
+      // The queue stays.
+      client.fail(error as Error);
+    } finally {
+      live.isCatchingUp = false;
+    }
+    if (!client.closed && persistence.hasFallenBehind(client)) await this.catchUp(live);
+  }
+
+  /** The client has acknowledged a message, or is gone: sends what has waited for that. */
+  sendWaiting(live: LiveClient): void {
+    const { client, whenRoom } = live;
+    if (client.receiveMaximum === Number.POSITIVE_INFINITY) return;
+    if (client.closed) this.#held.dropAll(live);
+    while (!client.closed && !isFull(live)) {
+      const packet = this.#held.take(live);
+      if (!packet) break;
+      this.#deliver(live, packet, () => {}, true);
+    }
+    if (whenRoom && (client.closed || !isFull(live))) {
+      live.whenRoom = undefined;
+      whenRoom();
+    }
+  }
+
   /** A message, or a PUBREL, that a stored session has kept: it leaves as those that are live. */
-  sendKept(live: LiveClient, kept: Kept): Promise<void> {
+  #sendKept(live: LiveClient, kept: Kept): Promise<void> {
     return new Promise((resolve) => {
       if (kept.cmd === 'pubrel') this.#sendRelease(live, kept.messageId, resolve);
       else {
         kept.messageId ??= takePacketId(live);
+        const { retainAsPublished = false, identifiers } = live.client.matchOf(kept.topic) ?? {};
+        if (identifiers) kept.identifiers = identifiers;
+        // The subscription stood when the message came [MQTT-3.3.1-12].
+        kept.retain &&= retainAsPublished;
         this.#deliver(live, kept, resolve);
       }
     });
@@ -81,13 +142,37 @@ export class Deliveries {
     );
   }
 
-  #deliver(live: LiveClient, packet: Outgoing, done: Done): void {
+  /** `hasWaited` is said of a message that has been held. */
+  #deliver(live: LiveClient, packet: Outgoing, done: Done, hasWaited = false): void {
     const { client } = live;
-    const allowed = this.#parts.forward(client, packet);
+    const allowed = this.#isExpired(client, packet) ? undefined : this.#parts.forward(client, packet);
     if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
+    else if (!hasWaited && packet.messageId === undefined && this.#mustWait(live)) this.#keep(live, allowed, done);
     else this.#send(live, allowed, done);
+  }
+
+  /** What has been sent before is sent again: its receiver may have it. */
+  #isExpired(client: BrokerClient, packet: Outgoing): boolean {
+    const { clock, counters, persistence } = this.#parts;
+    const { messageExpiry, dup } = packet;
+    if (messageExpiry === undefined || dup || messageExpiry > clock.now()) return false;
+    counters.expired += 1;
+    if (!client.clean) persistence.forget(client, packet);
+    return true;
+  }
+
+  #mustWait(live: LiveClient): boolean {
+    if (live.client.receiveMaximum === Number.POSITIVE_INFINITY) return false;
+    return isFull(live) || this.#held.has(live);
+  }
+
+  /** It is in the queue of a stored session, or is held. */
+  #keep(live: LiveClient, packet: Outgoing, done: Done): void {
+    if (!live.client.clean && this.#parts.persistence.fallBehind(live.client, packet)) void this.catchUp(live);
+    else this.#held.add(live, { ...packet, payload: this.#bytesOf(packet) });
+    done();
   }
 
   #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
@@ -98,16 +183,21 @@ export class Deliveries {
   #send(live: LiveClient, packet: Outgoing, done: Done): void {
     const { client, leaving } = live;
     packet.messageId ??= takePacketId(live);
+    const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
+    const messageId = packet.messageId;
+    expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
     const pass = () => {
-      const messageId = packet.messageId as number;
-      expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
       const payload = this.#bytesOf(packet);
-      write(client.conn, client.codec.publish(packet, payload, packet.qos, messageId));
+      const bytes = client.codec.publish(packet, payload, packet.qos, messageId);
+      if (!bytes) {
+        this.#dropTooLong(live, messageId, done);
+        return;
+      }
+      this.#parts.counters.sent += 1;
+      write(client.conn, bytes);
       writePayload(client.conn, payload);
       client.whenWritable(done);
     };
-    // Retained messages are in no queue.
-    const writing = client.clean || packet.retain ? undefined : this.#parts.persistence.noteSent(client, packet);
     if (!writing && leaving.idle) {
       pass();
       return;
@@ -137,19 +227,54 @@ export class Deliveries {
     return own;
   }
 
+  /** As if it had been sent [MQTT-3.1.2-25]. */
+  #dropTooLong(live: LiveClient, messageId: number, done: Done): void {
+    this.#parts.counters.dropped.size += 1;
+    live.sent?.delete(messageId);
+    this.#parts.persistence.acknowledge(live.client, messageId);
+    done();
+    this.sendWaiting(live);
+  }
+
   #write0(client: BrokerClient, packet: Outgoing, done: Done): void {
-    const { topic, retain } = packet;
-    const { level } = client.codec;
+    const { counters } = this.#parts;
     const payload = this.#bytesOf(packet);
-    const last = this.#last;
-    if (last?.payload !== payload || last.topic !== topic || last.retain !== retain || last.level !== level)
-      this.#last = { topic, payload, retain, level, bytes: client.codec.publish(packet, payload, 0) };
-    write(client.conn, (this.#last as NonNullable<typeof last>).bytes);
-    writePayload(client.conn, payload);
-    // Its publisher need not wait: more of them are shed until the socket has drained, or is closed because it does not.
-    client.whenWritable(() => {});
+    const bytes = client.codec.sharesBytes(packet)
+      ? this.#sharedBytes(client, packet, payload)
+      : client.codec.publish(packet, payload, 0);
+    if (!bytes) counters.dropped.size += 1;
+    else {
+      counters.sent += 1;
+      write(client.conn, bytes);
+      writePayload(client.conn, payload);
+      // Its publisher need not wait: more of them are shed until the socket has drained, or is closed because it does not.
+      client.whenWritable(() => {});
+    }
     done();
   }
+
+  #sharedBytes({ codec }: BrokerClient, packet: Outgoing, payload: Buffer): Buffer | undefined {
+    const { topic, retain, properties } = packet;
+    const { level } = codec;
+    const last = this.#last;
+    const isSame = last?.payload === payload && last.topic === topic && last.retain === retain;
+    if (isSame && last.level === level && last.properties === properties) return last.bytes;
+    const bytes = codec.publish(packet, payload, 0);
+    if (bytes) this.#last = { topic, payload, retain, properties, level, bytes };
+    return bytes;
+  }
+}
+
+/** What all clients of one level are sent. */
+interface Bytes {
+  payload: Buffer;
+  level: number;
+  bytes: Buffer;
+}
+
+/** Whether a client has as many unacknowledged messages as it takes. */
+function isFull({ client, sent }: LiveClient): boolean {
+  return (sent?.size ?? 0) >= client.receiveMaximum;
 }
 
 /** The next packet id that no message in flight has; the next one when all have been used. */

@@ -6,7 +6,10 @@ import { FilterTree } from '../sessions/filter-tree.ts';
 /** Receivers that are known by topic, and topics; beyond it all are looked up again. */
 const maxKnown = 20_000;
 
-type Receive = (packet: AedesPublishPacket, received: () => void) => void;
+/** `wants` is that of a receiver that has subscribed to more than it wants; `publisher` is a client id. */
+export type Receive = ((packet: AedesPublishPacket, received: () => void) => void) & {
+  wants?(topic: string, publisher: string | undefined): boolean;
+};
 type Done = (error?: Error) => void;
 
 export interface FanOutParts {
@@ -77,6 +80,13 @@ export class FanOut {
     this.#knownSize += 1 + receivers.length;
     this.#known.set(topic, receivers);
     return receivers;
+  }
+
+  /** How many want a message on `topic`. */
+  countReceivers(topic: string, publisher: string | undefined): number {
+    let count = 0;
+    for (const receive of this.receiversOf(topic)) if (receive.wants?.(topic, publisher) ?? true) count += 1;
+    return count;
   }
 
   /** `done` is called when all receivers have said that they have it. */

@@ -1,14 +1,39 @@
 import { isUtf8 } from 'node:buffer';
+import {
+  InvalidProperties,
+  type PacketWithProperties,
+  type PropertiesRead,
+  readProperties,
+} from '../../src/formats/message-properties.ts';
+
+/** Reason codes of MQTT 5 for packets that end a connection. */
+export const faults = {
+  malformed: 0x81,
+  protocol: 0x82,
+  window: 0x93,
+  topicAlias: 0x94,
+  tooLarge: 0x95,
+} as const;
+type Fault = (typeof faults)[keyof typeof faults];
 
 /** A packet that ends the connection. */
 export class Malformed extends Error {
   override name = 'Malformed';
 
-  readonly about?: { action: 'publish' | 'subscribe'; topic: string };
+  /** What DISCONNECT or CONNACK of MQTT 5 says. */
+  readonly code: Fault;
+  readonly about: { action: 'publish' | 'subscribe'; topic: string } | undefined;
 
   /** `about` is the topic or filter that is malformed, when it is one. */
-  constructor(message: string, about?: { action: 'publish' | 'subscribe'; topic: string }) {
+  constructor(
+    message: string,
+    {
+      code = faults.malformed,
+      about,
+    }: { code?: Fault; about?: { action: 'publish' | 'subscribe'; topic: string } } = {},
+  ) {
     super(message);
+    this.code = code;
     this.about = about;
   }
 }
@@ -46,15 +71,20 @@ export class Fields {
     return text;
   }
 
-  /** Skips the properties of MQTT 5: their length takes one to four bytes. */
-  properties(): void {
-    let length = 0;
-    for (let place = 0; place < 4; place += 1) {
-      const byte = this.byte();
-      length += (byte & 127) << (7 * place);
-      if (byte < 128) break;
+  /** The properties of MQTT 5. */
+  properties(packet: PacketWithProperties): PropertiesRead {
+    try {
+      const read = readProperties(this.#body, this.#at, packet);
+      this.#at = read.end;
+      return read;
+    } catch (error) {
+      if (error instanceof InvalidProperties) throw new Malformed(error.message, { code: error.code });
+      throw error;
     }
-    this.#take(length);
+  }
+
+  rest(): Buffer {
+    return this.#take(this.left);
   }
 
   end(): void {

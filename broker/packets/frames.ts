@@ -1,3 +1,5 @@
+import { Malformed } from './fields.ts';
+
 /** A control packet: its first byte, and what follows its fixed header. */
 export interface Frame {
   first: number;
@@ -36,10 +38,10 @@ export class Frames {
 
   /**
    * The next packet; undefined until all of it is there. `check` is told the first byte and the length of the body as soon
-   * as the fixed header is there.
-   * @throws Error for a malformed length, and what `check` throws.
+   * as the fixed header is there; `isShortest` tells whether the length has as few bytes as it needs.
+   * @throws Malformed for a malformed length, and what `check` throws.
    */
-  next(check: (first: number, length: number) => void): Frame | undefined {
+  next(check: (first: number, length: number, isShortest: boolean) => void): Frame | undefined {
     if (this.#unread < this.#needed) return undefined;
     if (this.#more.length > 0) {
       this.#buffer = Buffer.concat([this.#buffer.subarray(this.#at), ...this.#more]);
@@ -51,7 +53,7 @@ export class Frames {
     let length = 0;
     let header = 1;
     for (;;) {
-      if (header === maxHeaderLength) throw new Error('malformed length');
+      if (header === maxHeaderLength) throw new Malformed('malformed length');
       if (header === this.#unread) {
         this.#needed = header + 1;
         return undefined;
@@ -61,7 +63,7 @@ export class Frames {
       header += 1;
       if (byte < 128) break;
     }
-    check(first, length);
+    check(first, length, header === 2 || (buffer[this.#at + header - 1] as number) > 0);
     const total = header + length;
     if (this.#unread < total) {
       this.#needed = total;

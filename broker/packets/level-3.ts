@@ -1,12 +1,11 @@
-import type { RefusalReason } from '../connections/counters.ts';
-import { connackBytes, Level4 } from './level-4.ts';
+import { Level4 } from './level-4.ts';
 
 /** MQTT 3.1: DUP where a packet is sent again, whatever it is, and no word about sessions. */
 export class Level3 extends Level4 {
   override readonly level = 3;
 
-  override connack(refusal: RefusalReason | undefined): Buffer {
-    return connackBytes(refusal);
+  override accepted(): Buffer {
+    return super.accepted(false);
   }
 
   protected override isFlagged(flags: number): boolean {

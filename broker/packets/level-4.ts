@@ -1,9 +1,17 @@
 import { isUtf8 } from 'node:buffer';
 import type { RefusalReason } from '../connections/counters.ts';
-import type { Filter, Incoming, Outgoing } from '../message-types.ts';
+import type { Filter, Incoming } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';
 import { isWellFormed } from '../topics.ts';
-import { type Answer, type Codec, type Packet, types } from './codec.ts';
+import {
+  type Answer,
+  type Codec,
+  type ConnectRefusal,
+  type Granted,
+  type Packet,
+  type PublishHeader,
+  types,
+} from './codec.ts';
 import { Fields, Malformed } from './fields.ts';
 import type { Frame } from './frames.ts';
 import { copied, header, headerLength, writeHeader } from './write.ts';
@@ -42,9 +50,11 @@ export class Level4 implements Codec {
       case types.unsubscribe:
         return this.#unsubscribe(flags, body);
       case types.pingreq:
-        return bare('pingreq', flags, body);
+        demandBare('PINGREQ', flags, body);
+        return { cmd: 'pingreq' };
       case types.disconnect:
-        return bare('disconnect', flags, body);
+        demandBare('DISCONNECT', flags, body);
+        return { cmd: 'disconnect', sendsWill: false, sessionExpiry: undefined };
       case types.connect:
         throw new Malformed('a second CONNECT');
       default:
@@ -52,8 +62,12 @@ export class Level4 implements Codec {
     }
   }
 
-  connack(refusal: RefusalReason | undefined, isSessionPresent: boolean): Buffer {
-    return connackBytes(refusal, isSessionPresent);
+  accepted(isSessionPresent: boolean): Buffer {
+    return Buffer.from([types.connack << 4, 2, isSessionPresent ? 1 : 0, 0]);
+  }
+
+  refused({ reason }: Pick<ConnectRefusal, 'reason'>): Buffer {
+    return refusalBytes(reason);
   }
 
   answer(cmd: Answer['cmd'], messageId: number): Buffer {
@@ -64,8 +78,8 @@ export class Level4 implements Codec {
     return bytes;
   }
 
-  suback(messageId: number, granted: ReadonlyArray<0 | 1 | 2 | undefined>): Buffer {
-    const codes = granted.map((qos) => qos ?? refused);
+  suback(messageId: number, granted: readonly Granted[]): Buffer {
+    const codes = granted.map((one) => (typeof one === 'number' ? one : refused));
     const body = Buffer.from([messageId >> 8, messageId & 255, ...codes]);
     return Buffer.concat([header(types.suback << 4, body.length), body]);
   }
@@ -78,12 +92,15 @@ export class Level4 implements Codec {
     return pingResponse;
   }
 
-  publish(
-    { topic, retain, dup }: Pick<Outgoing, 'topic' | 'retain' | 'dup'>,
-    payload: Buffer,
-    qos: 0 | 1 | 2,
-    messageId?: number,
-  ): Buffer {
+  disconnect(): undefined {
+    return undefined;
+  }
+
+  sharesBytes(): boolean {
+    return true;
+  }
+
+  publish({ topic, retain, dup }: PublishHeader, payload: Buffer, qos: 0 | 1 | 2, messageId?: number): Buffer {
     const first = 0x30 | (dup && qos > 0 ? 8 : 0) | (qos << 1) | (retain ? 1 : 0);
     const topicLength = Buffer.byteLength(topic);
     const idLength = messageId === undefined ? 0 : 2;
@@ -162,37 +179,36 @@ export class Level4 implements Codec {
 }
 
 /** In the form that clients of every level below 5 know, and of levels that are not spoken. */
-export function connackBytes(refusal: RefusalReason | undefined, isSessionPresent = false): Buffer {
-  const code = refusal ? connectReasons[refusal].connack : 0;
-  return Buffer.from([types.connack << 4, 2, isSessionPresent && code === 0 ? 1 : 0, code]);
+export function refusalBytes(reason: RefusalReason): Buffer {
+  return Buffer.from([types.connack << 4, 2, 0, connectReasons[reason].connack]);
 }
 
 function publishTopic(bytes: Buffer): string {
   const topic = bytes.toString();
   if (topic === '' || /[+#\0]/.test(topic) || !isUtf8(bytes))
-    throw new Malformed('malformed topic', { action: 'publish', topic });
+    throw new Malformed('malformed topic', { about: { action: 'publish', topic } });
   return topic;
 }
 
 function filterIn(fields: Fields): string {
   const bytes = fields.bytes();
   const topic = bytes.toString();
-  if (!isUtf8(bytes) || !isWellFormed(topic)) throw new Malformed('malformed filter', { action: 'subscribe', topic });
+  if (!isUtf8(bytes) || !isWellFormed(topic))
+    throw new Malformed('malformed filter', { about: { action: 'subscribe', topic } });
   return topic;
 }
 
 /** [MQTT-2.3.1-1] */
-function packetId(id: number): number {
+export function packetId(id: number): number {
   if (id === 0) throw new Malformed('packet id 0');
   return id;
 }
 
 function answer(cmd: Answer['cmd'], areFlagsValid: boolean, body: Buffer): Answer {
   if (!areFlagsValid || body.length !== 2) throw new Malformed(`malformed ${cmd.toUpperCase()}`);
-  return { cmd, messageId: packetId(body.readUInt16BE(0)) };
+  return { cmd, messageId: packetId(body.readUInt16BE(0)), code: 0 };
 }
 
-function bare<C extends string>(cmd: C, flags: number, body: Buffer): { cmd: C } {
-  if (flags !== 0 || body.length > 0) throw new Malformed(`malformed ${cmd.toUpperCase()}`);
-  return { cmd };
+export function demandBare(name: string, flags: number, body: Buffer): void {
+  if (flags !== 0 || body.length > 0) throw new Malformed(`malformed ${name}`);
 }

@@ -1,6 +1,5 @@
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
-import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
@@ -9,10 +8,21 @@ import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
 import type { Incoming } from '../message-types.ts';
 import { levelsOf, type Publishing } from '../publish.ts';
-import { rowOf } from '../reasons.ts';
+import {
+  endsConnection,
+  isFailure,
+  noMatchingSubscribers,
+  packetIdInUse,
+  packetIdNotFound,
+  type Reason,
+  reason,
+  rowOf,
+} from '../reasons.ts';
+import { reasonOf } from '../refusals.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Answer, Packet } from './codec.ts';
-import { Malformed } from './fields.ts';
+import type { Deliveries } from './deliveries.ts';
+import { faults, Malformed } from './fields.ts';
 import { write } from './write.ts';
 
 type Done = (error?: Error | null) => void;
@@ -21,6 +31,7 @@ export interface ReceiverParts {
   authority: Pick<Authority, 'refusedTooOften'>;
   publishing: Pick<Publishing, 'publish'>;
   persistence: SessionStore;
+  deliveries: Pick<Deliveries, 'sendWaiting'>;
   subscribes: Pick<SubscribeHooks, 'subscribe' | 'sendFirst' | 'unsubscribe'>;
   /** Levels that a topic may have. */
   maxTopicLevels: number;
@@ -32,8 +43,8 @@ export interface ReceiverParts {
   sessionUsed(sessionId: string, accountId: string): void;
 }
 
-/** QoS 2 messages that may wait for their PUBREL on one connection. */
-const maxUnreleased = 1000;
+/** QoS 2 messages that may wait for their PUBREL on one connection; the Receive Maximum of MQTT 5. */
+export const receiveMaximum = 1000;
 
 /**
  * What the broker does with each packet after CONNECT. Answers leave in the order of the packets, and messages are handed on
@@ -103,17 +114,19 @@ export class PacketReceiver {
   // PUBLISH
 
   #publish(live: LiveClient, packet: Incoming, done: Done): void {
-    const { authority, persistence, publishing } = this.#parts;
+    const { persistence, publishing } = this.#parts;
     const { client, identity } = live;
     if (!identity) {
       done(new Error('not proven'));
       return;
     }
+    const id = packet.messageId as number;
     if (packet.qos < 2) {
-      publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done));
+      if (packet.qos === 1 && this.#isIdInUse(live, id))
+        this.#answerInTurn(live, client.codec.answer('puback', id, packetIdInUse), done);
+      else publishing.publish(identity, packet, new PacketOrigin(this.#parts, live, packet, done));
       return;
     }
-    const id = packet.messageId as number;
     const { received } = persistence;
     const known = received.isKnown(client, id);
     if (known instanceof Promise)
@@ -123,12 +136,12 @@ export class PacketReceiver {
 
   /** QoS 2: a message whose packet id is known has come before. */
   #publishOnce(live: LiveClient, packet: Incoming, isKnown: boolean, done: Done): void {
-    const { authority, persistence, publishing } = this.#parts;
+    const { persistence, publishing } = this.#parts;
     const { client, identity } = live;
     const { received } = persistence;
     const id = packet.messageId as number;
     if (isKnown || !identity) {
-      this.#answerInTurn(live, client.codec.answer('pubrec', id), done);
+      this.#answerInTurn(live, client.codec.answer('pubrec', id, packet.dup ? 0 : packetIdInUse), done);
       return;
     }
     live.unreleased ??= new Set();
@@ -138,8 +151,8 @@ export class PacketReceiver {
         done(new OverLimit('max_unreleased_per_account'));
         return;
       }
-      if (unreleased.size >= maxUnreleased) {
-        done(new Error('too many QoS 2 messages wait for their PUBREL'));
+      if (unreleased.size >= receiveMaximum) {
+        done(new Malformed('too many QoS 2 messages wait for their PUBREL', { code: faults.window }));
         return;
       }
     }
@@ -149,18 +162,20 @@ export class PacketReceiver {
       if (failure) unreleased.delete(id);
       stored(failure);
     };
-    publishing.publish(identity, packet, new PacketOrigin(live, packet, authority, done, settled));
+    publishing.publish(identity, packet, new PacketOrigin(this.#parts, live, packet, done, settled));
   }
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
   #released(live: LiveClient, { messageId }: Answer, done: Done): void {
     const { client, turns } = live;
+    const { received } = this.#parts.persistence;
+    const code = received.isKnown(client, messageId) ? 0 : packetIdNotFound;
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);
-      else this.#answer(client, client.codec.answer('pubcomp', messageId), done);
+      else this.#answer(client, client.codec.answer('pubcomp', messageId, code), done);
     });
-    this.#parts.persistence.received
+    received
       .release(client, messageId)
       .then(() => {
         live.unreleased?.delete(messageId);
@@ -174,23 +189,40 @@ export class PacketReceiver {
   // Acknowledgements of deliveries
 
   /** PUBACK or PUBCOMP. */
-  #delivered({ client, sent }: LiveClient, { cmd, messageId }: Answer, done: Done): void {
-    const awaited = sent?.get(messageId);
+  #delivered(live: LiveClient, { cmd, messageId }: Answer, done: Done): void {
+    const awaited = live.sent?.get(messageId);
     if (awaited !== undefined && awaited !== cmd) {
-      done(new Malformed(`${cmd.toUpperCase()} instead of ${awaited.toUpperCase()}`));
+      done(new Malformed(`${cmd.toUpperCase()} instead of ${awaited.toUpperCase()}`, { code: faults.protocol }));
       return;
     }
-    sent?.delete(messageId);
-    this.#parts.persistence.acknowledge(client, messageId);
+    this.#endDelivery(live, messageId);
     done();
   }
 
+  #endDelivery(live: LiveClient, messageId: number): void {
+    live.sent?.delete(messageId);
+    this.#parts.persistence.acknowledge(live.client, messageId);
+    this.#parts.deliveries.sendWaiting(live);
+  }
+
   /** PUBREC: PUBREL follows when a stored session knows of it on disk. */
-  #received(live: LiveClient, { messageId }: Answer, done: Done): void {
+  #received(live: LiveClient, { messageId, code }: Answer, done: Done): void {
+    const { persistence } = this.#parts;
     const { client, turns } = live;
     const awaited = live.sent?.get(messageId);
     if (awaited === 'puback') {
-      done(new Malformed('PUBREC instead of PUBACK'));
+      done(new Malformed('PUBREC instead of PUBACK', { code: faults.protocol }));
+      return;
+    }
+    // The client will not have it: that is the end of it [MQTT-4.3.3-4].
+    if (isFailure(code)) {
+      this.#endDelivery(live, messageId);
+      done();
+      return;
+    }
+    const isUnknown = awaited === undefined && !persistence.isSent(client, messageId);
+    if (isUnknown && client.codec.level === 5) {
+      this.#answerInTurn(live, client.codec.answer('pubrel', messageId, packetIdNotFound), done);
       return;
     }
     let failure: Error | undefined;
@@ -199,7 +231,7 @@ export class PacketReceiver {
       else this.#answer(client, client.codec.answer('pubrel', messageId), done);
     });
     if (awaited !== undefined || !client.clean) expect(live, messageId, 'pubcomp');
-    const writing = client.clean ? undefined : this.#parts.persistence.noteReceived(client, messageId);
+    const writing = client.clean ? undefined : persistence.noteReceived(client, messageId);
     if (!writing) {
       turns.finish(turn);
       return;
@@ -217,13 +249,13 @@ export class PacketReceiver {
   #subscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'subscribe' }>, done: Done, answered: () => void): void {
     const { client, leaving } = live;
     const { messageId, subscriptions } = packet;
-    if (
-      this.#areTooDeep(
-        subscriptions.map(({ topic }) => topic),
-        done,
-      )
-    )
+    const filters = subscriptions.map(({ topic }) => topic);
+    if (this.#areTooDeep(client, filters, done)) return;
+    if (this.#isIdInUse(live, messageId)) {
+      const inUse = filters.map(() => reason('packetIdInUse'));
+      this.#answerInTurn(live, client.codec.suback(messageId, inUse), done);
       return;
+    }
     // Messages that match already leave after the SUBACK. A connection that closes before holds up no publisher.
     const turn = leaving.take(() => {});
     const release = () => leaving.finish(turn);
@@ -231,13 +263,10 @@ export class PacketReceiver {
     this.#parts.subscribes
       .subscribe(live, subscriptions)
       .then((granted) => {
-        write(client.conn, client.codec.suback(messageId, granted));
+        write(client.conn, client.codec.suback(messageId, granted.answers));
         release();
         answered();
-        return this.#parts.subscribes.sendFirst(
-          live,
-          subscriptions.filter((_, at) => granted[at] !== undefined),
-        );
+        return this.#parts.subscribes.sendFirst(live, granted);
       })
       .finally(() => {
         client.conn.off('close', release);
@@ -249,14 +278,26 @@ export class PacketReceiver {
 
   #unsubscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'unsubscribe' }>, done: Done): void {
     const { messageId, unsubscriptions } = packet;
-    if (this.#areTooDeep(unsubscriptions, done)) return;
     const { client } = live;
-    this.#parts.subscribes.unsubscribe(live, unsubscriptions).then(() => {
-      this.#answer(client, client.codec.unsuback(messageId), done);
+    if (this.#areTooDeep(client, unsubscriptions, done)) return;
+    if (this.#isIdInUse(live, messageId)) {
+      const inUse = unsubscriptions.map(() => reason('packetIdInUse'));
+      this.#answerInTurn(live, client.codec.unsuback(messageId, inUse), done);
+      return;
+    }
+    this.#parts.subscribes.unsubscribe(live, unsubscriptions).then((ended) => {
+      this.#answer(client, client.codec.unsuback(messageId, ended), done);
     }, done);
   }
 
-  #areTooDeep(filters: readonly string[], done: Done): boolean {
+  /** Whether a packet id is that of a message of QoS 2 that has not been released [MQTT-2.2.1-3]; asked at level 5 alone. */
+  #isIdInUse({ client, unreleased }: LiveClient, id: number): boolean {
+    return client.codec.level === 5 && unreleased !== undefined && unreleased.has(id);
+  }
+
+  /** Ends a connection below level 5; there SUBACK says so of each. */
+  #areTooDeep({ codec }: BrokerClient, filters: readonly string[], done: Done): boolean {
+    if (codec.level === 5) return false;
     const areTooDeep = filters.some((filter) => levelsOf(filter) > this.#parts.maxTopicLevels);
     if (areTooDeep) done(new OverLimit('max_topic_levels', { isNoted: true }));
     return areTooDeep;
@@ -276,7 +317,7 @@ export class PacketReceiver {
 /** A PUBLISH: PUBACK or PUBREC, and then the next packet. */
 class PacketOrigin implements Origin {
   readonly live: LiveClient;
-  readonly #authority: Pick<Authority, 'refusedTooOften'>;
+  readonly #parts: Pick<ReceiverParts, 'authority' | 'persistence'>;
   readonly #qos: 0 | 1 | 2;
   readonly #id: number | undefined;
   readonly #done: Done;
@@ -284,14 +325,14 @@ class PacketOrigin implements Origin {
 
   /** `settled` is of QoS 2: from now on the packet id names no new message, unless it has failed. */
   constructor(
+    parts: Pick<ReceiverParts, 'authority' | 'persistence'>,
     live: LiveClient,
     { qos, messageId }: Incoming,
-    authority: Pick<Authority, 'refusedTooOften'>,
     done: Done,
     settled?: (failure?: Error) => void,
   ) {
+    this.#parts = parts;
     this.live = live;
-    this.#authority = authority;
     this.#qos = qos;
     this.#id = messageId;
     this.#done = done;
@@ -299,27 +340,51 @@ class PacketOrigin implements Origin {
   }
 
   isRefusedTooOften(): boolean {
-    return this.#authority.refusedTooOften(this.live);
+    return this.#parts.authority.refusedTooOften(this.live);
   }
 
-  acknowledge(): void {
-    this.#settled?.();
+  acknowledge(verdict: Verdict): void {
     if (this.#qos === 0) return;
     const { conn, codec } = this.live.client;
-    write(conn, codec.answer(this.#qos === 1 ? 'puback' : 'pubrec', this.#id as number));
+    const id = this.#id as number;
+    if (codec.level < 5) {
+      this.#settled?.();
+      write(conn, codec.answer(this.#qos === 1 ? 'puback' : 'pubrec', id));
+      return;
+    }
+    const { code, sentence } = answerOf(verdict);
+    // A PUBREC that says no ends the exchange: no PUBREL follows [MQTT-4.3.3-4].
+    const isOver = this.#qos === 2 && isFailure(code);
+    this.#settled?.(isOver ? new Error('no PUBREL follows') : undefined);
+    if (isOver) this.#parts.persistence.received.forget(this.live.client, id);
+    write(conn, codec.answer(this.#qos === 1 ? 'puback' : 'pubrec', id, code, sentence));
   }
 
-  end({ reason }: Verdict, failure?: Error | null): void {
-    const { limit, ends } = (reason && rowOf(reason)) ?? {};
-    const error = failure ?? (ends ? endOf(limit) : undefined);
+  end(verdict: Verdict, failure?: Error | null): void {
+    const { reason } = verdict;
+    const { client } = this.live;
+    // Below level 5 no acknowledgement can say so: the client is to send it again.
+    if (failure && reason?.code === 'storeFull' && client.codec.level === 5) {
+      this.acknowledge(verdict);
+      client.whenWritable(this.#done);
+      return;
+    }
+    const error = failure ?? (reason && endsConnection(reason, client.codec.level) ? endOf(reason) : undefined);
     if (error) {
       this.#settled?.(error);
       this.#done(error);
-    } else this.live.client.whenWritable(this.#done);
+    } else client.whenWritable(this.#done);
   }
 }
 
+/** What PUBACK and PUBREC say of a message. */
+function answerOf({ reason, isStored, receivers }: Verdict): { code: number; sentence: string | undefined } {
+  if (reason) return { code: rowOf(reason).mqtt5, sentence: reasonOf(reason) };
+  return { code: isStored || receivers > 0 ? 0 : noMatchingSubscribers, sentence: undefined };
+}
+
 /** The error by which a connection ends, after its reason has been noted. */
-function endOf(limit: LimitName | undefined): Error {
+function endOf(why: Reason): Error {
+  const { limit } = rowOf(why);
   return limit ? new OverLimit(limit, { isNoted: true }) : new Error('malformed topic');
 }

@@ -4,6 +4,7 @@ import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
+import { matchFilters } from '../connections/filters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { carriedOf, type Filter, type Incoming, type Outgoing, type Will } from '../message-types.ts';
 import { Journal } from './journal.ts';
@@ -14,7 +15,7 @@ import { Retained, type RetainedRoom } from './retained.ts';
 import { SessionRevocation } from './revocation.ts';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.ts';
 import { Unreleased } from './unreleased.ts';
-import { Wills } from './wills.ts';
+import { delayOf, Wills } from './wills.ts';
 
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'fullFor'>;
@@ -23,6 +24,15 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   retainedRoom: RetainedRoom;
   /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
   maxUnreleased: number;
+}
+
+/** What a client finds that is let in. */
+interface Begun {
+  isSessionPresent: boolean;
+  /** Seconds that its session is kept when it leaves. */
+  sessionExpiry: number;
+  /** A will that waited for the end of its former session. */
+  leftWill: StoredWill | undefined;
 }
 
 type Id = Pick<BrokerClient, 'id'>;
@@ -98,18 +108,18 @@ export class SessionStore {
 
   /**
    * A client is let in: its session is taken up or begun, and its will is on its way to the disk. Of a clean session nothing
-   * stays [MQTT-3.1.2-6]. Whether a stored session was there.
+   * stays [MQTT-3.1.2-6].
    */
-  begin(client: BrokerClient): boolean {
-    const session = this.#sessions.get(client.id);
-    this.#wills.delete(client.id);
+  begin(client: BrokerClient): Begun {
+    const session = this.#sessions.lasting(client.id);
+    const leftWill = this.#wills.takeBack(client.id, client.cleanStart || !session);
     if (client.will) this.#wills.put(client, client.will);
-    if (!client.clean) this.#sessions.begin(client);
-    else {
+    if (client.cleanStart) {
       if (session) this.#sessions.end(session);
       this.received.clear(client);
     }
-    return session !== undefined && !client.clean;
+    const sessionExpiry = client.clean ? 0 : this.#sessions.begin(client);
+    return { isSessionPresent: session !== undefined && !client.cleanStart, sessionExpiry, leftWill };
   }
 
   /** A connection has ended. */
@@ -193,7 +203,7 @@ export class SessionStore {
   ): void {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(this.#retained.change(packet));
-    const sessions = this.#sessionsFor(packet.topic);
+    const sessions = this.#sessionsFor(packet.topic, client?.id);
     const grows = sessions.length > 0 || (packet.retain && packet.payload.length > 0);
     const full = grows ? this.#services.messages.fullFor(this.#rules.accountOf(packet.topic)) : undefined;
     if (full) {
@@ -223,15 +233,15 @@ export class SessionStore {
     return this.#retained.lacksRoomFor(packet);
   }
 
-  #sessionsFor(topic: string): Session[] {
-    return this.#sessions.size.filters === 0 ? [] : this.#allowed(this.#sessions.holdersOf(topic).keys(), topic);
-  }
-
-  #allowed(clientIds: Iterable<string>, topic: string): Session[] {
+  /** Stored sessions for whose queues a message is. */
+  #sessionsFor(topic: string, publisher: string | undefined): Session[] {
     const sessions: Session[] = [];
-    for (const clientId of clientIds) {
+    if (this.#sessions.size.filters === 0) return sessions;
+    for (const clientId of this.#sessions.holdersOf(topic).keys()) {
       const session = this.#sessions.get(clientId);
-      if (session && this.#rules.mayQueue(clientId, topic)) sessions.push(session);
+      if (!session || !this.#rules.mayQueue(clientId, topic)) continue;
+      const isOwn = clientId === publisher;
+      if (!isOwn || matchFilters(session.filters.values(), topic, true)) sessions.push(session);
     }
     return sessions;
   }
@@ -295,7 +305,7 @@ export class SessionStore {
 
   /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
   enqueue(packet: Outgoing): void {
-    this.#queues.enqueue(this.#sessionsFor(packet.topic), packet);
+    this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId), packet);
   }
 
   /** A message for one client. */
@@ -335,6 +345,35 @@ export class SessionStore {
     return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
   }
 
+  /** Whether a message of a client that has to wait is in the queue of its session: what comes then waits behind it. */
+  fallBehind({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): boolean {
+    const session = this.#sessions.get(id);
+    if (!session?.queue.withCounter(brokerCounter)) return false;
+    session.caughtUp = undefined;
+    return true;
+  }
+
+  hasFallenBehind(client: BrokerClient): boolean {
+    const session = this.#sessions.get(client.id);
+    return session !== undefined && session.caughtUp !== client;
+  }
+
+  /** Whether a message has been sent under a packet id, by this connection or one before, and is not acknowledged. */
+  isSent({ id }: Id, messageId: number): boolean {
+    return this.#sessions.get(id)?.queue.withPacketId(messageId) !== undefined;
+  }
+
+  /** Bytes that wait for a client and are in no stored session. */
+  countQueued({ id }: Id, change: number): void {
+    this.#sessions.countBytes(id, change);
+  }
+
+  /** Whether the account of a client has not more bytes in queues than it may. */
+  hasQueueRoom({ id }: Id): boolean {
+    const { maxQueueBytes } = this.#services;
+    return maxQueueBytes === 0 || this.#sessions.bytesOf(accountIn(id)) <= maxQueueBytes;
+  }
+
   /** What a session has kept for its client, oldest first. An error of it ends the connection, and the queue stays. */
   async *keptFor(client: BrokerClient): AsyncIterableIterator<Kept> {
     const session = this.#sessions.get(client.id);
@@ -348,12 +387,19 @@ export class SessionStore {
     this.#wills.keep(client, will, this.#services.clock.now());
   }
 
+  /** Keeps the will of a connection that has ended for as long as it is to wait; false when it is not to wait at all. */
+  delayWill(client: BrokerClient, will: Will): boolean {
+    if (delayOf(client, will) === 0) return false;
+    this.keepWill(client, will);
+    return true;
+  }
+
   /** The will of a connection has been published, or is void. */
   deleteWill(client: BrokerClient): void {
     this.#wills.deleteOf(client);
   }
 
-  /** Wills of a crashed process whose clients have had their time to come back, each once. */
+  /** Wills whose clients have not come back in time, each once. */
   takeDueWills(): StoredWill[] {
     return this.#wills.takeDue(this.#services.clock.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
   }

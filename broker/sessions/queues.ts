@@ -4,7 +4,7 @@ import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
-import { type Carried, carriedOf, type Incoming, type Outgoing, storedProperties } from '../message-types.ts';
+import { type Carried, carriedOf, type Incoming, type Outgoing, sizeOf, storedProperties } from '../message-types.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 import { nextPacketId, type Queued } from './session-queue.ts';
@@ -42,8 +42,6 @@ export interface QueueServices {
   maxQueueBytes: number;
   sessions: Pick<StoredSessions, 'bytesOf' | 'largestOf'>;
 }
-
-type NullableProperties = { properties?: Uint8Array | null | undefined };
 
 /** A session that loses messages because its account has too many, and how many more before another is looked for. */
 interface Shrinking {
@@ -92,12 +90,17 @@ export class Queues {
     const accounts = new Map(queue.map(([id, number]) => [id, accountIn(sessions.get(number)?.clientId ?? '')]));
     for (const message of messages) {
       const stored = this.#newMessage({
-        ...{ topic: message.topic, payload: message.payload, qos: message.qos as 0 | 1 | 2 },
+        ...{
+          topic: message.topic,
+          payload: message.payload,
+          qos: message.qos as 0 | 1 | 2,
+          retain: message.retain === 1,
+        },
         ...carriedOf(message),
       });
       last += 1;
       const expires = stored.expires ?? undefined;
-      ids.set(message.id, { id: stored.id, counter: last, size: bytesOf(stored), expires });
+      ids.set(message.id, { id: stored.id, counter: last, size: sizeOf(stored), expires });
       const accountId = accounts.get(message.id) ?? '';
       this.#journal.record({ kind: 'message', accountId, message: stored, sessions: [] });
     }
@@ -125,7 +128,7 @@ export class Queues {
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
     if (id === undefined) return;
     const device = this.#services.deviceOf(packet.topic);
-    const size = bytesOf(packet);
+    const size = sizeOf(packet);
     const expires = packet.messageExpiry;
     for (const session of sessions) {
       session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device });
@@ -165,10 +168,11 @@ export class Queues {
     return id;
   }
 
-  #newMessage(packet: Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried): StoredMessage {
+  #newMessage(packet: Pick<Outgoing, 'topic' | 'qos' | 'payload' | 'retain'> & Carried): StoredMessage {
     this.#lastMessage += 1;
     const { topic, qos, payload } = packet;
-    return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload), ...storedProperties(packet) };
+    const retain = packet.retain ? 1 : 0;
+    return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload), retain, ...storedProperties(packet) };
   }
 
   #shorten(session: Session): void {
@@ -297,6 +301,8 @@ export class Queues {
         }
         if (value.counter <= last) continue;
         last = value.counter;
+        // It is under way on this connection already.
+        if (value.packetId !== undefined && client.live.sent?.has(value.packetId)) continue;
         page.push(value);
       }
       if (page.length === 0) {
@@ -335,9 +341,8 @@ export class Queues {
       this.#dequeue(session, queued);
       return undefined;
     }
-    const { topic, qos, payload } = message;
-    // Not retained, because the subscription stood when the message came [MQTT-3.3.1-9].
-    const about = { topic, payload: Buffer.from(payload), retain: false, ...carriedOf(message) };
+    const { topic, qos, payload, retain } = message;
+    const about = { topic, payload: Buffer.from(payload), retain: retain === 1, ...carriedOf(message) };
     return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Kept;
   }
 
@@ -379,13 +384,4 @@ function accountOf([session]: readonly Session[]): string {
 
 function sentChange({ number }: Session, { id, packetId, released }: Queued): MqttChange {
   return { kind: 'queue', session: number, id, packetId: packetId ?? null, released: released ? 1 : 0 };
-}
-
-/** As the store counts a message. */
-function bytesOf({
-  topic,
-  payload,
-  properties,
-}: { topic: string; payload: string | Uint8Array } & NullableProperties): number {
-  return Buffer.byteLength(topic) + Buffer.byteLength(payload) + (properties?.length ?? 0);
 }

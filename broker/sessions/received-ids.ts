@@ -90,6 +90,12 @@ export class ReceivedIds {
     if (received?.size === 0) this.#receivedClean.delete(id);
   }
 
+  /** A message that has been written has been answered with a failure: its packet id names a new message at once. */
+  forget({ id }: Id, messageId: number): void {
+    const session = this.#sessions.get(id);
+    if (session) this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
+  }
+
   /** A clean session has ended. */
   clear({ id }: Id): void {
     const received = this.#receivedClean.get(id);

@@ -116,6 +116,18 @@ export class StoredSessions {
     return this.#byClientId.get(clientId);
   }
 
+  /** The session that a client comes back to; one whose time is over has ended, though it has not been cleared away. */
+  lasting(clientId: string): Session | undefined {
+    const session = this.#byClientId.get(clientId);
+    if (!session || !this.#isOver(session)) return session;
+    this.end(session);
+    return undefined;
+  }
+
+  #isOver({ holder, left, expiry }: Session): boolean {
+    return !holder && left + expiry <= this.#services.clock.now();
+  }
+
   /** Messages in all queues. */
   get queued(): number {
     let queued = 0;
@@ -136,6 +148,13 @@ export class StoredSessions {
   /** Bytes in the queues of an account, those of a message for each of its places. */
   bytesOf(accountId: string): number {
     return this.#bytes.get(accountId) ?? 0;
+  }
+
+  countBytes(clientId: string, change: number): void {
+    const accountId = accountIn(clientId);
+    const bytes = this.bytesOf(accountId) + change;
+    if (bytes > 0) this.#bytes.set(accountId, bytes);
+    else this.#bytes.delete(accountId);
   }
 
   /** The session of an account whose queue has most bytes. It looks at all sessions. */
@@ -166,25 +185,34 @@ export class StoredSessions {
     if (expected?.delete(clientId) && expected.size === 0) this.#expected.delete(accountId);
   }
 
-  /** A connection has taken up a stored session, or begun one. */
-  begin(client: BrokerClient): void {
+  /** A connection has taken up a stored session, or begun one. The seconds that it is kept when the client leaves. */
+  begin(client: BrokerClient): number {
     this.giveUp(client.id);
     let session = this.#byClientId.get(client.id);
     if (!session) {
       this.#lastNumber += 1;
       session = this.#add(this.#lastNumber, client.id, null);
     }
-    session.expiry = this.#expiryOf(client.live?.sessionExpiry);
+    session.expiry = this.#expiryOf(client.sessionExpiry);
     session.holder = client;
     session.caughtUp = undefined;
     this.#record(session);
     this.#dropOldest(session);
+    return session.expiry / 1000;
   }
 
-  /** A connection has ended; its session is now the one that was left last, unless another has taken it over. */
+  /**
+   * A connection has ended; its session is now the one that was left last, unless another has taken it over. One that does not
+   * outlive its connection ends.
+   */
   leave(client: BrokerClient): void {
     const session = this.#byClientId.get(client.id);
     if (session?.holder !== client) return;
+    session.expiry = this.#expiryOf(client.sessionExpiry);
+    if (session.expiry === 0) {
+      this.end(session);
+      return;
+    }
     session.holder = undefined;
     session.caughtUp = undefined;
     session.left = this.#services.clock.now();
@@ -211,8 +239,7 @@ export class StoredSessions {
 
   /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody; `look` is called with each of them. */
   sweep(hasOwner: (clientId: string) => boolean, look: (session: Session) => void): void {
-    const { clock, counters } = this.#services;
-    const now = clock.now();
+    const { counters } = this.#services;
     this.#sweeping ??= this.#byClientId.values();
     for (let looked = 0; looked < sweepSize; looked += 1) {
       const { value: session } = this.#sweeping.next();
@@ -222,7 +249,7 @@ export class StoredSessions {
       }
       look(session);
       if (session.holder) continue;
-      const isOver = session.left + session.expiry <= now;
+      const isOver = this.#isOver(session);
       if (isOver) counters.limitHits.session_expiry_hours += 1;
       if (isOver || !hasOwner(session.clientId)) this.end(session);
     }
@@ -276,7 +303,7 @@ export class StoredSessions {
       left: 0,
       filters: new Map(),
       isDevice: undefined,
-      queue: new SessionQueue((change) => this.#countBytes(clientId, change)),
+      queue: new SessionQueue((change) => this.countBytes(clientId, change)),
       received: new Set(),
       caughtUp: undefined,
     };
@@ -284,13 +311,6 @@ export class StoredSessions {
     this.#countSession(clientId, 1);
     this.#siblingsOf(session).add(session);
     return session;
-  }
-
-  #countBytes(clientId: string, change: number): void {
-    const accountId = accountIn(clientId);
-    const bytes = this.bytesOf(accountId) + change;
-    if (bytes > 0) this.#bytes.set(accountId, bytes);
-    else this.#bytes.delete(accountId);
   }
 
   #countSession(clientId: string, change: number): void {

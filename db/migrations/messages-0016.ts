@@ -32,6 +32,7 @@ const retainedUse = (row: 'NEW' | 'OLD', count: string, bytes: string) =>
 const statements = [
   'ALTER TABLE "mqttMessages" ADD COLUMN "properties" BLOB',
   'ALTER TABLE "mqttMessages" ADD COLUMN "expires" INTEGER',
+  'ALTER TABLE "mqttMessages" ADD COLUMN "retain" INTEGER NOT NULL DEFAULT 0',
   'ALTER TABLE "mqttRetained" ADD COLUMN "properties" BLOB',
   'ALTER TABLE "mqttRetained" ADD COLUMN "expires" INTEGER',
   'CREATE INDEX "mqttRetained_expires" ON "mqttRetained" ("expires") WHERE "expires" IS NOT NULL',

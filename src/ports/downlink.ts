@@ -7,9 +7,9 @@ import type { Rejection } from './publisher.ts';
 export interface Downlink {
   /**
    * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
-   * is not kept for a device that is away.
+   * is not kept for a device that is away. `expires` in milliseconds since 1970.
    */
-  send(device: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void>;
+  send(device: DeviceName, channel: DownlinkChannel, payload: Buffer, expires?: number): Promise<void>;
   /**
    * Publishes on the control topic `<control root>/<device id>/cln`. Resolves when the device's connections have taken
    * the message, so that a caller that awaits it keeps one message in memory. Nothing happens without a subscription.

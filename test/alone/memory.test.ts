@@ -2,8 +2,9 @@
 import { Duplex } from 'node:stream';
 import t from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.ts';
+import { newCounters } from '../../broker/connections/counters.ts';
 import type { Outgoing } from '../../broker/message-types.ts';
-import { Deliveries } from '../../broker/packets/deliveries.ts';
+import { Deliveries, type DeliveryParts } from '../../broker/packets/deliveries.ts';
 import { Level4 } from '../../broker/packets/level-4.ts';
 import { Turns } from '../../broker/packets/turns.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
@@ -18,18 +19,26 @@ t.test('a payload that waits for a socket does not keep all that was read with i
   const receivers = Array.from({ length: 2 }, () => {
     const client = {
       conn: new Duplex({ read() {}, write }),
-      ...{ closed: false, clean: true, nextId: 1, codec: new Level4(), whenWritable: (done: () => void) => done() },
+      ...{
+        closed: false,
+        clean: true,
+        nextId: 1,
+        receiveMaximum: Number.POSITIVE_INFINITY,
+        codec: new Level4(),
+        whenWritable: (done: () => void) => done(),
+      },
     };
     return Object.assign(client, {
       live: { client, leaving: new Turns(), sent: new Map(), lastHeard: 0 },
     }) as unknown as BrokerClient;
   });
   const deliveries = new Deliveries({
-    forward: (_, packet) => packet,
-    persistence: { noteSent: () => undefined, enqueueFor: () => {} },
+    forward: (_: BrokerClient, packet: Outgoing) => packet,
+    persistence: { noteSent: () => undefined },
     aedes: { counter: 0 },
+    counters: newCounters(),
     scheduler: new Scheduler({ slice: slices.packets }),
-  });
+  } as unknown as DeliveryParts);
   const readTogether = Buffer.alloc(131_072, 'x');
   const payload = readTogether.subarray(1000, 9000);
   for (const qos of [0, 1] as const)

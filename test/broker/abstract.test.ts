@@ -42,7 +42,6 @@ async function adapted() {
   for (const table of tables) file.exec(`DELETE FROM "mqtt${table}"`);
   const { store } = storeOn(messages);
   let current: Broker = { id: '', counter: 0 };
-  const identifiers = new Map<string, number>();
   const texts = new Set<number>();
   const received = new Map<string, Incoming>();
   const brokerIds = new Map<string, string>();
@@ -87,18 +86,18 @@ async function adapted() {
 
     async addSubscriptions({ id }: Client, subscriptions: Subscription[]) {
       if (!subscribers.includes(id)) subscribers.push(id);
-      for (const { topic, subscriptionIdentifier } of subscriptions)
-        if (subscriptionIdentifier !== undefined) identifiers.set(topic, subscriptionIdentifier);
-      await store.addSubscriptions(begun({ id }), subscriptions);
+      const filters = subscriptions.map(({ subscriptionIdentifier: identifier, ...filter }) =>
+        identifier === undefined ? filter : { ...filter, identifier },
+      );
+      await store.addSubscriptions(begun({ id }), filters);
     },
     removeSubscriptions: (client: Client, filters: string[]) => store.removeSubscriptions(client, filters),
-    // Subscription identifiers are of MQTT 5, which is refused.
     async subscriptionsByClient(client: Client) {
-      const subscriptions = store.filtersOf(client);
-      return subscriptions.map((subscription) => {
-        const subscriptionIdentifier = identifiers.get(subscription.topic);
-        return subscriptionIdentifier === undefined ? subscription : { ...subscription, subscriptionIdentifier };
-      });
+      return store
+        .filtersOf(client)
+        .map(({ identifier, ...filter }) =>
+          identifier === undefined ? filter : { ...filter, subscriptionIdentifier: identifier },
+        );
     },
     // Ours finds the sessions when it queues a message.
     async subscriptionsByTopic(topic: string) {

@@ -227,13 +227,6 @@ t.test('a will is decided again when it fires', async (t) => {
   t.notOk(heard.includes(topic));
 });
 
-t.test('MQTT 5 is answered with CONNACK 1, so that a client can come back with 3.1.1', async (t) => {
-  const client = await rawClient(t, f.service.server.mqttPort);
-  client.send(connectPacket({ ...login(), protocolVersion: 5 }));
-  t.match(await client.next(), { cmd: 'connack', returnCode: 1 });
-  await client.closed;
-});
-
 // below the table: WebSocket
 t.test('a WebSocket is not compressed, has its limit after CONNACK too, and tells where it comes from', async (t) => {
   const { device, secret } = await f.service.device({ deviceTemplateId: f.device.deviceTemplateId });

@@ -31,7 +31,7 @@ const subscribe = (filter: string, options = 1): MqttChange => ({
 const message = (id: number, ...sessions: number[]): MqttChange => ({
   kind: 'message',
   accountId: 'account',
-  message: { id, topic: 'x', qos: 1, payload: new Uint8Array(), properties: null, expires: null },
+  message: { id, topic: 'x', qos: 1, payload: new Uint8Array(), properties: null, expires: null, retain: 0 },
   sessions,
 });
 /** A change that the journal has not sent yet, or that has come back, is sent in the end. */

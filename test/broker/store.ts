@@ -65,5 +65,14 @@ export function storeOn(
 
 /** A connection as far as the store looks at it. */
 export function clientOf(id: string, more: Partial<BrokerClient> = {}): BrokerClient {
-  return { id, clean: false, closed: false, nextId: 1, live: {}, ...more } as BrokerClient;
+  const { clean = false } = more;
+  const of = { id, clean, cleanStart: clean, sessionExpiry: clean ? 0 : Number.POSITIVE_INFINITY };
+  return {
+    ...of,
+    receiveMaximum: Number.POSITIVE_INFINITY,
+    closed: false,
+    nextId: 1,
+    live: {},
+    ...more,
+  } as BrokerClient;
 }

@@ -135,7 +135,7 @@ export class MessagesOut {
         .all(),
       incoming: all<[number, number]>('"session", "packetId"', 'mqttIncoming', '1, 2').raw().all(),
       messages: all<MqttState['messages'][number]>(
-        '"id", "topic", "qos", "payload", "properties", "expires"',
+        '"id", "topic", "qos", "payload", "properties", "expires", "retain"',
         'mqttMessages',
         '"id"',
       ).all(),

@@ -14,6 +14,8 @@ export interface StoredMessage extends StoredProperties {
   topic: string;
   qos: number;
   payload: Uint8Array;
+  /** 1 for one that was published to be retained. */
+  retain: number;
 }
 
 export interface RetainedMessage extends StoredProperties {
@@ -49,7 +51,7 @@ export interface MqttState {
   /** Message, session, packet id, released. */
   queue: [number, number, number | null, number][];
   incoming: [number, number][];
-  messages: (StoredProperties & { id: number; topic: string; qos: number; payload: Buffer })[];
+  messages: (StoredMessage & { payload: Buffer })[];
   retained: (StoredProperties & { accountId: string; topic: string; qos: number; payload: Buffer })[];
   wills: StoredWill[];
 }

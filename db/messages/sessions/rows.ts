@@ -114,7 +114,7 @@ function prepare(reader: Sqlite.Database) {
     incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
     wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
     message: reader.prepare<[number], StoredMessage>(
-      'SELECT "id", "topic", "qos", "payload", "properties", "expires" FROM "mqttMessages" WHERE "id" = ?',
+      'SELECT "id", "topic", "qos", "payload", "properties", "expires", "retain" FROM "mqttMessages" WHERE "id" = ?',
     ),
     qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),

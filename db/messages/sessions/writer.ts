@@ -88,8 +88,8 @@ function prepare(file: Sqlite.Database) {
     ),
     unsubscribe: file.prepare<[number, string]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ? AND "filter" = ?'),
     addMessage: file.prepare<[StoredMessage & { accountId: string; places: number }]>(
-      `INSERT OR IGNORE INTO "mqttMessages" ("id", "topic", "qos", "payload", "accountId", "places", "properties", "expires")
-       VALUES (@id, @topic, @qos, @payload, @accountId, @places, @properties, @expires)`,
+      `INSERT OR IGNORE INTO "mqttMessages" ("id", "topic", "qos", "payload", "accountId", "places", "properties", "expires", "retain")
+       VALUES (@id, @topic, @qos, @payload, @accountId, @places, @properties, @expires, @retain)`,
     ),
     dropMessage: file.prepare<[number, number]>(
       'DELETE FROM "mqttMessages" WHERE "id" = ? AND NOT EXISTS (SELECT 1 FROM "mqttQueue" WHERE "message" = ?)',

@@ -214,13 +214,13 @@ export class Commands {
     // One after the other: together they may have 6 MiB.
     for (const { sequence, id } of sent) {
       const message = await this.#messageOf(sequence);
-      if (message !== undefined) await this.#downlink.send(device, '_commands', Buffer.from(message));
+      if (message) await this.#downlink.send(device, '_commands', message.payload, message.expires);
       this.watchers.tellWatchers([id]);
     }
   }
 
   /** What the device gets; undefined for a command that has ended since. The payload goes as it is stored. */
-  async #messageOf(sequence: number): Promise<string | undefined> {
+  async #messageOf(sequence: number): Promise<{ payload: Buffer; expires: number } | undefined> {
     const command = await this.#services.registry.query
       .selectFrom('commands')
       .select(['id', 'name', 'payload', 'expiresAt', 'attempt'])
@@ -230,7 +230,8 @@ export class Commands {
     if (!command) return undefined;
     const { id, name, payload, expiresAt, attempt } = command;
     const [head, tail] = [JSON.stringify({ id, name }), JSON.stringify({ expiresAt, attempt })];
-    return `${head.slice(0, -1)},"payload":${payload ?? 'null'},${tail.slice(1)}`;
+    const text = `${head.slice(0, -1)},"payload":${payload ?? 'null'},${tail.slice(1)}`;
+    return { payload: Buffer.from(text), expires: Date.parse(expiresAt) };
   }
 
   /**

@@ -1,0 +1,222 @@
+/** A client of MQTT 5 on a bare socket, and what tests of level 5 say and hear with it. */
+import { connect as open } from 'node:net';
+import type { Test } from 'tap';
+import { sharedService } from '../../support/shared.ts';
+import { until } from '../../support/until.ts';
+import { type Fixture, fixtureIn } from '../fixture.ts';
+import {
+  type Asked,
+  answer,
+  type ConnectOptions,
+  connect,
+  disconnect,
+  type Heard,
+  pingreq,
+  publish,
+  read,
+  subscribe,
+  type Written,
+} from './packets.ts';
+
+export interface Client {
+  send(...packets: Buffer[]): void;
+  /** The next packet that came and was not asked for yet; rejects when the connection ends before. */
+  next(): Promise<Heard>;
+  /** Ends the connection without a word. */
+  drop(): Promise<void>;
+  /** Resolves when the connection has ended. */
+  readonly closed: Promise<void>;
+}
+/** `isGone` resolves when the service has noticed that the connection has ended: from then on its clock counts. */
+export type Connected = Client & { readonly connack: Heard; isGone(end: () => Promise<void>): Promise<void> };
+
+/** A service with one device in an account of its own; for tests that leave the service as it is. */
+export async function ownDevice(t: Test): Promise<Fixture> {
+  return fixtureIn(await sharedService(t));
+}
+
+/** A socket without a word on it; it ends with the test. */
+export async function openSocket(t: Test, port: number): Promise<Client> {
+  const socket = open(port, '127.0.0.1');
+  t.teardown(() => socket.destroy());
+  const arrived: Array<Heard | Error> = [];
+  const waiting: Array<(one: Heard | Error) => void> = [];
+  const give = (one: Heard | Error) => {
+    const next = waiting.shift();
+    if (next) next(one);
+    else arrived.push(one);
+  };
+  let [bytes, isBad] = [Buffer.alloc(0), false];
+  socket.on('data', (chunk) => {
+    bytes = Buffer.concat([bytes, chunk]);
+    while (!isBad) {
+      const frame = frameIn(bytes);
+      if (!frame) return;
+      bytes = bytes.subarray(frame.size);
+      try {
+        give(read(frame.first, frame.body, frame.size));
+      } catch (error) {
+        isBad = true;
+        give(new Error(`the server sent ${frame.first.toString(16)} ${frame.body.toString('hex')}`, { cause: error }));
+      }
+    }
+  });
+  socket.on('error', () => {});
+  let ended: Error | undefined;
+  const closed = new Promise<void>((resolve) => {
+    socket.on('close', () => {
+      ended = new Error('the connection ended');
+      for (const give of waiting.splice(0)) give(ended);
+      resolve();
+    });
+  });
+  return {
+    send: (...packets) => void socket.write(Buffer.concat(packets)),
+    next: async () => {
+      const one = arrived.shift() ?? ended ?? (await new Promise<Heard | Error>((resolve) => waiting.push(resolve)));
+      if (one instanceof Error) throw one;
+      return one;
+    },
+    drop: () => {
+      socket.destroy();
+      return closed;
+    },
+    closed,
+  };
+}
+
+function frameIn(bytes: Buffer): { first: number; body: Buffer; size: number } | undefined {
+  let length = 0;
+  for (let at = 1; at < bytes.length; at += 1) {
+    const byte = bytes[at] as number;
+    length += (byte & 127) * 128 ** (at - 1);
+    if (byte & 128) continue;
+    const size = at + 1 + length;
+    return bytes.length < size ? undefined : { first: bytes[0] as number, body: bytes.subarray(at + 1, size), size };
+  }
+  return undefined;
+}
+
+type Who = Pick<Fixture, 'service' | 'device' | 'secret'>;
+
+/** CONNECT of the device of a fixture, and CONNACK, whatever it says. */
+export async function attempt(
+  t: Test,
+  { service, device, secret }: Who,
+  more: ConnectOptions = {},
+): Promise<Connected> {
+  const client = await openSocket(t, service.server.mqttPort);
+  client.send(connect({ username: device.id, password: secret, ...more }));
+  const connack = await client.next();
+  if (connack.cmd !== 'connack') throw new Error(`${connack.cmd} instead of connack`);
+  const isGone = async (end: () => Promise<void>) => {
+    const { broker } = service.server.ctx;
+    const before = broker.gauges.connections;
+    await end();
+    await until(() => broker.gauges.connections < before);
+  };
+  return { ...client, connack, isGone };
+}
+
+/** The same, let in. */
+export async function connected(t: Test, who: Who, more: ConnectOptions = {}): Promise<Connected> {
+  const client = await attempt(t, who, more);
+  t.equal(client.connack.code, 0, `connected: ${client.connack.properties.reasonString ?? ''}`);
+  return client;
+}
+
+/** CONNACK of a CONNECT that is refused, after which the connection ends. */
+export async function refused(t: Test, who: Who, more: ConnectOptions = {}): Promise<Heard> {
+  const { connack, ...client } = await attempt(t, who, more);
+  await ended(t, client);
+  return connack;
+}
+
+/** That nothing more comes before the end of the connection. */
+export async function ended(t: Test, client: Client, name = 'nothing follows'): Promise<void> {
+  const last = await client.next().catch((error: Error) => error.message);
+  t.same(last, 'the connection ended', name);
+}
+
+/** The reason of the DISCONNECT that is the last word of the server. */
+export async function disconnectCode(t: Test, client: Client, name = 'DISCONNECT'): Promise<number | undefined> {
+  const last = await client.next().catch(() => undefined);
+  if (last?.cmd !== 'disconnect') {
+    t.fail(`${name}: ${last?.cmd ?? 'the end'} instead of DISCONNECT`);
+    return undefined;
+  }
+  await ended(t, client, name);
+  return last.code;
+}
+
+/** Leaves politely; with Session Expiry 0 that ends the session. */
+export function leave(client: Connected, code?: number, properties?: Written): Promise<void> {
+  return client.isGone(() => {
+    client.send(disconnect(code, properties));
+    return client.closed;
+  });
+}
+
+/** Cuts a connection. */
+export function cut(client: Connected): Promise<void> {
+  return client.isGone(() => client.drop());
+}
+
+/** The admin of a fixture's account, as options of CONNECT. */
+export const admin = ({ service }: Pick<Fixture, 'service'>) => ({ username: 'Auth:JWT', password: service.admin });
+
+/** The next packet of a kind; what comes before is left out. */
+export async function nextOf(client: Client, ...kinds: Array<Heard['cmd']>): Promise<Heard> {
+  for (;;) {
+    const packet = await client.next();
+    if (kinds.includes(packet.cmd)) return packet;
+  }
+}
+
+/** Subscribes, and gives the reason codes. */
+export async function subscribed(client: Client, asked: Asked[], properties = {}): Promise<number[] | undefined> {
+  client.send(subscribe(1, asked, properties));
+  return (await nextOf(client, 'suback')).codes;
+}
+
+/** Publishes at QoS 1, and gives the PUBACK. */
+export async function published(client: Client, topic: string, payload: string, more = {}): Promise<Heard> {
+  client.send(publish(topic, payload, { qos: 1, id: 7, ...more }));
+  return nextOf(client, 'puback');
+}
+
+/** Acknowledges a message to its end. */
+export async function acknowledged(client: Client, { qos, id = 0 }: Heard): Promise<void> {
+  if (qos === 1) client.send(answer('puback', id));
+  if (qos !== 2) return;
+  client.send(answer('pubrec', id));
+  await nextOf(client, 'pubrel');
+  client.send(answer('pubcomp', id));
+}
+
+/** The messages that have come when a PINGREQ is answered: all that was sent before it. */
+export async function soFar(client: Client): Promise<Heard[]> {
+  client.send(pingreq);
+  const heard: Heard[] = [];
+  for (;;) {
+    const packet = await client.next();
+    if (packet.cmd === 'pingresp') return heard;
+    heard.push(packet);
+  }
+}
+
+/** Takes and acknowledges messages until one has this payload, it included. */
+export async function takenUntil(client: Client, payload: string): Promise<Heard[]> {
+  const heard: Heard[] = [];
+  for (;;) {
+    const packet = await client.next();
+    if (packet.cmd === 'pubrel') client.send(answer('pubcomp', packet.id as number));
+    if (packet.cmd !== 'publish') continue;
+    heard.push(packet);
+    if (packet.qos === 1) client.send(answer('puback', packet.id as number));
+    if (packet.qos === 2) client.send(answer('pubrec', packet.id as number));
+    if (packet.payload === payload) return heard;
+  }
+}
+
+export const payloads = (messages: Heard[]) => messages.map(({ payload }) => payload);

@@ -1,0 +1,315 @@
+/** The windows of MQTT 5: how many messages are under way at once. */
+import { part } from '../../support/part.ts';
+import { fixture, versionOf } from '../fixture.ts';
+import { metric } from '../metrics.ts';
+import {
+  acknowledged,
+  type Client,
+  connected,
+  cut,
+  disconnectCode,
+  leave,
+  nextOf,
+  ownDevice,
+  payloads,
+  published,
+  soFar,
+  subscribed,
+  takenUntil,
+} from './client.ts';
+import { answer, type Heard, publish } from './packets.ts';
+
+const t = await part(import.meta);
+
+const clean = { clientId: 'clean' };
+const kept = { clientId: 'kept', properties: { sessionExpiry: 1000 } };
+
+/** CONNECT with a Receive Maximum. */
+const window = (one: { clientId: string; properties?: object }, receiveMaximum: number) => ({
+  ...one,
+  properties: { ...one.properties, receiveMaximum },
+});
+
+/** Publishes these texts at a QoS, to the end. */
+async function say(sender: Client, topic: string, qos: 1 | 2, ...texts: string[]): Promise<void> {
+  for (const text of texts) {
+    sender.send(publish(topic, text, { qos, id: 9 }));
+    await nextOf(sender, qos === 1 ? 'puback' : 'pubrec');
+    if (qos === 1) continue;
+    sender.send(answer('pubrel', 9));
+    await nextOf(sender, 'pubcomp');
+  }
+}
+
+// The window of the client
+
+t.test('no more messages are under way than the Receive Maximum of the client, QoS 0 passes', async (t) => {
+  const f = await ownDevice(t);
+  const sender = await connected(t, f);
+  for (const one of [clean, kept]) {
+    const client = await connected(t, f, window(one, 2));
+    t.same(await subscribed(client, [[f.topic('chat'), { qos: 2 }]]), [2]);
+    await say(sender, f.topic('chat'), 1, '1', '2', '3');
+    await say(sender, f.topic('chat'), 2, '4');
+    sender.send(publish(f.topic('chat'), 'q0'));
+    await say(sender, f.topic('chat'), 1, '5');
+    const first = await soFar(client);
+    t.same(payloads(first), ['1', '2', 'q0'], one.clientId);
+    await acknowledged(client, first[1] as Heard);
+    const third = await client.next();
+    t.equal(third.payload, '3', 'each acknowledgement lets one more come');
+    t.same(await soFar(client), []);
+    await acknowledged(client, first[0] as Heard);
+    await acknowledged(client, third);
+    const [fourth, fifth] = [await client.next(), await client.next()];
+    t.match(
+      [fourth, fifth],
+      [
+        { payload: '4', qos: 2 },
+        { payload: '5', qos: 1 },
+      ],
+    );
+    await leave(client);
+  }
+});
+
+t.test('a message of QoS 2 is under way until PUBCOMP, or until a PUBREC with an error', async (t) => {
+  const f = await ownDevice(t);
+  const sender = await connected(t, f);
+  for (const one of [clean, kept]) {
+    const client = await connected(t, f, window(one, 1));
+    t.same(await subscribed(client, [[f.topic('chat'), { qos: 2 }]]), [2]);
+    await say(sender, f.topic('chat'), 2, '1', '2', '3');
+    const first = await client.next();
+    t.match(first, { payload: '1', qos: 2 });
+    client.send(answer('pubrec', first.id as number));
+    t.match(await client.next(), { cmd: 'pubrel', id: first.id });
+    t.same(await soFar(client), [], 'PUBREL waits for its answer');
+    client.send(answer('pubcomp', first.id as number));
+    const second = await client.next();
+    t.match(second, { payload: '2', qos: 2 });
+    client.send(answer('pubrec', second.id as number, 0x97, { reasonString: 'no room' }));
+    t.match(await client.next(), { cmd: 'publish', payload: '3', qos: 2 }, 'no PUBREL follows an error');
+    await leave(client);
+    const again = await connected(t, f, { ...one, clean: false });
+    if (one === kept) t.match(await soFar(again), [{ payload: '3', dup: true }], 'nor does the message come again');
+    await leave(again);
+  }
+});
+
+t.test('a PUBACK with an error is an acknowledgement', async (t) => {
+  const f = await ownDevice(t);
+  const sender = await connected(t, f);
+  const client = await connected(t, f, window(kept, 1));
+  t.same(await subscribed(client, [f.topic('chat')]), [1]);
+  await say(sender, f.topic('chat'), 1, '1', '2');
+  const { id = 0 } = await client.next();
+  client.send(answer('puback', id, 0x83));
+  t.match(await client.next(), { payload: '2' });
+  await client.drop();
+  const again = await connected(t, f, { ...kept, clean: false });
+  t.same(payloads(await soFar(again)), ['2']);
+});
+
+t.test('what is retained waits for the window as well', async (t) => {
+  const f = await ownDevice(t);
+  const template = await f.service.template({
+    channels: Array.from({ length: 5 }, (_, n) => ({ name: `c${n}`, persistenceType: 'simple' })),
+  });
+  const { device, secret } = await f.service.device({ deviceTemplateId: template.id });
+  const own = { ...f, device, secret, topic: (name: string) => f.service.topic(device.id, name) };
+  const sender = await connected(t, own);
+  for (let n = 0; n < 5; n += 1) await published(sender, own.topic(`c${n}`), `${n}`, { retain: true });
+  for (const one of [clean, kept]) {
+    const client = await connected(t, own, window(one, 2));
+    t.same(await subscribed(client, [own.topic('+')]), [1]);
+    const heard = await soFar(client);
+    t.equal(heard.length, 2, one.clientId);
+    for (const message of heard) await acknowledged(client, message);
+    while (heard.length < 5) {
+      const message = await client.next();
+      heard.push(message);
+      await acknowledged(client, message);
+    }
+    t.same(payloads(heard).sort(), ['0', '1', '2', '3', '4']);
+    t.ok(heard.every(({ retain }) => retain));
+    await leave(client);
+  }
+});
+
+t.test('a session that is taken up again keeps the window of its new CONNECT', async (t) => {
+  const f = await ownDevice(t);
+  const first = await connected(t, f, window(kept, 3));
+  t.same(await subscribed(first, [f.topic('chat')]), [1]);
+  await leave(first);
+  const sender = await connected(t, f);
+  const texts = ['1', '2', '3', '4', '5'];
+  await say(sender, f.topic('chat'), 1, ...texts);
+  const second = await connected(t, f, { ...window(kept, 3), clean: false });
+  t.match(await soFar(second), [
+    { payload: '1', dup: false },
+    { payload: '2', dup: false },
+    { payload: '3', dup: false },
+  ]);
+  await cut(second);
+  const third = await connected(t, f, { ...window(kept, 2), clean: false });
+  t.match(await soFar(third), [
+    { payload: '1', dup: true },
+    { payload: '2', dup: true },
+  ]);
+  await cut(third);
+  const fourth = await connected(t, f, { ...kept, clean: false });
+  t.same(payloads(await soFar(fourth)), texts, 'without a Receive Maximum there is room for all');
+});
+
+t.test('what waits belongs to the session: kept with it, gone without', async (t) => {
+  const f = await ownDevice(t);
+  const sender = await connected(t, f);
+  for (const [one, left] of [
+    [clean, []],
+    [kept, ['1', '2', '3']],
+  ] as const) {
+    const client = await connected(t, f, window(one, 1));
+    t.same(await subscribed(client, [f.topic('chat')]), [1]);
+    await say(sender, f.topic('chat'), 1, '1', '2', '3');
+    t.same(payloads(await soFar(client)), ['1']);
+    await cut(client);
+    const again = await connected(t, f, { ...one, clean: false });
+    t.same(payloads(await soFar(again)), left);
+    await leave(again);
+  }
+});
+
+t.test('what waits is at most as long as the queue of a session, and loses its oldest', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_QUEUE: '3' });
+  const dropped = async () => (await metric(f, 'slipway_mqtt_dropped_messages_total{reason="queue"}')) ?? 0;
+  const sender = await connected(t, f);
+  for (const one of [clean, kept]) {
+    const before = await dropped();
+    const client = await connected(t, f, window(one, 1));
+    t.same(await subscribed(client, [f.topic('chat')]), [1]);
+    const texts = Array.from({ length: 10 }, (_, n) => `${n}`);
+    await say(sender, f.topic('chat'), 1, ...texts);
+    const heard = payloads(await takenUntil(client, '9'));
+    // What was read from the disk before it was dropped may come as well.
+    t.ok(heard.length >= 4 && heard.length <= 5, `${heard}`);
+    t.same([heard[0], ...heard.slice(-3)], ['0', '7', '8', '9'], 'the newest, in order');
+    t.ok((await dropped()) >= before + 10 - heard.length);
+    await leave(client);
+  }
+});
+
+t.test('what expires while it waits is not sent', async (t) => {
+  let now = Date.parse('2026-05-01T00:00:00Z');
+  const f = await fixture(t, {}, { clock: { now: () => now } });
+  const sender = await connected(t, f);
+  for (const one of [clean, kept]) {
+    const client = await connected(t, f, window(one, 1));
+    t.same(await subscribed(client, [f.topic('chat')]), [1]);
+    await say(sender, f.topic('chat'), 1, 'first');
+    await published(sender, f.topic('chat'), 'short', { properties: { messageExpiry: 10 } });
+    await published(sender, f.topic('chat'), 'long', { properties: { messageExpiry: 100 } });
+    const first = await client.next();
+    now += 30_000;
+    await acknowledged(client, first);
+    t.match(await client.next(), { payload: 'long', properties: { messageExpiry: 70 } }, one.clientId);
+    await leave(client);
+  }
+});
+
+t.test('a right that is lost while a message waits keeps it from being sent', async (t) => {
+  const f = await ownDevice(t);
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  const move = async (organizationId: string | null) => {
+    const headers = { etag: await versionOf(f.service, f.device.id) };
+    await f.service.ok('PUT', `/api/v1/devices/${f.device.id}`, { body: { organizationId }, headers });
+  };
+  await move(organization.id);
+  const sender = await connected(t, f);
+  for (const one of [clean, kept]) {
+    const phone = await connected(t, f, { ...window(one, 1), username: 'Auth:JWT', password: token });
+    t.same(await subscribed(phone, ['#', f.topic('chat')]), [1, 1]);
+    await say(sender, f.topic('chat'), 1, 'before', 'secret');
+    const first = await nextOf(phone, 'publish');
+    t.equal(first.payload, 'before');
+    await move(null);
+    await acknowledged(phone, first);
+    t.same(
+      payloads(await soFar(phone)).filter((text) => text === 'secret'),
+      [],
+      one.clientId,
+    );
+    await move(organization.id);
+    await leave(phone);
+  }
+});
+
+t.test('without a Receive Maximum many are under way', async (t) => {
+  const f = await ownDevice(t);
+  const [client, sender] = [await connected(t, f), await connected(t, f, { clientId: 'sender' })];
+  t.same(await subscribed(client, [f.topic('chat')]), [1]);
+  sender.send(...Array.from({ length: 300 }, (_, n) => publish(f.topic('chat'), `${n}`, { qos: 1, id: n + 1 })));
+  for (let n = 0; n < 300; n += 1) await nextOf(sender, 'puback');
+  const heard = await soFar(client);
+  t.same(
+    payloads(heard),
+    Array.from({ length: 300 }, (_, n) => `${n}`),
+  );
+  t.equal(new Set(heard.map(({ id }) => id)).size, 300, 'each has a packet id of its own');
+});
+
+t.test('a slow client does not hold up others', async (t) => {
+  const f = await ownDevice(t);
+  const [slow, quick, sender] = [
+    await connected(t, f, window({ clientId: 'slow' }, 1)),
+    await connected(t, f, { clientId: 'quick' }),
+    await connected(t, f, { clientId: 'sender' }),
+  ];
+  for (const client of [slow, quick]) t.same(await subscribed(client, [f.topic('chat')]), [1]);
+  await say(sender, f.topic('chat'), 1, '1', '2', '3');
+  t.same(payloads(await takenUntil(quick, '3')), ['1', '2', '3']);
+  t.same(payloads(await takenUntil(slow, '3')), ['1', '2', '3']);
+});
+
+// The window of the server
+
+t.test('1,000 messages of QoS 2 may be under way, one more ends the connection with 0x93', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  const q2 = (id: number, more = {}) => publish(f.topic('chat'), `${id}`, { qos: 2, id, ...more });
+  client.send(publish(f.topic('nothing'), 'x', { qos: 2, id: 5000 }));
+  t.match(await client.next(), { cmd: 'pubrec', id: 5000, code: 0x87 }, 'one that is refused is not under way');
+  const ids = Array.from({ length: 1000 }, (_, n) => n + 1);
+  client.send(...ids.map((id) => q2(id)));
+  for (const id of ids) {
+    const heard = await client.next();
+    if (heard.cmd !== 'pubrec' || heard.id !== id || (heard.code ?? 0) >= 0x80)
+      t.match(heard, { cmd: 'pubrec', id, code: 0x10 });
+  }
+  client.send(q2(7, { dup: true }));
+  t.match(await client.next(), { cmd: 'pubrec', id: 7 }, 'what is sent again is no new message');
+  client.send(answer('pubrel', 1));
+  t.match(await client.next(), { cmd: 'pubcomp', id: 1, code: 0 });
+  client.send(q2(1001));
+  t.match(await client.next(), { cmd: 'pubrec', id: 1001, code: 0x10 }, 'PUBCOMP makes room for one');
+  client.send(publish(f.topic('chat'), 'q0'));
+  t.same(await soFar(client), [], 'QoS 0 is not counted');
+  client.send(q2(1002));
+  t.equal(await disconnectCode(t, client), 0x93);
+});
+
+t.test('a full window of QoS 1 messages in one write is acknowledged', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  const count = 1000;
+  client.send(
+    ...Array.from({ length: count }, (_, n) => publish(f.topic('temperature'), `${n}`, { qos: 1, id: n + 1 })),
+  );
+  const codes = new Set<number | undefined>();
+  for (let n = 0; n < count; n += 1) codes.add((await nextOf(client, 'puback')).code);
+  t.same([...codes], [0]);
+  t.same(await soFar(client), []);
+});
+
+t.end();
