@@ -6,9 +6,10 @@ import { startService } from '../../support/service.ts';
 import { until } from '../../support/until.ts';
 import { packetBytes } from '../bytes.ts';
 import { left } from '../conversation.ts';
-import { type Fixture, fixture, fixtureIn, stored, versionOf } from '../fixture.ts';
+import { type Fixture, fixture, fixtureIn, sibling, stored, versionOf } from '../fixture.ts';
 import {
   admin,
+  attempt,
   type Connected,
   connected,
   cut,
@@ -284,6 +285,22 @@ t.test('a delayed will survives kill -9', async (t) => {
   time = gone + 61_000;
   await until(async () => (await stored(after)).length > 0);
   t.same(await stored(after), [1]);
+});
+
+t.test('a will that says what a message may not say is delivered to nobody', async (t) => {
+  const f = await ownDevice(t);
+  const [client, other] = [await witness(t, f), await sibling(f)];
+  const pairs = Array.from({ length: 33 }, (_, n): [string, string] => [`n${n}`, '']);
+  for (const properties of [
+    { payloadFormat: 1 },
+    { responseTopic: other.topic('chat') },
+    { userProperties: pairs },
+  ] satisfies Properties[]) {
+    const will = { topic: f.topic('chat'), payload: Buffer.from([0xff]), qos: 1 as const, properties };
+    const mortal = await attempt(t, f, { clientId: 'mortal', will });
+    if (mortal.connack.code === 0) await cut(mortal);
+    t.same(await heardUpToNow(t, f, client), [], JSON.stringify(properties));
+  }
 });
 
 t.end();
