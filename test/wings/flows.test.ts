@@ -1,5 +1,4 @@
-/** Whole flows: a demo, backups, moves of accounts, processes that end. */
-import '../cells/account-move-rest.test.ts';
+/** Whole flows: a demo, backups, processes that end. */
 import '../flows/backup.test.ts';
 import '../flows/demo.test.ts';
 import '../flows/doctor.test.ts';

@@ -1,7 +1,7 @@
 /** While an account is paused for its move, nothing of it works by itself in either cell; it goes on where the account is then. */
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Test } from 'tap';
+import t, { type Test } from 'tap';
 import { moveLive } from '../../cells/moves/live/lead.ts';
 import { MessagesOut } from '../../cells/moves/live/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../cells/moves/live/pages.ts';
@@ -13,12 +13,10 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 import { follow, postRows, provision } from '../support/jobs.ts';
 import { Mailbox } from '../support/mailbox.ts';
-import { part } from '../support/part.ts';
+
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
-
-const t = await part(import.meta);
 
 process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
 const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };
@@ -266,5 +264,3 @@ t.test('a GET that changes something ends before its account is paused', async (
   t.equal((await reset).status, 200);
   t.equal((await ask('pause')).status, 200);
 });
-
-t.end();
