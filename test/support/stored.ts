@@ -12,12 +12,23 @@ export function storedRows<Row extends object = StoredRow>(
   values: unknown[] = [],
   database = 'registry.db',
 ): Row[] {
-  const file = new Sqlite(join(directory, database), { readonly: true });
-  try {
-    return file.prepare(statement).all(...values) as Row[];
-  } finally {
-    file.close();
-  }
+  return opened(join(directory, database))
+    .prepare(statement)
+    .all(...values) as Row[];
+}
+
+const open = new Map<string, Sqlite.Database>();
+
+/** A database for what is read in this turn of the event loop: most of a read is that a new connection reads the schema. */
+function opened(path: string): Sqlite.Database {
+  const file = open.get(path) ?? new Sqlite(path, { readonly: true });
+  if (!open.has(path))
+    setImmediate(() => {
+      open.delete(path);
+      file.close();
+    });
+  open.set(path, file);
+  return file;
 }
 
 /** How many rows of a table, or of tables that are joined, meet a condition. */
