@@ -47,7 +47,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'device',
-    about: 'MQTT connections; more are refused with CONNACK 3',
+    about: 'MQTT connections; more are refused with CONNACK 3 (MQTT 5: 0x97)',
     counted: false,
   }),
   row({
@@ -59,7 +59,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'user, application, or entity with a secret other than a device',
-    about: 'MQTT connections, and as many event streams; more are refused with CONNACK 3 or 429',
+    about: 'MQTT connections, and as many event streams; more are refused with CONNACK 3 (MQTT 5: 0x97) or 429',
     counted: false,
   }),
   row({
@@ -107,7 +107,7 @@ export const mqttLimits = [
     off: true,
     unit: 'bytes',
     per: 'connection',
-    about: 'the largest CONNECT',
+    about: 'the largest CONNECT (MQTT 5: 0x95)',
     counted: false,
   }),
   row({
@@ -119,7 +119,7 @@ export const mqttLimits = [
     off: true,
     unit: 'bytes',
     per: 'message',
-    about: 'the largest payload',
+    about: 'the largest payload; a larger one ends the connection (MQTT 5: 0x95)',
     counted: false,
   }),
   row({
@@ -131,7 +131,7 @@ export const mqttLimits = [
     off: true,
     unit: 'bytes',
     per: 'message',
-    about: 'MQTT 5 properties of a message, at most 32 user properties; a message with more is refused',
+    about: 'MQTT 5 properties of a message, at most 32 user properties; a message with more is refused (0x97)',
     counted: false,
   }),
   row({
@@ -144,7 +144,7 @@ export const mqttLimits = [
     unit: 'items',
     per: 'payload on a stored channel',
     about:
-      'points; a payload with more is delivered but not stored, as `_rejected` explains, and answered 400 over HTTP',
+      'points; a payload with more is delivered but not stored, as `_rejected` explains (MQTT 5: 0x99), and answered 400 over HTTP',
     counted: false,
   }),
   row({
@@ -156,7 +156,8 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'payload on a stored channel',
-    about: 'levels of nested JSON; a payload with more is delivered but not stored, and answered 400 over HTTP',
+    about:
+      'levels of nested JSON; a payload with more is delivered but not stored (MQTT 5: 0x99), and answered 400 over HTTP',
     counted: false,
   }),
   row({
@@ -204,7 +205,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'client or event stream',
-    about: 'subscriptions; more are refused',
+    about: 'subscriptions; more are refused (MQTT 5: 0x97)',
     counted: false,
   }),
   row({
@@ -216,7 +217,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'topic or filter',
-    about: 'levels; more are refused',
+    about: 'levels; more are refused (MQTT 5: 0x90 or 0x8F)',
     counted: false,
   }),
   row({
@@ -240,7 +241,7 @@ export const mqttLimits = [
     off: true,
     unit: 'per minute',
     per: 'client',
-    about: 'refused messages; beyond it the client is disconnected, and answered 429 over HTTP',
+    about: 'refused messages; beyond it the client is disconnected (MQTT 5: 0x97), and answered 429 over HTTP',
     counted: false,
   }),
   row({
@@ -264,7 +265,7 @@ export const mqttLimits = [
     off: true,
     unit: 'hours',
     per: 'stored session',
-    about: 'how long it is kept while nobody is connected',
+    about: 'how long it is kept while nobody is connected; in MQTT 5 the most that a client is granted',
     counted: false,
   }),
   row({
@@ -276,7 +277,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'account',
-    about: 'stored sessions; a CONNECT that would begin one more is refused with CONNACK 3',
+    about: 'stored sessions; a CONNECT that would begin one more is refused with CONNACK 3 (MQTT 5: 0x97)',
     counted: true,
   }),
   row({
@@ -301,7 +302,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'account',
-    about: 'retained messages; one more is delivered but not retained, as `_rejected` explains',
+    about: 'retained messages; one more is delivered but not retained, as `_rejected` explains (MQTT 5: 0x97)',
     counted: true,
   }),
   row({
@@ -313,7 +314,8 @@ export const mqttLimits = [
     off: true,
     unit: 'bytes',
     per: 'account',
-    about: 'topics and payloads of retained messages; one more is delivered but not retained, as `_rejected` explains',
+    about:
+      'topics and payloads of retained messages; one more is delivered but not retained, as `_rejected` explains (MQTT 5: 0x97)',
     counted: true,
   }),
   row({
@@ -325,7 +327,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'account',
-    about: 'QoS 2 messages without PUBREL; a client that sends one more is disconnected',
+    about: 'QoS 2 messages without PUBREL; a client that sends one more is disconnected (MQTT 5: 0x97)',
     counted: true,
   }),
 ] as const;
