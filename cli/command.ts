@@ -51,6 +51,7 @@ export const groups = [
   'Accounts and keys',
   'Backup',
   'Factory and firmware',
+  'Devices',
   'Several servers',
   'Shell',
 ] as const;

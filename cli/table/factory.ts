@@ -4,7 +4,7 @@ import { command } from '../command.ts';
 import { forTheLine } from '../guards.ts';
 
 /** Flags of every command that calls a server. */
-const connection = {
+export const connection = {
   url: { value: 'URL', about: 'the server', otherwise: 'SLIPWAY_URL, or http://127.0.0.1:3000' },
   token: {
     value: 'TOKEN',
@@ -46,7 +46,8 @@ const exitCodes = {
   130: 'Ctrl-C: run it again',
 };
 
-const common = { group: 'Factory and firmware', ignoresEmpty: true, exitCodes } as const;
+/** What commands that call a server have in common. */
+export const common = { group: 'Factory and firmware', ignoresEmpty: true, exitCodes } as const;
 
 export const factoryCommands = [
   command({

@@ -1,6 +1,7 @@
 /** Every command of `slipway`. CONTRIBUTING.md says how to add one. */
 import { type Command, command } from '../command.ts';
 import { cellsCommands } from './cells.ts';
+import { deviceCommands } from './devices.ts';
 import { factoryCommands } from './factory.ts';
 import { operatorCommands } from './operator.ts';
 
@@ -18,4 +19,10 @@ const completion = command({
   run: async (_given, [name = '']) => (await import('../completion.ts')).completion(name, commands),
 });
 
-export const commands: readonly Command[] = [...operatorCommands, ...factoryCommands, ...cellsCommands, completion];
+export const commands: readonly Command[] = [
+  ...operatorCommands,
+  ...factoryCommands,
+  ...deviceCommands,
+  ...cellsCommands,
+  completion,
+];

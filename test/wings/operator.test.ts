@@ -4,5 +4,6 @@ import '../operations/first-start.test.ts';
 import '../operations/image.test.ts';
 import '../operations/install.test.ts';
 import '../commands/command-line.test.ts';
+import '../commands/devices.test.ts';
 import '../cells/commands.test.ts';
 import '../cells/config.test.ts';
