@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { api, done, rawBody } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
-import { listen, type Message } from '../parts/live.ts';
+import { listen, type Message, type MessageProperties } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
 import { Badge } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -89,11 +89,14 @@ export function Live({ device }: { device: DeviceRow }) {
         ) : (
           // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and has to by keyboard
           <ul class="messages" tabIndex={0} aria-label={words.live}>
-            {messages.map(({ key, topic, payload, time }) => (
+            {messages.map(({ key, topic, payload, time, properties }) => (
               <li key={key}>
                 <span class="soft">{new Date(time).toLocaleTimeString()}</span>
                 <b>{topic.split('/d/')[1]?.slice(37) ?? topic}</b>
-                <code>{payload}</code>
+                <div>
+                  <code>{payload}</code>
+                  {properties && <Properties of={properties} />}
+                </div>
               </li>
             ))}
           </ul>
@@ -116,6 +119,30 @@ export function Live({ device }: { device: DeviceRow }) {
         <Connects id={id} connectivity={data?.connectivity} />
       </div>
     </div>
+  );
+}
+
+/** What came along with a message, in the order of MQTT: a user property by its own name. */
+function Properties({ of }: { of: MessageProperties }) {
+  const { contentType, responseTopic, correlationData, userProperties = [], messageExpiry } = of;
+  const named = [
+    [words.contentType, contentType],
+    [words.responseTopic, responseTopic],
+    [words.correlationData, correlationData],
+    ...userProperties,
+    [words.expiresIn, messageExpiry === undefined ? undefined : words.secondsLeft(messageExpiry)],
+  ] as const;
+  return (
+    <dl class="properties">
+      {named
+        .filter(([, value]) => value !== undefined)
+        .map(([name, value]) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
   );
 }
 

@@ -5,6 +5,18 @@ export interface Message {
   topic: string;
   payload: string;
   time: string;
+  properties?: MessageProperties;
+}
+
+/** What an MQTT 5 client sent along, and what its sender over HTTP did. */
+export interface MessageProperties {
+  contentType?: string;
+  responseTopic?: string;
+  /** Base64. */
+  correlationData?: string;
+  userProperties?: readonly (readonly [name: string, value: string])[];
+  /** Seconds that are left. */
+  messageExpiry?: number;
 }
 
 export function listen(
@@ -27,8 +39,8 @@ export function listen(
       if (opening.readyState === EventSource.CLOSED) void openRenewed();
     });
     opening.addEventListener('message', ({ data }) => {
-      const { topic, payload, payloadBase64, time } = JSON.parse(data);
-      onMessage({ topic, payload: payload ?? payloadBase64 ?? '', time });
+      const { topic, payload, payloadBase64, time, properties } = JSON.parse(data);
+      onMessage({ topic, payload: payload ?? payloadBase64 ?? '', time, properties });
     });
     return opening;
   }

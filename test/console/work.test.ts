@@ -171,6 +171,35 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   t.strictSame(errors, []);
 });
 
+t.test('live messages show what an MQTT 5 client sent along', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings', 'requests'] });
+  const { device, secret } = await service.device({ deviceTemplateId });
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+  await page.getByText('Listening').waitFor();
+  const client = await service.connect({ deviceId: device.id, secret }, { protocolVersion: 5 });
+  const properties = {
+    contentType: 'text/csv',
+    responseTopic: service.topic(device.id, 'requests'),
+    correlationData: Buffer.from([0, 255, 7]),
+    userProperties: { unit: ['°C', '°F'] },
+    messageExpiryInterval: 100,
+  };
+  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,1,', { qos: 1 });
+  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,2,', { qos: 1, properties });
+  const messages = page.getByRole('list', { name: 'Messages' }).getByRole('listitem');
+  const shown = messages.filter({ hasText: ',temperature,2,' });
+  await shown.getByRole('definition').first().waitFor();
+  t.strictSame(await shown.getByRole('term').allTextContents(), [
+    ...['Content type', 'Response topic', 'Correlation data', 'unit', 'unit', 'Expires in'],
+  ]);
+  const values = await shown.getByRole('definition').allTextContents();
+  t.match(values.pop(), /^(100|\d\d) s$/);
+  t.strictSame(values, ['text/csv', properties.responseTopic, 'AP8H', '°C', '°F']);
+  const plain = messages.filter({ hasText: ',temperature,1,' });
+  t.equal(await plain.getByRole('term').count(), 0, 'a message without properties has no list of them');
+  t.strictSame(errors, []);
+});
+
 t.test('stored points are drawn as a chart of each category', async (t) => {
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const { device } = await service.device({ deviceTemplateId });
