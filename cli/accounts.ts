@@ -1,6 +1,6 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
 import { loadConfig } from '../src/config.ts';
-import { readPasswordFile } from '../src/formats/password-file.ts';
+import { readPasswordFile, readPasswordInput } from '../src/formats/password-file.ts';
 import { Passwords } from '../src/identity/secrets/passwords.ts';
 import { createAccount } from '../src/registry/accounts.ts';
 import { type OnDirectory, print, withNewRegistry, withRegistry } from './data/files.ts';
@@ -15,19 +15,19 @@ interface NewAccount extends OnDirectory {
 
 export async function accountCreate(given: NewAccount): Promise<void> {
   const { name, adminEmail } = given;
-  const adminPassword = readPassword(given);
+  const adminPassword = await readPassword(given);
   await withNewRegistry(given, async ({ registry, clock }) => {
     const services = { registry, clock, passwords: new Passwords(), config: loadConfig() };
     print(await createAccount(services, { name, adminEmail, adminPassword }));
   });
 }
 
-/** @throws UsageError for both, and for a file without a password. */
-function readPassword({ adminPassword, adminPasswordFile: file }: NewAccount): string | undefined {
+/** Of `-`, from standard input. @throws UsageError for both, and for a file without a password. */
+async function readPassword({ adminPassword, adminPasswordFile: file }: NewAccount): Promise<string | undefined> {
   if (file === undefined) return adminPassword;
   if (adminPassword !== undefined) throw new UsageError('Give one of --admin-password and --admin-password-file.');
   try {
-    return readPasswordFile(file);
+    return file === '-' ? await readPasswordInput() : readPasswordFile(file);
   } catch (error) {
     throw new UsageError(`--admin-password-file ${(error as Error).message}`);
   }

@@ -231,7 +231,7 @@ t.test('the end of the process does not wait for a unit, and gives no verdict', 
   const began = Date.now();
   const [answer] = await Promise.all([verdict, service.close()]);
   t.match(answer, { status: 503, body: { error: { code: -199 } } });
-  t.ok(Date.now() - began < 5000);
+  t.ok(Date.now() - began < 20_000, 'not for the minute that it was given');
 });
 
 t.end();

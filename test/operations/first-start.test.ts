@@ -6,12 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { ConfigError, readConfig } from '../../src/config.ts';
-import { startServer } from '../../src/process/server.ts';
 import { certificate } from '../broker/certificate.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { inherited, launch, mainFile, plainNode } from '../support/process.ts';
+import { refusedStart } from '../support/refused-start.ts';
 import { adminEmail, adminPassword } from '../support/service.ts';
 
 const t = await part(import.meta);
@@ -89,23 +88,6 @@ async function failedStart(directory: string, env: Record<string, string>, asUse
   return { code, ...said };
 }
 
-/** The same in this process, which takes a tenth of the time: why it does not start. */
-async function refusal(directory: string, env: Record<string, string>): Promise<string> {
-  const ports = {
-    SLIPWAY_HTTP_PORT: '0',
-    SLIPWAY_MQTT_PORT: '0',
-    SLIPWAY_MQTTS_PORT: '0',
-    SLIPWAY_LOG_LEVEL: 'silent',
-  };
-  try {
-    const server = await startServer(readConfig({ ...ports, SLIPWAY_DATA_DIR: directory, ...env }, directory));
-    await server.close();
-    return 'it has started';
-  } catch (error) {
-    return error instanceof ConfigError ? error.message : `an error that nobody expected: ${error}`;
-  }
-}
-
 t.test('a first start that cannot have a port or its address names the variable and leaves nothing', async (t) => {
   const { port } = await takenPort(t);
   const tls = certificate(t);
@@ -119,7 +101,7 @@ t.test('a first start that cannot have a port or its address names the variable 
     ['SLIPWAY_HOST', { SLIPWAY_HOST: elsewhere, SLIPWAY_HTTP_PORT: '3999' }, 'EADDRNOTAVAIL'],
   ] as const) {
     const directory = join(temporaryDirectory(t), 'data');
-    t.match(await refusal(directory, env), new RegExp(`^${variable} cannot be used: .*${reason}.*$`));
+    t.match(await refusedStart(directory, env), new RegExp(`^${variable} cannot be used: .*${reason}.*$`));
     t.notOk(existsSync(directory), 'not even the directory');
   }
   const directory = join(temporaryDirectory(t), 'data');
@@ -135,7 +117,7 @@ t.test('a first start that cannot use its directory names the variable and leave
   const file = join(parent, 'file');
   writeFileSync(file, '');
   const sentence = `SLIPWAY_DATA_DIR cannot be used: ${file}: it is not a directory.`;
-  for (const directory of [file, join(file, 'data')]) t.equal(await refusal(directory, {}), sentence);
+  for (const directory of [file, join(file, 'data')]) t.equal(await refusedStart(directory, {}), sentence);
   const closed = join(parent, 'closed');
   mkdirSync(closed, { mode: 0o500 });
   chmodSync(parent, 0o755);
@@ -156,7 +138,7 @@ t.test('a first start that cannot use its directory names the variable and leave
 
 t.test('a directory that the system refuses oddly ends the start with a sentence', async (t) => {
   if (!existsSync('/proc/self')) return t.comment('skipped: there is no /proc');
-  t.match(await refusal('/proc/slipway/data', {}), /^SLIPWAY_DATA_DIR cannot be used: \/proc\//);
+  t.match(await refusedStart('/proc/slipway/data', {}), /^SLIPWAY_DATA_DIR cannot be used: \/proc\//);
 });
 
 t.test('who reads the output may go away: the service goes on, and a signal ends it', async (t) => {
@@ -190,10 +172,10 @@ t.test('a start with a key that other users can read names the variable and leav
     chmodSync(key, mode);
     const directory = join(temporaryDirectory(t), 'data');
     const sentence = `SLIPWAY_TLS_KEY cannot be used: other users can read ${key} (mode ${mode.toString(8)}). Run: chmod 600 ${key}`;
-    t.equal(await refusal(directory, tls), sentence);
+    t.equal(await refusedStart(directory, tls), sentence);
     t.notOk(existsSync(directory));
   }
-  const missing = await refusal(join(temporaryDirectory(t), 'data'), { ...tls, SLIPWAY_TLS_CERT: `${key}.none` });
+  const missing = await refusedStart(join(temporaryDirectory(t), 'data'), { ...tls, SLIPWAY_TLS_CERT: `${key}.none` });
   t.match(missing, /^SLIPWAY_TLS_CERT names a file that cannot be/);
 });
 
@@ -204,7 +186,6 @@ t.test('standard output of every start begins with the address of the console', 
   // Lines of the log do not come before it either, where the port is known.
   const fixed = { SLIPWAY_HTTP_PORT: `${free.port}`, SLIPWAY_LOG_LEVEL: 'trace', SLIPWAY_UNKNOWN: 'x' };
   for (const [env, address] of [
-    [{}, 'http://127\\.0\\.0\\.1:\\d+'],
     [{ SLIPWAY_HOST: '0.0.0.0' }, 'http://127\\.0\\.0\\.1:\\d+'],
     [fixed, `http://127\\.0\\.0\\.1:${free.port}`],
     [{ ...tls, SLIPWAY_MQTTS_PORT: '0' }, 'https://127\\.0\\.0\\.1:\\d+'],
