@@ -6,11 +6,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { IPublishPacket } from 'mqtt-packet';
 import type { Test } from 'tap';
 import { openBrowser } from '../../console/shared-browser.ts';
+import { temporaryDirectory } from '../../support/directory.ts';
 import { part } from '../../support/part.ts';
 import type { Service } from '../../support/service.ts';
 import { sharedService } from '../../support/shared.ts';
+import { until } from '../../support/until.ts';
 import { checkBoard } from './boards.ts';
 import { pythons } from './python.ts';
 
@@ -29,10 +32,19 @@ interface Program {
   env?: NodeJS.ProcessEnv;
   /** The command that runs it; what it builds goes to the directory. */
   command: (directory: string) => [string, ...string[]];
+  /** The one that asks and answers with MQTT 5, where there is one; the role follows it. */
+  request?: (directory: string) => [string, ...string[]];
 }
 
 const run = (command: string, ...args: string[]) => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 const goPath = { GOPATH: process.env.GOPATH ?? '/usr/share/gocode', GO111MODULE: 'off', GOFLAGS: '' };
+
+/** Builds the programs in C. */
+function make(directory: string): string {
+  cpSync('examples/c', directory, { recursive: true });
+  execFileSync('make', ['CFLAGS=-Wall -Wextra -Werror'], { cwd: directory, stdio: 'inherit' });
+  return directory;
+}
 
 const programs: Program[] = [
   {
@@ -40,6 +52,7 @@ const programs: Program[] = [
     isReady: () => true,
     missing: '',
     command: () => [process.execPath, 'examples/node/device.mjs'],
+    request: () => [process.execPath, 'examples/node/request.mjs'],
   },
   ...(pythons.length > 0 ? pythons : [undefined]).map((python) => ({
     name: python ? `Python with paho-mqtt ${python.paho}` : 'Python',
@@ -47,16 +60,14 @@ const programs: Program[] = [
     missing: 'python3 with paho-mqtt is not installed.',
     env: python?.env ?? {},
     command: (): [string, ...string[]] => [python?.file ?? '', 'examples/python/device.py'],
+    request: (): [string, ...string[]] => [python?.file ?? '', 'examples/python/request.py'],
   })),
   {
     name: 'C',
     isReady: () => run('make', '--version') && run('sh', '-c', 'echo "#include <mosquitto.h>" | cc -E -'),
     missing: 'make or a C compiler with the headers of libmosquitto is not installed.',
-    command: (directory) => {
-      cpSync('examples/c', directory, { recursive: true });
-      execFileSync('make', ['CFLAGS=-Wall -Wextra -Werror'], { cwd: directory, stdio: 'inherit' });
-      return [join(directory, 'device')];
-    },
+    command: (directory) => [join(make(directory), 'device')],
+    request: (directory) => [join(make(directory), 'request')],
   },
   {
     name: 'Go',
@@ -112,6 +123,66 @@ for (const program of programs) {
   const title = `the example in ${program.name} publishes readings and answers commands`;
   t.test(title, { skip: !program.isReady() && program.missing }, async (t) => {
     await checkDevice(t, await start(t, program));
+  });
+}
+
+/** What a program prints, and how it ends. */
+function startProgram([file, ...args]: readonly string[], env: NodeJS.ProcessEnv) {
+  const program = spawn(file ?? '', args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const said = { output: '' };
+  program.stdout.on('data', (text) => {
+    said.output += text;
+  });
+  return { program, said, ended: once(program, 'close') };
+}
+
+for (const { name, isReady, missing, env: own, request } of programs) {
+  if (!request) continue;
+  const title = `the example of MQTT 5 in ${name} asks a device, and the device answers`;
+  t.test(title, { skip: !isReady() && missing }, async (t) => {
+    const command = request(temporaryDirectory(t));
+    const channels = ['requests', 'responses'].map((one) => ({ name: one, persistenceType: 'simple' }));
+    const { id: deviceTemplateId } = await service.template({ channels });
+    const { device, secret } = await service.device({ deviceTemplateId });
+    const heard: Array<{ topic: string; payload: string; properties: IPublishPacket['properties'] }> = [];
+    const listener = await service.connect({ jwt: service.admin }, { protocolVersion: 5 });
+    listener.on('message', (topic, payload, { properties }) => {
+      heard.push({ topic: topic.split('/').at(-1) ?? '', payload: payload.toString(), properties });
+    });
+    await listener.subscribeAsync([service.topic(device.id, 'requests'), service.topic(device.id, 'responses')]);
+    const env = {
+      ...process.env,
+      ...own,
+      SLIPWAY_HOST: '127.0.0.1',
+      SLIPWAY_PORT: String(service.server.mqttPort),
+      SLIPWAY_ACCOUNT: service.accountId,
+      SLIPWAY_DEVICE: device.id,
+    };
+    const answering = startProgram([...command, 'answer'], { ...env, SLIPWAY_SECRET: secret });
+    t.teardown(() => answering.program.kill('SIGKILL'));
+    await until(() => answering.said.output.includes('ready'));
+    // Nobody has asked this: whoever asks knows by the correlation data.
+    const other = { correlationData: Buffer.from('other'), responseTopic: service.topic(device.id, 'responses') };
+    await listener.publishAsync(service.topic(device.id, 'requests'), '{}', { qos: 1, properties: other });
+    await until(() => heard.length === 2);
+    const asking = startProgram([...command, 'ask'], { ...env, SLIPWAY_TOKEN: service.admin });
+    t.teardown(() => asking.program.kill('SIGKILL'));
+    t.strictSame(await asking.ended, [0, null]);
+    await until(() => heard.length === 4);
+    const [asked, answer] = heard.slice(2);
+    t.match(asked, {
+      topic: 'requests',
+      payload: '{"read":"temperature"}',
+      properties: { contentType: 'application/json', responseTopic: service.topic(device.id, 'responses') },
+    });
+    const left = asked?.properties?.messageExpiryInterval ?? 0;
+    t.ok(left > 50 && left <= 60, `${left} seconds are left`);
+    t.match(answer, { topic: 'responses', properties: { contentType: 'application/json' } });
+    t.ok(asked?.properties?.correlationData?.length);
+    t.strictSame(answer?.properties?.correlationData, asked?.properties?.correlationData);
+    t.type(JSON.parse(answer?.payload ?? '').temperature, 'number');
+    t.ok(asking.said.output.includes(answer?.payload ?? 'nothing'), 'it prints the response');
+    await listener.endAsync();
   });
 }
 

@@ -40,6 +40,12 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/bridges.md', 'nats stream add', 'needs the nats command, which Debian does not have', shell),
   row('docs/debugging.md', 'journalctl', 'needs systemd', shell),
   row('docs/debugging.md', '--cpu-prof', 'starts the service of a checkout for a profile', shell),
+  row(
+    'examples/README.md',
+    'request.py',
+    'runs until it is stopped; test/docs/snippets/devices.test.ts runs it',
+    shell,
+  ),
   row('docs/factory.md', '/usr/local/bin/slipway', root, shell),
   row(
     'docs/factory.md',
