@@ -46,6 +46,8 @@ export interface BrokerClient {
   unsubscribe(filters: readonly string[]): void;
   /** What its filters say of a message on `topic`; undefined when it is not to have it. `isOwn`: it has published it. */
   matchOf(topic: string, isOwn?: boolean): Match | undefined;
+  /** The same for a message that its stored session has kept, for a group or not. */
+  matchOfKept(kept: Pick<Outgoing, 'topic' | 'group'>): Match | undefined;
   /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
   endConnection(code: EndCode, error?: Error, serverReference?: string): void;
   /** Ends it by an error. */
@@ -101,6 +103,8 @@ export interface LiveClient {
   sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'> | undefined;
   /** Messages that wait until the client has acknowledged others, where no stored session keeps them. */
   held: Outgoing[] | undefined;
+  /** Messages of groups that have been sent and not acknowledged, by packet id, where no stored session keeps them. */
+  shared: Map<number, Outgoing> | undefined;
   /** Called when it may be sent one more; undefined when nothing waits for that. */
   whenRoom: (() => void) | undefined;
   /** Whether it is being sent what its stored session has kept. */

@@ -6,10 +6,19 @@ import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChanne
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
 import type { Counters } from './connections/counters.ts';
-import { isOrdered, type Outgoing } from './message-types.ts';
+import { forOneClient, isOrdered, type Outgoing } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
 import type { Reach } from './sessions/retained.ts';
-import { canMatch, couldMatchChannel, hasForbiddenCharacter, isWellFormed, matches } from './topics.ts';
+import {
+  canMatch,
+  couldMatchChannel,
+  hasForbiddenCharacter,
+  isShared,
+  isWellFormed,
+  matchedFilter,
+  matches,
+  parseShared,
+} from './topics.ts';
 
 /** A device as messages name it. */
 export interface DeviceAddress {
@@ -83,12 +92,13 @@ export class Authority {
   filterRefusal({ filters, identity }: LiveClient, filter: string): Reason {
     const { config } = this.#services;
     const { maxSubscriptions } = config.mqtt;
-    if (!isWellFormed(filter)) return reason('malformedFilter');
+    if (!isWellFormed(filter) || (isShared(filter) && !parseShared(filter))) return reason('malformedFilter');
     if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions)
       return reason('tooManyFilters');
     const isOwn = identity?.ownChannels !== undefined && filter.startsWith(identity.ownChannels);
     if (isOwn && !/[+#]/.test(filter)) return reason('noChannelOfItsOwn');
-    const isOfForm = couldMatchChannel(this.#root, filter) || filter.startsWith(`${config.controlRoot}/`);
+    const matched = matchedFilter(filter);
+    const isOfForm = couldMatchChannel(this.#root, matched) || matched.startsWith(`${config.controlRoot}/`);
     return reason(isOfForm ? 'noSuchChannel' : 'noChannelFilter');
   }
 
@@ -243,7 +253,7 @@ export class Authority {
     // Only what it may hear: the messages of other accounts come in no order with its own.
     if (isOrdered(packet) && packet.brokerCounter > live.lastHeard) live.lastHeard = packet.brokerCounter;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
-    if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
+    if (packet.qos > live.lowestQos && packet.brokerId !== forOneClient) packet.qos = grantedQos(live, packet);
     if (packet.qos === 0 && client.conn.writableNeedDrain) {
       this.#counters.shed += 1;
       return undefined;
@@ -279,6 +289,7 @@ export class Authority {
 
   /** Whether a filter can match anything that the caller may be told of. */
   #mayHold(caller: Caller, filter: string): boolean {
+    if (isShared(filter)) return canMatch(this.#root, this.#access, caller, matchedFilter(filter));
     return canMatch(this.#root, this.#access, caller, filter) || this.#isOwnControl(caller, 'cln', filter);
   }
 
@@ -340,7 +351,7 @@ function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
   if (live.lowestQos !== granted) {
     granted = 0;
     for (const [filter, { qos }] of live.client.subscriptions)
-      if (qos > granted && matches(filter, packet.topic)) granted = qos;
+      if (qos > granted && matches(matchedFilter(filter), packet.topic)) granted = qos;
   }
   // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
   if (granted === 0 && packet.messageId !== undefined) return 1;

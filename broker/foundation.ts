@@ -16,6 +16,7 @@ import { ServiceChannels } from './service-channels.ts';
 import { persistenceForAedes } from './sessions/for-aedes.ts';
 import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
+import { SharedGroups } from './sessions/shared-groups.ts';
 
 /** Levels that the matcher of Aedes can take. */
 const maxTopicLevels = 100;
@@ -27,6 +28,7 @@ export interface Foundation {
   counters: Counters;
   authority: Authority;
   sessions: Sessions;
+  groups: SharedGroups;
   persistence: SessionStore;
   scheduler: Scheduler;
   fanOut: FanOut;
@@ -41,7 +43,6 @@ export function layFoundation(services: BrokerGround): Foundation {
   const counters = newCounters();
   const authority = new Authority(services, counters);
   const sessions = new Sessions();
-  const persistence = openSessionStore(services, counters, authority);
   const scheduler = new Scheduler({
     quantum: costOfTurn,
     slice: slices.packets,
@@ -52,6 +53,13 @@ export function layFoundation(services: BrokerGround): Foundation {
     accountOf: (topic) => authority.receivingAccountOf(topic),
     failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a message was not handed on'),
   });
+  const groups = new SharedGroups({
+    fanOut,
+    mayHear: ({ identity }, topic) =>
+      identity !== undefined && authority.mayHear(identity.caller, identity.ownChannels, topic),
+    mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
+  });
+  const persistence = openSessionStore(services, { counters, authority, groups });
   const levels = config.mqtt.maxTopicLevels || maxTopicLevels;
   const aedes = new Aedes({
     persistence: persistenceForAedes(persistence),
@@ -63,17 +71,21 @@ export function layFoundation(services: BrokerGround): Foundation {
   const channels = new ServiceChannels(services, aedes);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   return {
-    ...{ counters, authority, sessions, persistence, scheduler, fanOut, aedes, channels, downlink },
+    ...{ counters, authority, sessions, groups, persistence, scheduler, fanOut, aedes, channels, downlink },
     maxTopicLevels: levels,
   };
 }
 
-function openSessionStore(services: BrokerGround, counters: Counters, authority: Authority): SessionStore {
+function openSessionStore(
+  services: BrokerGround,
+  { counters, authority, groups }: Pick<Foundation, 'counters' | 'authority' | 'groups'>,
+): SessionStore {
   const { limits, mqtt } = services.config;
   return new SessionStore(
     {
       ...services,
       counters,
+      groups,
       maxQueue: mqtt.maxQueue,
       maxQueueBytes: limits.mqttQueueBytes,
       sessionExpiry: mqtt.sessionExpiry,

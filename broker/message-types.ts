@@ -22,8 +22,17 @@ export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload' | 'properties'>
 export type Incoming = Omit<PublishPacket, 'properties'> &
   Carried & { payload: Buffer; said?: SaidOfMessage | undefined; clientId?: string };
 
-/** A message on its way to one subscriber; `identifiers` are those of its filters that match. */
-export type Outgoing = Omit<AedesPublishPacket, 'properties'> & Carried & { clientId?: string; identifiers?: number[] };
+/** The group of a shared subscription. */
+export interface GroupName {
+  /** Account, share name and filter. */
+  readonly key: string;
+  /** As it is subscribed to. */
+  readonly shared: string;
+}
+
+/** A message on its way to one subscriber; `identifiers` are those of its filters that match, `group` is that for which it was chosen. */
+export type Outgoing = Omit<AedesPublishPacket, 'properties'> &
+  Carried & { clientId?: string; identifiers?: number[]; group?: GroupName };
 
 /** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published; `identifier` is that of MQTT 5. */
 export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; identifier?: number };

@@ -40,6 +40,14 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     maxQueue: services.config.mqtt.maxQueue,
     forward: (client, packet) => own.guarded('forward', () => publishes.forward(client, packet)),
   });
+  own.groups.deliverWith({
+    nextCounter: () => {
+      own.aedes.counter += 1;
+      return own.aedes.counter;
+    },
+    enqueue: (id, packet) => own.persistence.enqueueFor({ ...(id !== undefined && { id }) }, packet),
+    deliver: (client, packet, done) => deliveries.deliver(client, packet, done),
+  });
   const hooks = {
     publishes,
     connects: new ConnectHooks({ ...own, deliveries, publishes }),

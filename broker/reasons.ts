@@ -51,6 +51,7 @@ const rows = {
     ...{ kind: 'tooMany', message: 'the client has too many filters.', mqtt5: 0x97 },
     ...{ limit: 'max_subscriptions' },
   },
+  tooManyGroups: { kind: 'tooMany', message: 'the account has too many shared subscriptions.', mqtt5: 0x97 },
   payloadTooLarge: {
     ...{ kind: 'tooLarge', message: 'the payload is too large.', mqtt5: 0x95, counted: 'too_large' },
     ...{ limit: 'max_payload_bytes', ends: true },

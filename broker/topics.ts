@@ -17,6 +17,28 @@ export function isWellFormed(filter: string): boolean {
   });
 }
 
+const sharePrefix = '$share/';
+/** Characters of a share name. */
+const maxShareNameLength = 100;
+
+export function isShared(filter: string): boolean {
+  return filter.startsWith(sharePrefix);
+}
+
+/** The share name and the filter of a shared subscription; undefined when it is malformed [MQTT-4.8.2-1, MQTT-4.8.2-2]. */
+export function parseShared(shared: string): { name: string; filter: string } | undefined {
+  const end = shared.indexOf('/', sharePrefix.length);
+  if (!isShared(shared) || end === -1) return undefined;
+  const [name, filter] = [shared.slice(sharePrefix.length, end), shared.slice(end + 1)];
+  if (name === '' || /[+#]/.test(name) || [...name].length > maxShareNameLength) return undefined;
+  return isWellFormed(filter) ? { name, filter } : undefined;
+}
+
+/** The filter by which messages are found: that of a shared subscription is behind its name. */
+export function matchedFilter(filter: string): string {
+  return isShared(filter) ? (parseShared(filter)?.filter ?? filter) : filter;
+}
+
 /** Whether a topic matches a well-formed filter. */
 export function matches(filter: string, topic: string): boolean {
   return matchesLevels(filter.split('/'), topic.split('/'));
@@ -25,7 +47,7 @@ export function matches(filter: string, topic: string): boolean {
 /**
  * Whether a well-formed filter can match a topic in the caller's reach. With a wildcard in the device's
  * level the answer is yes as soon as the shape fits: reach is decided again for every delivery. Filters that begin with
- * `$`, shared ones among them, are never below the topic root.
+ * `$` are never below the topic root.
  */
 export function canMatch(root: string, access: Access, caller: Caller, filter: string): boolean {
   if (!access.may(caller, 'subscribe', 'device')) return false;

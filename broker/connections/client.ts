@@ -7,6 +7,8 @@ import type { Connect } from '../packets/connect.ts';
 import type { Receive } from '../packets/fan-out.ts';
 import { type EndCode, ends } from '../reasons.ts';
 import { lastPacketId } from '../sessions/session-queue.ts';
+import type { SharedGroups } from '../sessions/shared-groups.ts';
+import { isShared, matchedFilter } from '../topics.ts';
 import { copyFor, hasOptions, isSameFilter, type Match, matchFilters } from './filters.ts';
 import type { About } from './limits.ts';
 import { newLiveClient } from './live-clients.ts';
@@ -20,6 +22,8 @@ const anyMatch: Match = { qos: 2, retainAsPublished: false, identifiers: undefin
 
 export interface ClientParts {
   aedes: Pick<BrokerCore, 'clients' | 'deleteClient' | 'subscribe' | 'unsubscribe'>;
+  /** Takes it among the members of shared subscriptions. */
+  groups: Pick<SharedGroups, 'join' | 'leave'>;
   /** Sends it a message; `done` when the next may follow. */
   deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
   /** Is told of the error that ends it. */
@@ -53,7 +57,7 @@ export class Client implements BrokerClient {
   nextId = Math.ceil(Math.random() * lastPacketId);
   readonly #parts: ClientParts;
   readonly #connection: Connected['connection'];
-  readonly #subscriptions = new Map<string, Filter & { receive: Receive }>();
+  readonly #subscriptions = new Map<string, Filter & { receive: Receive | undefined }>();
   /** Filters that ask for more than a QoS. */
   #withOptions = 0;
   #keepAlive: NodeJS.Timeout | undefined;
@@ -130,16 +134,38 @@ export class Client implements BrokerClient {
     const known = this.#subscriptions.get(topic);
     if (known && isSameFilter(known, filter)) return;
     if (known) this.unsubscribe([topic]);
-    const receive: Receive = (packet, received) => this.#receive(packet as Outgoing, received);
-    if (filter.nl) receive.wants = (_, publisher) => publisher !== this.id;
+    const receive = isShared(topic) ? undefined : this.#receiverOf(filter);
     this.#subscriptions.set(topic, { ...filter, receive });
     if (hasOptions(filter)) this.#withOptions += 1;
-    this.#parts.aedes.subscribe(topic, receive, () => {});
+    if (receive) this.#parts.aedes.subscribe(topic, receive, () => {});
+    else this.#parts.groups.join(this, filter);
+  }
+
+  #receiverOf({ nl }: Filter): Receive {
+    const receive: Receive = (packet, received) => this.#receive(packet as Outgoing, received);
+    if (nl) receive.wants = (_, publisher) => publisher !== this.id;
+    return receive;
   }
 
   matchOf(topic: string, isOwn = false): Match | undefined {
     // Without options the QoS alone matters, and that is capped where the message is forwarded.
     return this.#withOptions === 0 ? anyMatch : matchFilters(this.#subscriptions.values(), topic, isOwn);
+  }
+
+  matchOfKept({ topic, group }: Pick<Outgoing, 'topic' | 'group'>): Match | undefined {
+    const filters = [...this.#subscriptions.values()];
+    const shared = filters.filter((filter) => isShared(filter.topic));
+    const own = shared.filter((filter) => !group || group.shared === filter.topic);
+    // After a restart nobody knows for which of its filters it was kept.
+    const ordinary = group ? undefined : this.matchOf(topic);
+    return (
+      ordinary ??
+      matchFilters(
+        own.map((filter) => ({ ...filter, topic: matchedFilter(filter.topic) })),
+        topic,
+        false,
+      )
+    );
   }
 
   #receive(packet: Outgoing, received: () => void): void {
@@ -152,7 +178,8 @@ export class Client implements BrokerClient {
     for (const filter of filters) {
       const known = this.#subscriptions.get(filter);
       if (!known) continue;
-      this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
+      if (known.receive) this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
+      else this.#parts.groups.leave(this, filter);
       this.#subscriptions.delete(filter);
       if (hasOptions(known)) this.#withOptions -= 1;
     }

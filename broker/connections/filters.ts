@@ -1,6 +1,6 @@
 /** The filters of one client, and what they say of a message together. */
 import type { Filter, Outgoing } from '../message-types.ts';
-import { matches } from '../topics.ts';
+import { isShared, matches } from '../topics.ts';
 
 /** How a client is to have a message that one of its filters matches, or several. */
 export interface Match {
@@ -25,9 +25,9 @@ export function matchFilters(filters: Iterable<Filter>, topic: string, isOwn: bo
   return match;
 }
 
-/** Whether a filter asks for more than a QoS. */
-export function hasOptions({ rap, nl, identifier }: Filter): boolean {
-  return rap === true || nl === true || identifier !== undefined;
+/** Whether a filter asks for more than a QoS; one that is shared says nothing of the messages of others. */
+export function hasOptions({ topic, rap, nl, identifier }: Filter): boolean {
+  return isShared(topic) || rap === true || nl === true || identifier !== undefined;
 }
 
 export function isSameFilter(one: Filter, other: Filter): boolean {

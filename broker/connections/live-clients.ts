@@ -194,12 +194,24 @@ export function newLiveClient(
     held: undefined,
     whenRoom: undefined,
     isCatchingUp: false,
+    shared: undefined,
   };
 }
 
 /** Where what this client asks for waits. */
 export function laneOfClient({ identity }: LiveClient): Lane {
   return { accountId: identity?.caller.accountId ?? '', callerId: identity?.caller.id ?? '' };
+}
+
+/** Whether a client has as many unacknowledged messages as it takes. */
+export function isFull({ client, sent }: LiveClient): boolean {
+  return (sent?.size ?? 0) >= client.receiveMaximum;
+}
+
+/** Whether a message of this QoS would leave at once. */
+export function hasRoom(live: LiveClient, qos: number): boolean {
+  if (live.client.conn.writableNeedDrain) return false;
+  return qos === 0 || (!isFull(live) && !live.held?.length);
 }
 
 /** The client has been sent a packet and is to answer with this one. */

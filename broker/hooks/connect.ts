@@ -65,12 +65,13 @@ export class ConnectHooks {
 
   /** A CONNECT has come: its client, which is let in or refused when its credential has been checked. */
   connected(connecting: Connecting): BrokerClient {
-    const { aedes, deliveries, guarded, limits, persistence, sessions } = this.#parts;
+    const { aedes, deliveries, groups, guarded, limits, persistence, sessions } = this.#parts;
     const { conn } = connecting;
     const about = limits.about(conn);
     const client = new Client(
       {
         aedes,
+        groups,
         deliver: (to, packet, done) => deliveries.deliver(to, packet, done),
         failed: (one, error) => guarded('failed', () => this.#failed(one, error)),
         closed: (one) => guarded('closed', () => this.#closed(one)),
@@ -232,6 +233,7 @@ export class ConnectHooks {
     const { will, live } = client;
     client.will = undefined;
     if (client.clean) persistence.received.clear(client);
+    if (live.ready) this.#parts.deliveries.passOnShared(live, client.sessionExpiry === 0);
     if (!will || !live.ready) persistence.deleteWill(client);
     else if (!persistence.delayWill(client, will)) publishes.publishWill(client, will);
   }

@@ -12,6 +12,7 @@ import type { Presence } from '../presence.ts';
 import type { Publishing } from '../publish.ts';
 import type { ServiceChannels } from '../service-channels.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
+import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { DownlinkNews } from './downlink-news.ts';
 import type { Guarded } from './guarded.ts';
 import type { RefusalNotes } from './refusal-notes.ts';
@@ -22,6 +23,7 @@ export interface HookParts {
   aedes: BrokerCore;
   counters: Counters;
   sessions: Sessions;
+  groups: SharedGroups;
   authenticator: Authenticator;
   authority: Authority;
   guarded: Guarded;

@@ -7,7 +7,7 @@ import type { Granted } from '../packets/codec.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
 import { levelsOf } from '../publish.ts';
 import { type Reason, reason } from '../reasons.ts';
-import { isWellFormed } from '../topics.ts';
+import { isShared, isWellFormed } from '../topics.ts';
 import type { HookParts } from './parts.ts';
 
 /** What a retained message costs next to a delivery, and bytes that cost as much as one. */
@@ -40,36 +40,44 @@ export class SubscribeHooks {
    * been refused too often.
    */
   async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Subscribed> {
-    const { persistence } = this.#parts;
+    const { groups, persistence } = this.#parts;
     const { client } = live;
-    const refused = new Map<string, Reason>();
     // Of the same filters the last one counts.
-    const granted = new Map(filters.map((filter) => [filter.topic, filter]));
+    const asked = new Map(filters.map((filter) => [filter.topic, filter]));
+    try {
+      const { refused, first } = this.#grant(live, asked);
+      const granted = [...asked.values()].filter(({ topic }) => !refused.has(topic));
+      if (!client.clean) await persistence.addSubscriptions(client, granted);
+      if (!client.closed) for (const filter of granted) client.subscribe(filter);
+      const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
+      return { answers, granted: granted.map(({ topic }) => topic), first };
+    } finally {
+      for (const topic of asked.keys()) if (isShared(topic)) groups.settle(client.id, topic);
+    }
+  }
+
+  /** Decides about filters; those that it does not refuse count from now on: messages may come before the SUBACK. */
+  #grant(live: LiveClient, asked: ReadonlyMap<string, Filter>): { refused: Map<string, Reason>; first: Filter[] } {
+    const refused = new Map<string, Reason>();
     const first: Filter[] = [];
-    for (const [topic, filter] of granted) {
+    for (const [topic, filter] of asked) {
       const why = this.#refusalOf(live, topic);
       if (why) {
-        granted.delete(topic);
         refused.set(topic, why);
         this.#refuse(live, topic, why);
         continue;
       }
       if (getsRetained(filter, live.filters.has(topic))) first.push(filter);
-      // It counts from now on: messages may come before its SUBACK.
       grant(live, filter);
     }
-    if (!client.clean) await persistence.addSubscriptions(client, [...granted.values()]);
-    if (!client.closed) for (const filter of granted.values()) client.subscribe(filter);
-    const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
-    return { answers, granted: [...granted.keys()], first };
+    return { refused, first };
   }
 
   #refusalOf(live: LiveClient, topic: string): Reason | undefined {
-    const { authority, maxTopicLevels } = this.#parts;
+    const { authority, groups, maxTopicLevels } = this.#parts;
     if (levelsOf(topic) > maxTopicLevels) return reason('malformedFilter');
-    return isWellFormed(topic) && authority.maySubscribe(live, topic)
-      ? undefined
-      : authority.filterRefusal(live, topic);
+    if (!isWellFormed(topic) || !authority.maySubscribe(live, topic)) return authority.filterRefusal(live, topic);
+    return isShared(topic) && !groups.open(live.client.id, topic) ? reason('tooManyGroups') : undefined;
   }
 
   /** @throws OverLimit when it has been refused too often */
@@ -145,11 +153,12 @@ export class SubscribeHooks {
 }
 
 /** Whether a filter gets what is retained, as it asks itself [MQTT-3.3.1-9 to 3.3.1-11]. */
-function getsRetained({ rh = 0 }: Filter, wasThere: boolean): boolean {
+function getsRetained({ topic, rh = 0 }: Filter, wasThere: boolean): boolean {
+  if (isShared(topic)) return false;
   return rh === 0 || (rh === 1 && !wasThere);
 }
 
 function countedAs({ code }: Reason): FilterRefusal {
   if (code === 'malformedFilter') return 'malformed';
-  return code === 'tooManyFilters' ? 'too_many' : 'out_of_reach';
+  return code === 'tooManyFilters' || code === 'tooManyGroups' ? 'too_many' : 'out_of_reach';
 }

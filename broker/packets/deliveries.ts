@@ -1,11 +1,12 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import type { Counters } from '../connections/counters.ts';
-import { expect, laneOfClient } from '../connections/live-clients.ts';
+import { expect, isFull, laneOfClient } from '../connections/live-clients.ts';
 import { forOneClient, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import { lastPacketId, nextPacketId } from '../sessions/session-queue.ts';
+import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { PublishHeader } from './codec.ts';
 import { Held, type HeldServices } from './held.ts';
 import { copied, write, writePayload } from './write.ts';
@@ -16,8 +17,9 @@ export interface DeliveryParts extends HeldServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
-    Pick<SessionStore, 'keptFor' | 'noteSent'> &
+    Pick<SessionStore, 'keptFor' | 'noteSent' | 'passOnShared'> &
     HeldServices['persistence'];
+  groups: Pick<SharedGroups, 'passOn'>;
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
   clock: { now(): number };
@@ -97,11 +99,26 @@ export class Deliveries {
     if (!client.closed && persistence.hasFallenBehind(client)) await this.catchUp(live);
   }
 
+  /** The client has this message: nobody else of its group gets it. */
+  received(live: LiveClient, messageId: number): void {
+    if (live.shared) this.#held.untrack(live, messageId);
+  }
+
+  /** Gives what a member of groups has not acknowledged to others; it has left, or `hasEnded` with its session. */
+  passOnShared(live: LiveClient, hasSessionEnded: boolean): void {
+    const { groups, persistence } = this.#parts;
+    const { client } = live;
+    if (!client.clean) persistence.passOnShared(client, hasSessionEnded);
+    else
+      for (const packet of this.#held.sharedOf(live))
+        if (packet.group) groups.passOn(packet.group, packet, client.id, false);
+  }
+
   /** The client has acknowledged a message, or is gone: sends what has waited for that. */
   sendWaiting(live: LiveClient): void {
     const { client, whenRoom } = live;
-    if (client.receiveMaximum === Number.POSITIVE_INFINITY) return;
     if (client.closed) this.#held.dropAll(live);
+    if (client.receiveMaximum === Number.POSITIVE_INFINITY) return;
     while (!client.closed && !isFull(live)) {
       const packet = this.#held.take(live);
       if (!packet) break;
@@ -119,7 +136,7 @@ export class Deliveries {
       if (kept.cmd === 'pubrel') this.#sendRelease(live, kept.messageId, resolve);
       else {
         kept.messageId ??= takePacketId(live);
-        const { retainAsPublished = false, identifiers } = live.client.matchOf(kept.topic) ?? {};
+        const { retainAsPublished = false, identifiers } = live.client.matchOfKept(kept) ?? {};
         if (identifiers) kept.identifiers = identifiers;
         // The subscription stood when the message came [MQTT-3.3.1-12].
         kept.retain &&= retainAsPublished;
@@ -186,6 +203,7 @@ export class Deliveries {
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
     const messageId = packet.messageId;
     expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
+    if (packet.group && client.clean) this.#held.track(live, messageId, packet);
     const pass = () => {
       const payload = this.#bytesOf(packet);
       const bytes = client.codec.publish(packet, payload, packet.qos, messageId);
@@ -270,11 +288,6 @@ interface Bytes {
   payload: Buffer;
   level: number;
   bytes: Buffer;
-}
-
-/** Whether a client has as many unacknowledged messages as it takes. */
-function isFull({ client, sent }: LiveClient): boolean {
-  return (sent?.size ?? 0) >= client.receiveMaximum;
 }
 
 /** The next packet id that no message in flight has; the next one when all have been used. */

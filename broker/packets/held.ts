@@ -11,7 +11,10 @@ export interface HeldServices {
   maxQueue: number;
 }
 
-/** Messages in memory for clients without a stored session, until these have acknowledged others. The oldest go first. */
+/**
+ * Messages in memory for clients without a stored session, until these have acknowledged others, and messages of groups until
+ * they are acknowledged themselves. The oldest go first.
+ */
 export class Held {
   readonly #services: HeldServices;
 
@@ -40,9 +43,33 @@ export class Held {
     return packet;
   }
 
+  /** One of a group has been sent: another member gets it if this one goes. Beyond the limits the oldest ones are nobody else's. */
+  track(live: LiveClient, messageId: number, packet: Outgoing): void {
+    const { maxQueue, persistence } = this.#services;
+    live.shared ??= new Map();
+    live.shared.set(messageId, packet);
+    persistence.countQueued(live.client, sizeOf(packet));
+    for (const oldest of live.shared.keys()) {
+      const isOver = maxQueue > 0 && live.shared.size > maxQueue;
+      if (!isOver && persistence.hasQueueRoom(live.client)) return;
+      this.untrack(live, oldest);
+    }
+  }
+
+  untrack(live: LiveClient, messageId: number): void {
+    const packet = live.shared?.get(messageId);
+    if (packet && live.shared?.delete(messageId)) this.#services.persistence.countQueued(live.client, -sizeOf(packet));
+  }
+
+  /** What of groups a client that goes has not acknowledged, the oldest first. */
+  sharedOf({ shared, held = [] }: LiveClient): Outgoing[] {
+    return [...(shared?.values() ?? []), ...held.filter(({ group }) => group !== undefined)];
+  }
+
   /** All of a connection that has ended. */
   dropAll(live: LiveClient): void {
     while (this.take(live));
+    for (const messageId of [...(live.shared?.keys() ?? [])]) this.untrack(live, messageId);
   }
 
   #drop(live: LiveClient, limit: LimitName): void {

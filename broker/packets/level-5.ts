@@ -9,6 +9,7 @@ import {
 import type { Filter, Incoming } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
+import { isShared } from '../topics.ts';
 import {
   type Answer,
   type Codec,
@@ -335,6 +336,7 @@ function subscribe(flags: number, body: Buffer): Packet {
     const rh = (options >> 4) & 3;
     if (options & 0xc0) throw new Malformed('reserved subscription options');
     if (qos === 3 || rh === 3) throw protocolError('subscription options');
+    if (isShared(topic) && options & 4) throw protocolError('No Local of a shared subscription');
     subscriptions.push({
       ...{ topic, qos: qos as 0 | 1 | 2, rh, rap: (options & 8) !== 0, nl: (options & 4) !== 0 },
       ...(identifier !== undefined && { identifier }),

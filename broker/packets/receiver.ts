@@ -31,7 +31,7 @@ export interface ReceiverParts {
   authority: Pick<Authority, 'refusedTooOften'>;
   publishing: Pick<Publishing, 'publish'>;
   persistence: SessionStore;
-  deliveries: Pick<Deliveries, 'sendWaiting'>;
+  deliveries: Pick<Deliveries, 'received' | 'sendWaiting'>;
   subscribes: Pick<SubscribeHooks, 'subscribe' | 'sendFirst' | 'unsubscribe'>;
   /** Levels that a topic may have. */
   maxTopicLevels: number;
@@ -201,6 +201,7 @@ export class PacketReceiver {
 
   #endDelivery(live: LiveClient, messageId: number): void {
     live.sent?.delete(messageId);
+    this.#parts.deliveries.received(live, messageId);
     this.#parts.persistence.acknowledge(live.client, messageId);
     this.#parts.deliveries.sendWaiting(live);
   }
@@ -231,6 +232,7 @@ export class PacketReceiver {
       else this.#answer(client, client.codec.answer('pubrel', messageId), done);
     });
     if (awaited !== undefined || !client.clean) expect(live, messageId, 'pubcomp');
+    this.#parts.deliveries.received(live, messageId);
     const writing = client.clean ? undefined : persistence.noteReceived(client, messageId);
     if (!writing) {
       turns.finish(turn);

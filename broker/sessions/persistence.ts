@@ -13,6 +13,7 @@ import { type Kept, type QueueServices, Queues } from './queues.ts';
 import { ReceivedIds } from './received-ids.ts';
 import { Retained, type RetainedRoom } from './retained.ts';
 import { SessionRevocation } from './revocation.ts';
+import type { SharedGroups } from './shared-groups.ts';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.ts';
 import { Unreleased } from './unreleased.ts';
 import { delayOf, Wills } from './wills.ts';
@@ -24,6 +25,7 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   retainedRoom: RetainedRoom;
   /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
   maxUnreleased: number;
+  groups: SharedGroups;
 }
 
 /** What a client finds that is let in. */
@@ -76,6 +78,7 @@ export class SessionStore {
     const { clock, counters } = services;
     this.#retained = new Retained({ clock, counters, rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal);
+    this.#sessions.beforeEnd((session) => this.#passOnShared(session, false));
   }
 
   /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
@@ -204,16 +207,17 @@ export class SessionStore {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(this.#retained.change(packet));
     const sessions = this.#sessionsFor(packet.topic, client?.id);
-    const grows = sessions.length > 0 || (packet.retain && packet.payload.length > 0);
+    const shared = this.#sharedFor(packet);
+    const grows = sessions.length > 0 || shared.length > 0 || (packet.retain && packet.payload.length > 0);
     const full = grows ? this.#services.messages.fullFor(this.#rules.accountOf(packet.topic)) : undefined;
     if (full) {
       done(full);
       return;
     }
-    if (sessions.length > 0) {
-      onPlaces(sessions.length);
-      changes.push(this.#queues.keep(sessions, packet));
-    }
+    if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
+    for (const [session, copy] of shared) changes.push(this.#queues.keep([session], copy));
+    const places = sessions.length + shared.length;
+    if (places > 0) onPlaces(places);
     const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
     if (own && packet.messageId !== undefined)
       changes.push({ kind: 'incoming', session: own.number, packetId: packet.messageId });
@@ -244,6 +248,14 @@ export class SessionStore {
       if (!isOwn || matchFilters(session.filters.values(), topic, true)) sessions.push(session);
     }
     return sessions;
+  }
+
+  /** Stored sessions that are chosen for their groups, each with the message as it gets it. */
+  #sharedFor(packet: Incoming): Array<[Session, Incoming]> {
+    return this.#services.groups.choose(packet).flatMap(({ clientId, packet: copy }) => {
+      const session = this.#sessions.get(clientId);
+      return session ? [[session, copy] as [Session, Incoming]] : [];
+    });
   }
 
   // Retained messages
@@ -308,10 +320,21 @@ export class SessionStore {
     this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId), packet);
   }
 
-  /** A message for one client. */
-  enqueueFor({ id }: Id, packet: Outgoing): void {
+  /** A message for one client, or for nobody after all. */
+  enqueueFor({ id }: Partial<Id>, packet: Outgoing): void {
+    const session = id === undefined ? undefined : this.#sessions.get(id);
+    this.#queues.enqueue(session ? [session] : [], packet);
+  }
+
+  /** What a client that has left has for groups goes to connected members, or to any when its session ends with it. */
+  passOnShared({ id }: Id, hasSessionEnded: boolean): void {
     const session = this.#sessions.get(id);
-    if (session) this.#queues.enqueue([session], packet);
+    if (session) this.#passOnShared(session, !hasSessionEnded);
+  }
+
+  #passOnShared(session: Session, isConnected: boolean): void {
+    const { groups } = this.#services;
+    this.#queues.passOnShared(session, (group, packet) => groups.passOn(group, packet, session.clientId, isConnected));
   }
 
   /** A message is about to be sent under its packet id, which may be changed; undefined when it has not to wait for the disk. */

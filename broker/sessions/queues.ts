@@ -4,7 +4,15 @@ import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
-import { type Carried, carriedOf, type Incoming, type Outgoing, sizeOf, storedProperties } from '../message-types.ts';
+import {
+  type Carried,
+  carriedOf,
+  type GroupName,
+  type Incoming,
+  type Outgoing,
+  sizeOf,
+  storedProperties,
+} from '../message-types.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 import { nextPacketId, type Queued } from './session-queue.ts';
@@ -71,7 +79,7 @@ export class Queues {
   load(sessions: ReadonlyMap<number, Session>): number {
     for (const [id, number, packetId, released, size, expires] of this.#services.rows.queue()) {
       this.#lastMessage = id;
-      const of = { id, counter: id, size, expires: expires ?? undefined, device: undefined };
+      const of = { id, counter: id, size, expires: expires ?? undefined, device: undefined, group: undefined };
       const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
       sessions.get(number)?.queue.add(queued);
     }
@@ -107,7 +115,8 @@ export class Queues {
     for (const [old, number, packetId, released] of queue) {
       const [session, message] = [sessions.get(number), ids.get(old)];
       if (!session || !message) continue;
-      const queued = { ...message, packetId: packetId ?? undefined, released: released === 1, device: undefined };
+      const of = { ...message, device: undefined, group: undefined };
+      const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
       session.queue.add(queued);
       this.#journal.record(sentChange(session, queued));
     }
@@ -129,9 +138,9 @@ export class Queues {
     if (id === undefined) return;
     const device = this.#services.deviceOf(packet.topic);
     const size = sizeOf(packet);
-    const expires = packet.messageExpiry;
+    const { messageExpiry: expires, group } = packet;
     for (const session of sessions) {
-      session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device });
+      session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device, group });
       this.#shorten(session);
       this.#shrink(session);
     }
@@ -332,7 +341,7 @@ export class Queues {
   }
 
   #packetOf(session: Session, queued: Queued, wasSent: boolean): Kept | undefined {
-    const { counter: brokerCounter, packetId: messageId, released } = queued;
+    const { counter: brokerCounter, packetId: messageId, released, group } = queued;
     if (released) return { cmd: 'pubrel', messageId: messageId as number };
     // One that has been sent before is sent again: its receiver may have it [MQTT-4.4.0-1].
     const message = !wasSent && this.#hasExpired(queued) ? undefined : this.#read(queued.id);
@@ -343,7 +352,19 @@ export class Queues {
     }
     const { topic, qos, payload, retain } = message;
     const about = { topic, payload: Buffer.from(payload), retain: retain === 1, ...carriedOf(message) };
-    return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Kept;
+    const kept = { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent };
+    return { ...kept, ...(group && { group }) } as Kept;
+  }
+
+  /** Hands what a session has for groups, and has not received, to `passOn`; what that takes leaves the queue. */
+  passOnShared(session: Session, passOn: (group: GroupName, packet: Outgoing) => boolean): void {
+    for (const queued of session.queue.values()) {
+      const { group, released } = queued;
+      if (!group || released) continue;
+      const packet = this.#packetOf(session, queued, false);
+      if (packet?.cmd === 'publish' && passOn(group, { ...packet, messageId: undefined }))
+        this.#dequeue(session, queued);
+    }
   }
 
   /** Takes what has expired out of a queue; a PUBREL stays. */

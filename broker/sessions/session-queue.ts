@@ -1,3 +1,5 @@
+import type { GroupName } from '../message-types.ts';
+
 /** A message in the queue of one stored session, or the PUBREL that has taken its place. */
 export interface Queued {
   /** As the disk knows it. */
@@ -11,6 +13,8 @@ export interface Queued {
   readonly size: number;
   /** Milliseconds since 1970. */
   readonly expires: number | undefined;
+  /** The group for which its session was chosen; undefined for an ordinary subscription, and after a restart. */
+  readonly group: GroupName | undefined;
   /** The device of the message; undefined until it is looked up, if it comes from the disk. */
   device: string | undefined;
 }

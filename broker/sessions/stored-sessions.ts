@@ -4,9 +4,11 @@ import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Filter } from '../message-types.ts';
+import { isShared } from '../topics.ts';
 import { FilterTree } from './filter-tree.ts';
 import type { Journal } from './journal.ts';
 import { SessionQueue } from './session-queue.ts';
+import type { SharedGroups } from './shared-groups.ts';
 import type { Unreleased } from './unreleased.ts';
 
 /** Stored sessions of one principal; past it the one that has been away longest is dropped. */
@@ -41,6 +43,7 @@ export interface SessionServices {
   sessionExpiry: number;
   /** Stored sessions of one account; 0 is no limit. */
   maxSessions: number;
+  groups: Pick<SharedGroups, 'store' | 'forget'>;
 }
 
 /** The stored sessions with their subscriptions: in memory, and through the journal on disk. */
@@ -59,6 +62,7 @@ export class StoredSessions {
   readonly #expected = new Map<string, Set<string>>();
   readonly #unreleased: Unreleased;
   #lastNumber = 0;
+  #ending: (session: Session) => void = () => {};
   #sweeping: IterableIterator<Session> | undefined;
 
   constructor(services: SessionServices, journal: Journal, unreleased: Unreleased) {
@@ -223,17 +227,23 @@ export class StoredSessions {
     this.#dropOldest(session);
   }
 
+  /** `ending` is called before a session ends: what it has for groups goes to others. */
+  beforeEnd(ending: (session: Session) => void): void {
+    this.#ending = ending;
+  }
+
   /** Nothing of it stays. */
   end(session: Session): void {
     const { number, clientId, filters, queue, received } = session;
     if (!this.#byClientId.delete(clientId)) return;
+    for (const filter of filters.keys()) this.#drop(clientId, filter);
+    this.#ending(session);
     this.#countSession(clientId, -1);
     this.#unreleased.clear(received, clientId);
     queue.end();
     const siblings = this.#siblingsOf(session);
     siblings.delete(session);
     if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
-    for (const filter of filters.keys()) this.#filters.delete(filter, clientId);
     this.#journal.record({ kind: 'endSession', session: number, messages: Array.from(queue.values(), ({ id }) => id) });
   }
 
@@ -268,7 +278,7 @@ export class StoredSessions {
   }
 
   unsubscribe({ number, clientId, filters }: Session, filter: string): void {
-    this.#filters.delete(filter, clientId);
+    this.#drop(clientId, filter);
     if (filters.delete(filter)) this.#journal.record({ kind: 'unsubscribe', session: number, filter });
   }
 
@@ -290,7 +300,13 @@ export class StoredSessions {
   #put({ clientId, filters }: Session, subscription: Filter): void {
     const { topic: filter, qos } = subscription;
     filters.set(filter, subscription);
-    if (qos > 0) this.#filters.set(filter, clientId, qos);
+    if (isShared(filter)) this.#services.groups.store(clientId, subscription);
+    else if (qos > 0) this.#filters.set(filter, clientId, qos);
+    else this.#filters.delete(filter, clientId);
+  }
+
+  #drop(clientId: string, filter: string): void {
+    if (isShared(filter)) this.#services.groups.forget(clientId, filter);
     else this.#filters.delete(filter, clientId);
   }
 

@@ -478,7 +478,7 @@ t.test('messages of one client pass in order however long each takes to be store
   );
 });
 
-t.test('malformed filters and topics end the connection; $ topics and shared ones are refused', async (t) => {
+t.test('malformed filters and topics end the connection; $ topics are refused', async (t) => {
   const f = await shared();
   for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b', '\uFFFD']) {
     const client = await rawConnected(t, f, { clientId: 'strange' });
@@ -492,7 +492,7 @@ t.test('malformed filters and topics end the connection; $ topics and shared one
     await client.closed;
   }
   const client = await rawConnected(t, f, { clientId: 'curious' });
-  const filters = ['$SYS/#', '$SYS/+/new/clients', `$share/g/${f.topic('chat')}`, '$share/g/#'];
+  const filters = ['$SYS/#', '$SYS/+/new/clients', '$share/g/$SYS/#', '$share/g'];
   client.send(subscribePacket(1, ...filters.map((filter): [string, 0] => [filter, 0])));
   t.match(await client.next(), { cmd: 'suback', granted: [0x80, 0x80, 0x80, 0x80] });
 });

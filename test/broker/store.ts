@@ -3,9 +3,13 @@ import assert from 'node:assert';
 import type { Test } from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.ts';
 import { type Counters, newCounters } from '../../broker/connections/counters.ts';
+import { FanOut } from '../../broker/packets/fan-out.ts';
 import { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
+import { SharedGroups } from '../../broker/sessions/shared-groups.ts';
 import { MessageStore } from '../../db/messages/store.ts';
+import { Scheduler } from '../../src/scheduler/scheduler.ts';
+import { slices } from '../../src/scheduler/time-slice.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 
 export interface OpenStore {
@@ -59,7 +63,16 @@ export function storeOn(
 ): Pick<OpenStore, 'store' | 'counters'> {
   const counters = newCounters();
   const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
-  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0, ...unlimited };
+  const groups = new SharedGroups({
+    fanOut: new FanOut({
+      scheduler: new Scheduler({ slice: slices.packets }),
+      accountOf: () => 'a',
+      failed: assert.fail,
+    }),
+    mayHear: () => true,
+    mayQueue: () => true,
+  });
+  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0, groups, ...unlimited };
   return { counters, store: new SessionStore(services, { ...rules, mayStand }) };
 }
 

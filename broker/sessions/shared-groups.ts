@@ -1,0 +1,283 @@
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import { accountIn } from '../connections/client-ids.ts';
+import { hasRoom } from '../connections/live-clients.ts';
+import {
+  carriedOf,
+  type Filter,
+  forOneClient,
+  type GroupName,
+  type Incoming,
+  type Outgoing,
+} from '../message-types.ts';
+import type { FanOut, Receive } from '../packets/fan-out.ts';
+import { parseShared } from '../topics.ts';
+import { FilterTree } from './filter-tree.ts';
+
+/** Groups of one account. */
+const maxGroups = 1000;
+
+export interface GroupServices {
+  fanOut: Pick<FanOut, 'on' | 'removeListener'>;
+  /** Whether a connected member may be told of a message on `topic` now. */
+  mayHear(live: LiveClient, topic: string): boolean;
+  /** Whether the owner of a stored session may. */
+  mayQueue(clientId: string, topic: string): boolean;
+}
+
+/** What delivers to a member; it is built after the groups. */
+export interface GroupDelivery {
+  /** Numbers a message for one client. */
+  nextCounter(): number;
+  /** Takes it into the queue of a stored session; without a session, what was written for one is taken back. */
+  enqueue(clientId: string | undefined, packet: Outgoing): void;
+  deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
+}
+
+interface Member {
+  readonly clientId: string;
+  filter: Filter;
+  /** Undefined while it is away; then its session is stored. */
+  client: BrokerClient | undefined;
+  isStored: boolean;
+}
+
+/** A member that has been chosen before the acknowledgement of a message; `payload` is under which it was written for it. */
+interface Choice {
+  clientId: string;
+  payload: Buffer | undefined;
+}
+
+/** Account, share name and filter: a message that the filter matches goes to one of its members. */
+interface Group extends GroupName {
+  readonly accountId: string;
+  /** What it matches. */
+  readonly filter: string;
+  /** In the order of their turns, the next one first. */
+  readonly members: Map<string, Member>;
+  readonly receive: Receive;
+}
+
+/** How a message is chosen for: its topic, its QoS, and who does not get it. */
+interface Wanted {
+  topic: string;
+  qos: 0 | 1 | 2;
+  except?: string;
+  isConnected?: boolean;
+}
+
+/**
+ * Shared subscriptions. A group is one receiver of the fan-out, and hands each message to one member that may hear it, in
+ * turns: connected members with a free window first, then other connected ones, then stored sessions.
+ */
+export class SharedGroups {
+  readonly #services: GroupServices;
+  readonly #groups = new Map<string, Group>();
+  readonly #byTopic = new FilterTree<Group>();
+  readonly #perAccount = new Map<string, number>();
+  /** By payload, as Aedes passes it on. */
+  readonly #choices = new WeakMap<Uint8Array, Map<Group, Choice>>();
+  #delivery: GroupDelivery | undefined;
+
+  constructor(services: GroupServices) {
+    this.#services = services;
+  }
+
+  deliverWith(delivery: GroupDelivery): void {
+    this.#delivery = delivery;
+  }
+
+  /** Opens the group of a client that is about to join; false when its account may have no more. Call `settle` in the end. */
+  open(clientId: string, filter: string): boolean {
+    const accountId = accountIn(clientId);
+    if (!this.#groups.has(keyOf(accountId, filter)) && (this.#perAccount.get(accountId) ?? 0) >= maxGroups)
+      return false;
+    this.#groupOf(accountId, filter);
+    return true;
+  }
+
+  /** Ends the group again if nobody has joined. */
+  settle(clientId: string, filter: string): void {
+    const group = this.#groups.get(keyOf(accountIn(clientId), filter));
+    if (group?.members.size === 0) this.#end(group);
+  }
+
+  // Members
+
+  /** A connected client has subscribed. */
+  join(client: BrokerClient, filter: Filter): void {
+    const member = this.#memberOf(client.id, filter);
+    member.client = client;
+  }
+
+  /** It has unsubscribed, or its connection has ended. */
+  leave(client: BrokerClient, filter: string): void {
+    this.#change(client.id, filter, (member) => {
+      if (member.client === client) member.client = undefined;
+    });
+  }
+
+  /** A stored session has the filter. */
+  store(clientId: string, filter: Filter): void {
+    this.#memberOf(clientId, filter).isStored = true;
+  }
+
+  forget(clientId: string, filter: string): void {
+    this.#change(clientId, filter, (member) => {
+      member.isStored = false;
+    });
+  }
+
+  #memberOf(clientId: string, filter: Filter): Member {
+    const group = this.#groupOf(accountIn(clientId), filter.topic);
+    const known = group.members.get(clientId);
+    const member = known ?? { clientId, filter, client: undefined, isStored: false };
+    member.filter = filter;
+    if (!known) group.members.set(clientId, member);
+    return member;
+  }
+
+  #change(clientId: string, filter: string, change: (member: Member) => void): void {
+    const group = this.#groups.get(keyOf(accountIn(clientId), filter));
+    const member = group?.members.get(clientId);
+    if (!group || !member) return;
+    change(member);
+    if (member.client || member.isStored) return;
+    group.members.delete(clientId);
+    if (group.members.size === 0) this.#end(group);
+  }
+
+  #groupOf(accountId: string, shared: string): Group {
+    const key = keyOf(accountId, shared);
+    const known = this.#groups.get(key);
+    if (known) return known;
+    const { filter = shared } = parseShared(shared) ?? {};
+    const receive: Receive = (packet, received) => this.#receive(group, packet as Outgoing, received);
+    receive.wants = (topic) => [...group.members.values()].some((member) => this.#mayHear(member, topic));
+    const group: Group = { key, accountId, shared, filter, members: new Map(), receive };
+    this.#groups.set(key, group);
+    this.#perAccount.set(accountId, (this.#perAccount.get(accountId) ?? 0) + 1);
+    this.#byTopic.set(filter, group, 0);
+    this.#services.fanOut.on(filter, receive);
+    return group;
+  }
+
+  #end(group: Group): void {
+    const { key, accountId, filter, receive } = group;
+    this.#groups.delete(key);
+    const left = (this.#perAccount.get(accountId) ?? 1) - 1;
+    if (left > 0) this.#perAccount.set(accountId, left);
+    else this.#perAccount.delete(accountId);
+    this.#byTopic.delete(filter, group);
+    this.#services.fanOut.removeListener(filter, receive);
+  }
+
+  // Messages
+
+  /**
+   * Chooses who gets a message, before it is acknowledged. The stored sessions among them, each with the message as it is to
+   * be written for it.
+   */
+  choose(packet: Incoming): Array<{ clientId: string; packet: Incoming }> {
+    const stored: Array<{ clientId: string; packet: Incoming }> = [];
+    if (this.#groups.size === 0) return stored;
+    const choices = new Map<Group, Choice>();
+    for (const group of this.#byTopic.match(packet.topic).keys()) {
+      const member = this.#next(group, packet);
+      if (!member) continue;
+      const { clientId, isStored, filter } = member;
+      const qos = Math.min(packet.qos, filter.qos) as 0 | 1 | 2;
+      const payload = isStored && qos > 0 ? sameBytes(packet.payload) : undefined;
+      choices.set(group, { clientId, payload });
+      if (payload) stored.push({ clientId, packet: { ...packet, payload, qos } });
+    }
+    if (choices.size > 0) this.#choices.set(packet.payload, choices);
+    return stored;
+  }
+
+  #receive(group: Group, packet: Outgoing, done: () => void): void {
+    const { topic, qos, payload } = packet;
+    const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
+    const choice = choices?.get(group);
+    choices?.delete(group);
+    const chosen = choice && group.members.get(choice.clientId);
+    if (chosen && this.#canTake(chosen, { topic, qos })) {
+      this.#send(group, chosen, packet, choice.payload, done);
+      return;
+    }
+    // It has gone since: what was written for it is another's.
+    if (choice?.payload) this.#delivery?.enqueue(undefined, { ...packet, payload: choice.payload });
+    const member = this.#next(group, { topic, qos });
+    if (member) this.#send(group, member, packet, undefined, done);
+    else done();
+  }
+
+  /**
+   * Gives a message of a member that has left to another, one that is connected or any. False when there is none.
+   */
+  passOn({ key }: GroupName, packet: Outgoing, from: string, isConnected: boolean): boolean {
+    const group = this.#groups.get(key);
+    if (!group) return false;
+    const member = this.#next(group, { topic: packet.topic, qos: packet.qos, except: from, isConnected });
+    if (member) this.#send(group, member, { ...packet, dup: false }, undefined, () => {});
+    return member !== undefined;
+  }
+
+  #send(group: Group, member: Member, packet: Outgoing, written: Buffer | undefined, done: () => void): void {
+    const { filter, client, clientId, isStored } = member;
+    const delivery = this.#delivery as GroupDelivery;
+    const { topic, retain, properties, messageExpiry } = packet;
+    const { identifier, rap = false } = filter;
+    const copy: Outgoing = {
+      ...{ cmd: 'publish', topic, payload: written ?? packet.payload, dup: false, retain: rap && retain, group },
+      qos: Math.min(packet.qos, filter.qos) as 0 | 1 | 2,
+      brokerId: forOneClient,
+      brokerCounter: delivery.nextCounter(),
+      ...carriedOf({ properties: properties ?? null, expires: messageExpiry ?? null }),
+      ...(identifier !== undefined && { identifiers: [identifier] }),
+    };
+    if (isStored && copy.qos > 0) {
+      if (!written) copy.payload = sameBytes(packet.payload as Buffer);
+      delivery.enqueue(clientId, copy);
+    }
+    if (client && !client.closed) delivery.deliver(client, copy, done);
+    else done();
+  }
+
+  /** Who is next to get a message; its turn is over then. */
+  #next(group: Group, wanted: Wanted): Member | undefined {
+    const next = this.#find(group, wanted);
+    if (next && group.members.delete(next.clientId)) group.members.set(next.clientId, next);
+    return next;
+  }
+
+  #find({ members }: Group, wanted: Wanted): Member | undefined {
+    let busy: Member | undefined;
+    let stored: Member | undefined;
+    for (const member of members.values()) {
+      if (member.clientId === wanted.except || !this.#canTake(member, wanted)) continue;
+      if (!member.client) stored ??= member;
+      else if (hasRoom(member.client.live, Math.min(wanted.qos, member.filter.qos))) return member;
+      else busy ??= member;
+    }
+    return busy ?? (wanted.isConnected ? undefined : stored);
+  }
+
+  #canTake(member: Member, { topic, qos }: Pick<Wanted, 'topic' | 'qos'>): boolean {
+    const isLost = !member.client && (qos === 0 || member.filter.qos === 0);
+    return !isLost && this.#mayHear(member, topic);
+  }
+
+  #mayHear({ client, clientId }: Member, topic: string): boolean {
+    const { mayHear, mayQueue } = this.#services;
+    return client ? !client.closed && mayHear(client.live, topic) : mayQueue(clientId, topic);
+  }
+}
+
+/** Another object: what is written for a session is found by it. */
+function sameBytes({ buffer, byteOffset, length }: Buffer): Buffer {
+  return Buffer.from(buffer, byteOffset, length);
+}
+
+function keyOf(accountId: string, filter: string): string {
+  return `${accountId}/${filter}`;
+}
