@@ -2,15 +2,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { interceptSearches } from '../support/faults.ts';
 import { part } from '../support/part.ts';
+import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
 import { connected, published } from './conversation.ts';
-import { fixture } from './fixture.ts';
+import { fixture, fixtureIn } from './fixture.ts';
 import { metric } from './metrics.ts';
 
 const t = await part(import.meta);
 
 t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s topics are looked at', async (t) => {
-  const f = await fixture(t);
+  const f = await fixtureIn(await sharedService(t));
   const device = await connected(t, f.service.server, f);
   await published(device, f.topic('chat'), 'retained', { retain: true });
   const prefixes = new Set<string>();

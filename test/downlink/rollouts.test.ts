@@ -23,8 +23,12 @@ import {
 const t = await part(import.meta);
 
 let service: Service;
+/** On its clock tests go on. */
+let withClock: Service;
+let now = Date.parse('2026-03-01T00:00:00Z');
 t.before(async () => {
   service = await sharedService(t);
+  withClock = await startService(t, { clock: { now: () => now } });
 });
 
 t.test('a device polls, downloads, says that it has succeeded, and its firmwareVersion is set', async (t) => {
@@ -97,8 +101,7 @@ t.test('a device polls, downloads, says that it has succeeded, and its firmwareV
 t.test(
   'stages take devices up by a hash of their ids, and the rollout pauses itself at the failure limit',
   async (t) => {
-    let now = Date.parse('2026-03-01T00:00:00Z');
-    const service = await startService(t, { clock: { now: () => now } });
+    const service = await withClock.inNewAccount();
     const template = await service.template();
     const fleet = await devices(service, template.id, 20);
     const firmware = await publish(service, template.id, '2.0.0');
@@ -185,8 +188,7 @@ t.test(
 );
 
 t.test('a deadline ends what has not ended, also while paused; URLs end with it', async (t) => {
-  let now = Date.parse('2026-03-01T00:00:00Z');
-  const service = await startService(t, { clock: { now: () => now } });
+  const service = await withClock.inNewAccount();
   const template = await service.template();
   const fleet = (await devices(service, template.id, 3)) as [Device, Device, Device];
   const firmware = await publish(service, template.id, '2');
@@ -232,8 +234,7 @@ t.test('a newer rollout takes the place of an older one, never the other way rou
 });
 
 t.test('a retry takes the device back from an older rollout that has taken it up meanwhile', async (t) => {
-  let now = Date.parse('2026-03-01T00:00:00Z');
-  const service = await startService(t, { clock: { now: () => now } });
+  const service = await withClock.inNewAccount();
   const template = await service.template();
   const [device] = (await devices(service, template.id, 1)) as [Device];
   const target = { deviceIds: [device.id] };

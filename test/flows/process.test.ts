@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
+import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { cliFile, mainFile, type Running, runToEnd, startProcess } from '../support/process.ts';
+import { mainFile, type Running, runToEnd, startProcess } from '../support/process.ts';
 import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
@@ -171,11 +172,8 @@ t.test('a second server on the same data directory is refused', async (t) => {
 });
 
 t.test('slipway account create works while a server is running, which serves the account at once', async (t) => {
-  const made = await runToEnd(
-    cliFile,
-    ['account', 'create', '--name', 'Second', '--admin-email', 'boss@second.example', '--data-dir', runningIn],
-    {},
-  );
+  const create = ['account', 'create', '--data-dir', runningIn];
+  const made = await runCommand([...create, '--name', 'Second', '--admin-email', 'boss@second.example']);
   t.equal(made.code, 0, made.stderr);
   const { accountId, adminEmail: emailAddress, adminPassword: password } = JSON.parse(made.stdout);
   const response = await fetch(`${running.url}/api/v1/auth/login-user`, {
@@ -184,11 +182,7 @@ t.test('slipway account create works while a server is running, which serves the
     body: JSON.stringify({ accountId, emailAddress, password }),
   });
   t.equal(response.status, 200);
-  const refused = await runToEnd(
-    cliFile,
-    ['account', 'create', '--name', 'Third', '--admin-email', 'nobody', '--data-dir', runningIn],
-    {},
-  );
+  const refused = await runCommand([...create, '--name', 'Third', '--admin-email', 'nobody']);
   t.equal(refused.code, 2);
   t.match(refused.stderr, /adminEmail must be an email address/);
 });
