@@ -8,7 +8,7 @@ export interface Row {
   /** What somebody else takes or does in the same run, in the same unit. */
   peer?: { name: string; value: number };
   /** What is promised: of the value itself, or of its ratio to the peer's. */
-  figure?: { atLeast?: number; below?: number; ofPeer?: number };
+  figure?: { atLeast?: number; below?: number; ofPeer?: number; mostOfPeer?: number };
   /** With how many devices, where the same is measured with several numbers of them. */
   devices?: number;
 }
@@ -31,11 +31,13 @@ export function described(times: number[]): string {
 /** Whether the figure is met; undefined where there is none, or its peer was not measured. */
 export function isMet({ ours, peer, figure }: Row): boolean | undefined {
   if (!figure) return undefined;
-  const { atLeast, below, ofPeer } = figure;
-  if (ofPeer !== undefined && !peer) return undefined;
+  const { atLeast, below, ofPeer, mostOfPeer } = figure;
+  if ((ofPeer !== undefined || mostOfPeer !== undefined) && !peer) return undefined;
   if (atLeast !== undefined && ours < atLeast) return false;
   if (below !== undefined && ours >= below) return false;
-  return ofPeer === undefined || !peer || ours / peer.value >= ofPeer;
+  if (!peer) return true;
+  const ratio = ours / peer.value;
+  return (ofPeer === undefined || ratio >= ofPeer) && (mostOfPeer === undefined || ratio <= mostOfPeer);
 }
 
 /** The cells of a row: what, figure, ours, the peer's, the ratio, met or not; on a busy machine it says so. */
@@ -45,6 +47,7 @@ export function cells(row: Row, isBusy = false): string[] {
     figure?.atLeast !== undefined && `≥ ${shown(figure.atLeast)} ${unit}`,
     figure?.below !== undefined && `< ${shown(figure.below)} ${unit}`,
     figure?.ofPeer !== undefined && `≥ ${figure.ofPeer} × ${peer?.name ?? 'peer'}`,
+    figure?.mostOfPeer !== undefined && `≤ ${figure.mostOfPeer} × ${peer?.name ?? 'peer'}`,
   ].filter((part) => part !== false);
   const verdict = isMet(row);
   return [

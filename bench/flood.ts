@@ -21,14 +21,15 @@ const beat = 5;
  * Keeps `window` messages in flight on a link that receives nothing but PUBACKs, at most `until` in all, and `perSecond`.
  */
 export function flood(
-  { socket }: Link,
+  { socket, level }: Link,
   topic: string,
   window: number,
   until = Number.POSITIVE_INFINITY,
   perSecond = Number.POSITIVE_INFINITY,
 ): Flood {
-  const template = publishBytes(topic, payload, { qos: 1, messageId: 1 });
-  const idAt = template.length - payload.length - 2;
+  const template = publishBytes(topic, payload, { qos: 1, messageId: 1 }, level);
+  // From level 5 on the length of the properties, 0, is between them.
+  const idAt = template.length - payload.length - (level === 5 ? 3 : 2);
   let [sent, bytes, most] = [0, 0, until];
   let finish: () => void = () => {};
   const done = new Promise<void>((resolve) => {

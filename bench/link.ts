@@ -8,10 +8,15 @@ export interface Login {
   password: string;
   clientId: string;
   clean?: boolean;
+  level?: Level;
 }
+
+/** 4 is MQTT 3.1.1. */
+export type Level = 4 | 5;
 
 export interface Link {
   readonly socket: Socket;
+  readonly level: Level;
   readonly returnCode: number;
   readonly sessionPresent: boolean;
   send(packet: Packet | Buffer): void;
@@ -25,12 +30,13 @@ export interface Link {
  */
 export function openLink(
   { host = '127.0.0.1', port }: { host?: string; port: number },
-  { username, password, clientId, clean = true }: Login,
+  { username, password, clientId, clean = true, level = 4 }: Login,
   hear: (packet: Packet, link: Link) => void = () => {},
 ): Promise<Link> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port, noDelay: true });
-    const parser = mqttPacket.parser();
+    const version = { protocolVersion: level };
+    const parser = mqttPacket.parser(version);
     let link: Link | undefined;
     const closed = new Promise<void>((ended) =>
       socket.on('close', () => {
@@ -39,15 +45,15 @@ export function openLink(
       }),
     );
     const send = (packet: Packet | Buffer) => {
-      if (socket.writable) socket.write(Buffer.isBuffer(packet) ? packet : mqttPacket.generate(packet));
+      if (socket.writable) socket.write(Buffer.isBuffer(packet) ? packet : mqttPacket.generate(packet, version));
     };
     parser.on('packet', (packet) => {
       if (link) {
         hear(packet, link);
         return;
       }
-      const { returnCode = -1, sessionPresent } = packet as IConnackPacket;
-      link = { socket, returnCode, sessionPresent, send, closed };
+      const { sessionPresent, reasonCode = -1, returnCode = reasonCode } = packet as IConnackPacket;
+      link = { socket, level, returnCode, sessionPresent, send, closed };
       resolve(link);
     });
     parser.on('error', () => socket.destroy());
@@ -55,11 +61,17 @@ export function openLink(
     // `close` follows and says what has to be said.
     socket.on('error', () => {});
     const who = { username, password: Buffer.from(password), clientId, clean };
-    send({ cmd: 'connect', protocolId: 'MQTT', protocolVersion: 4, keepalive: 600, ...who } as Packet);
+    send({ cmd: 'connect', protocolId: 'MQTT', ...version, keepalive: 600, ...who } as Packet);
   });
 }
 
 /** The bytes of a PUBLISH. */
-export function publishBytes(topic: string, payload: string | Buffer, more: object = {}): Buffer {
-  return mqttPacket.generate({ cmd: 'publish', topic, payload, qos: 0, dup: false, retain: false, ...more } as Packet);
+export function publishBytes(
+  topic: string,
+  payload: string | Buffer,
+  more: object = {},
+  protocolVersion: Level = 4,
+): Buffer {
+  const packet = { cmd: 'publish', topic, payload, qos: 0, dup: false, retain: false, ...more } as Packet;
+  return mqttPacket.generate(packet, { protocolVersion });
 }

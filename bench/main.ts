@@ -12,6 +12,7 @@ import { measureFan } from './fan.ts';
 import { measureGrowth } from './growth.ts';
 import { measureKeeping } from './keeping.ts';
 import { measureLatency } from './latency.ts';
+import { measureLevels } from './levels.ts';
 import { measureLists } from './lists.ts';
 import { measureLogins } from './logins.ts';
 import { measureLogs } from './logs.ts';
@@ -42,6 +43,7 @@ const figures: Record<string, Listed> = {
   create: { shows: 'POST /devices', run: measureCreates },
   reconnect: { shows: 'a fleet connects: cold, and with stored sessions after a restart', run: measureReconnect },
   stored: { shows: 'QoS 1 that is on disk before it is acknowledged', run: measureStored },
+  levels: { shows: 'MQTT 5 next to MQTT 3.1.1: a stored message, a CONNECT, a connection', run: measureLevels },
   latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
   fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
   provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },

@@ -2,7 +2,7 @@
 import { type Equipped, equip } from './equip.ts';
 import { at, described, median, type Row } from './figures.ts';
 import { flood } from './flood.ts';
-import { type Link, openLink, publishBytes } from './link.ts';
+import { type Level, type Link, openLink, publishBytes } from './link.ts';
 import type { Serving } from './processes.ts';
 import type { Bench } from './sizes.ts';
 
@@ -98,13 +98,15 @@ export async function measureStored(bench: Bench): Promise<Row[]> {
 }
 
 /** Acknowledgements a second, at most `atMost`, and microseconds of the server for each. */
-async function rateOf(
+export async function rateOf(
   { mqttPort: port, cpu }: Serving,
   devices: Equipped[],
   duration: number,
   atMost = Number.POSITIVE_INFINITY,
+  level: Level = 4,
 ): Promise<{ perSecond: number; cpu: number }> {
-  const links = await Promise.all(devices.map((device) => connect(port, device)));
+  const login = ({ id, secret }: Equipped) => ({ username: id, password: secret, clientId: id, level });
+  const links = await Promise.all(devices.map((device) => openLink({ port }, login(device))));
   const floods = devices.flatMap((device, n) =>
     links[n] ? [flood(links[n], device.topic('temperature'), window, undefined, atMost / devices.length)] : [],
   );
@@ -161,9 +163,9 @@ export async function paced(
   return times.slice(warm);
 }
 
-function connect(port: number, { id, secret }: Equipped, acknowledged?: (messageId: number) => void): Promise<Link> {
+function connect(port: number, { id, secret }: Equipped, acknowledged: (messageId: number) => void): Promise<Link> {
   return openLink({ port }, { username: id, password: secret, clientId: id }, ({ cmd, messageId = 0 }) => {
-    if (cmd === 'puback') acknowledged?.(messageId);
+    if (cmd === 'puback') acknowledged(messageId);
   });
 }
 

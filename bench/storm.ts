@@ -1,7 +1,7 @@
 /** A fleet that connects at once. */
 import type { Packet } from 'mqtt-packet';
 import type { Equipped } from './equip.ts';
-import { type Link, openLink } from './link.ts';
+import { type Level, type Link, openLink } from './link.ts';
 import { Pacer } from './pacer.ts';
 import type { Serving } from './processes.ts';
 
@@ -19,7 +19,7 @@ export interface Stormed {
 export async function connectAll(
   { mqttPort: port, cpu = () => 0 }: Pick<Serving, 'mqttPort'> & Partial<Pick<Serving, 'cpu'>>,
   devices: readonly Equipped[],
-  more: { clean: boolean } = { clean: false },
+  more: { clean: boolean; level?: Level } = { clean: false },
   atMost = Number.POSITIVE_INFINITY,
 ): Promise<Stormed> {
   const links = new Map<Equipped, Link>();

@@ -20,6 +20,8 @@ t.test('a figure is met or not by its value and by its ratio to the peer, and ea
   t.equal(met({ figure: { below: 70 } }), false);
   t.equal(met({ peer, figure: { ofPeer: 0.7 } }), true);
   t.equal(met({ peer, figure: { ofPeer: 0.71 } }), false);
+  t.equal(met({ peer, figure: { mostOfPeer: 0.7 } }), true);
+  t.equal(met({ peer, figure: { mostOfPeer: 0.69 } }), false);
   t.equal(met({ peer, figure: { atLeast: 71, ofPeer: 0.7 } }), false);
   t.equal(met({ peer, figure: { atLeast: 70, ofPeer: 0.71 } }), false);
 });
@@ -28,6 +30,8 @@ t.test('without its peer a ratio is not judged, and the table says so', async (t
   const row: Row = { ...measured, ours: 1234.5, figure: { ofPeer: 0.7 } };
   t.equal(isMet(row), undefined);
   t.strictSame(cells(row), ['messages', '≥ 0.7 × peer', '1,235 /s', '', '', 'not judged']);
+  const most = { ...row, figure: { mostOfPeer: 1.1 } };
+  t.strictSame(cells(most), ['messages', '≤ 1.1 × peer', '1,235 /s', '', '', 'not judged']);
   t.strictSame(cells(measured), ['messages', '', '70 /s', '', '', '']);
 });
 
