@@ -12,6 +12,7 @@ import '../scheduler.test.ts';
 import '../topics.test.ts';
 import '../docs/architecture.test.ts';
 import '../docs/configuration.test.ts';
+import '../docs/reason-codes.test.ts';
 import '../formats/hidden-numbers.test.ts';
 import '../emails/emails.test.ts';
 import '../bench/figures.test.ts';
