@@ -60,6 +60,8 @@ t.test('every limit and counter is there from the start, and counts what happens
   await client.publishAsync(f.topic('temperature'), ',c,1,', { qos: 1 });
   t.equal(await metric(f, 'slipway_messages_points'), before + 1);
   t.equal(await metric(f, 'slipway_messages_refused'), 0);
+  // That the client has connected is logged a moment later.
+  await until(async () => Number(await metric(f, 'slipway_messages_logs')) > 0);
   for (const name of ['messages_bytes', 'messages_logs', 'messages_oldest_timestamp_seconds', 'disk_free_bytes'])
     t.ok(Number(await metric(f, `slipway_${name}`)) > 0, name);
   const told = (await f.service.http('GET', '/metrics', { token: null })).text;

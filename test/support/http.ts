@@ -50,10 +50,14 @@ export function request(
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
   const [client, agent] = url.startsWith('https:') ? [https, secure] : [http, plain];
   return new Promise((resolve, reject) => {
+    // Where the answer comes before the whole request has gone, that it cannot go is no failure.
+    let isAnswered = false;
     const sent = client.request(new URL(url), { method, agent, headers: { ...length, ...headers } }, (response) => {
+      isAnswered = true;
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('error', reject);
+      response.on('close', () => reject(new Error('the connection ended before the whole answer had come')));
       response.on('end', () => {
         const { statusCode = 0, headers: named, rawHeaders } = response;
         const content = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
@@ -66,7 +70,9 @@ export function request(
         }
       });
     });
-    sent.on('error', reject);
+    sent.on('error', (error) => {
+      if (!isAnswered) reject(error);
+    });
     sent.end(body);
   });
 }
