@@ -1,10 +1,12 @@
 /** What an account can make the service keep has a limit each: one account reaches it, another notices nothing. */
+
 import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.ts';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.ts';
 import { follow, postRows } from './support/jobs.ts';
 import { part } from './support/part.ts';
 import { type Anything, type Made, type Service, startService } from './support/service.ts';
 import { sharedService } from './support/shared.ts';
+import { until } from './support/until.ts';
 
 const t = await part(import.meta);
 
@@ -301,14 +303,21 @@ t.test(
     const service = await sharedService(t, limits);
     const victim = await victimOf(service);
     const { accountId, admin } = service;
-    const before = await all(service, '/api/v1/audit', 'auditRecords', victim.device.accountId, victim.admin);
     const own = await attacker(service, 1);
+    const audit = (of: string, token: string) => all(service, '/api/v1/audit', 'auditRecords', of, token);
+    // That a token is used is written in the background.
+    for (const [of, token] of [
+      [accountId, admin],
+      [victim.device.accountId, victim.admin],
+    ] as const)
+      await until(async () => (await audit(of, token)).some(({ event }) => event === 'tokenUsed'));
+    const before = await audit(victim.device.accountId, victim.admin);
     for (let n = 0; n < 12; n += 1) await service.credential(own.device.id);
-    const records = await all(service, '/api/v1/audit', 'auditRecords', accountId, admin);
+    const records = await audit(accountId, admin);
     t.equal(records.length, 10);
     t.equal(records.filter(({ event }) => event === 'credentialCreated').length, 10);
     t.equal(await used(service, 'auditRecords'), 10);
-    t.strictSame(await all(service, '/api/v1/audit', 'auditRecords', victim.device.accountId, victim.admin), before);
+    t.strictSame(await audit(victim.device.accountId, victim.admin), before);
 
     const verify = (deviceId: string, token?: string) =>
       service.ok('POST', '/api/v1/provisioning/verify', {
