@@ -13,7 +13,7 @@ import type { PeerCertificates } from './connections/peer-certificates.ts';
 import type { ConnectRefusal } from './packets/codec.ts';
 import type { Connect } from './packets/connect.ts';
 import { Malformed } from './packets/fields.ts';
-import { connectReasons, rowOf } from './reasons.ts';
+import { connectReasons, ends, rowOf } from './reasons.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
 /** Bytes, in MQTT 3.1 too. */
@@ -189,15 +189,17 @@ export class Authenticator {
   }
 
   /** Not answered until it is decided where the account is: the client then comes back to the right server. */
-  async #sendAway({ conn }: BrokerClient, accountId: string): Promise<never> {
+  async #sendAway({ codec, conn }: BrokerClient, accountId: string): Promise<never> {
     const gone = new AbortController();
     const end = () => gone.abort();
     conn.on('close', end);
     if (conn.destroyed) end();
     await this.#services.gate.whenBack(accountId, gone.signal);
-    // Without CONNACK: some clients never come back after a refusal.
-    conn.destroy();
-    throw new ConnectRefused('unavailable', 'the account is on its way to another server');
+    // Below level 5 without CONNACK: some clients never come back after a refusal.
+    if (codec.level < 5) conn.destroy();
+    const message = 'the account is on its way to another server';
+    const isElsewhere = this.#services.gate.isAway(accountId);
+    throw new ConnectRefused('unavailable', message, isElsewhere ? { code: ends.useAnotherServer } : {});
   }
 
   /**

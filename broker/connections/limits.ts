@@ -58,6 +58,9 @@ interface Refusal {
 
 type Needed = Pick<BrokerGround, 'config' | 'clock' | 'log'>;
 
+/** A limit of the network that a socket comes from. */
+export type NetworkLimit = 'max_connections_per_address' | 'connect_rate_per_address';
+
 /** The limits on connections: how many, how fast, and how often one may fail to prove who it is. */
 export class Limits {
   readonly #settings: BrokerGround['config']['mqtt'];
@@ -125,7 +128,7 @@ export class Limits {
   }
 
   /** Says where a counted socket comes from, and calls `go` at its turn, at once most of the time, or `refuse`. */
-  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: LimitName) => void): void {
+  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: NetworkLimit) => void): void {
     const place = this.#places.get(socket);
     if (!place || socket.destroyed) return;
     const counted = address ?? '';
@@ -178,7 +181,7 @@ export class Limits {
     place.counted = undefined;
   }
 
-  #takeTurn(socket: Duplex, network: string, go: () => void, refuse: (limit: LimitName) => void): void {
+  #takeTurn(socket: Duplex, network: string, go: () => void, refuse: (limit: NetworkLimit) => void): void {
     const { connectRatePerAddress: rate, connectTimeout } = this.#settings;
     if (rate === 0) {
       go();

@@ -6,8 +6,10 @@ import type { Properties } from '../../src/formats/message-properties.ts';
 import { peerAddress, type Trust } from '../../src/network/addresses.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
-import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
+import { beginsLevel5, type Connect, type UnsupportedConnect } from '../packets/connect.ts';
 import { Connection, type PacketLimits, type Receiver } from '../packets/connection.ts';
+import { refusedConnect } from '../packets/level-5.ts';
+import { variableOf } from './counters.ts';
 import type { Limits } from './limits.ts';
 import { takeProxyHeader } from './proxy-protocol.ts';
 import { PublishRate } from './publish-rate.ts';
@@ -19,6 +21,12 @@ export const publishOverhead = 4096;
 const otherPackets = 65_536;
 /** Bytes next to a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
 const webSocketOverhead = 65_536;
+
+/** Sockets that may wait to be told that a limit lets them no further, and the milliseconds that they have for their CONNECT. */
+const maxTurnedAway = 64;
+const patience = 1000;
+/** What CONNACK of MQTT 5 says of a limit that strikes before CONNECT. */
+const busy = { max_connections: 0x89, max_connections_per_address: 0x97, connect_rate_per_address: 0x9f } as const;
 
 /** A connection that has sent a CONNECT. */
 export interface Connecting {
@@ -58,6 +66,8 @@ export class Sockets {
   /** Everything that has to be ended: accepted sockets, and the streams that are on them. */
   readonly #connections = new Set<Duplex>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
+  /** Those that a limit lets no further, and that have not been told so. */
+  #turnedAway = 0;
 
   constructor(parts: SocketParts) {
     this.#parts = parts;
@@ -72,7 +82,7 @@ export class Sockets {
   /** From accept to the first byte of MQTT or TLS: a place, what a proxy says of it, its turn. */
   enter(socket: Socket, go: () => void): void {
     if (!this.#parts.limits.enter(socket)) {
-      socket.destroy();
+      this.#turnAway(socket, 'max_connections');
       return;
     }
     this.track(socket);
@@ -91,9 +101,7 @@ export class Sockets {
       }
     };
     const locate = (address: string | undefined) =>
-      this.#parts.limits.locate(socket, address, enter, () => {
-        socket.destroy();
-      });
+      this.#parts.limits.locate(socket, address, enter, (limit) => this.#turnAway(socket, limit));
     if (peer === undefined || !this.#parts.trusts(peer)) {
       locate(peer);
       return;
@@ -102,6 +110,27 @@ export class Sockets {
       if (header.is === 'malformed') socket.destroy();
       else locate((header.is === 'present' && header.address) || peer);
     });
+  }
+
+  /** A limit lets it no further: a client of MQTT 5 is told so, if its CONNECT comes soon and not too many wait for theirs. */
+  #turnAway(socket: Socket, limit: keyof typeof busy): void {
+    if (socket.destroyed || this.#turnedAway >= maxTurnedAway) {
+      socket.destroy();
+      return;
+    }
+    this.#turnedAway += 1;
+    this.track(socket);
+    const timer = setTimeout(() => socket.destroy(), patience);
+    socket.on('error', () => {});
+    socket.once('close', () => {
+      clearTimeout(timer);
+      this.#turnedAway -= 1;
+    });
+    socket.once('data', (begin: Buffer) => {
+      if (beginsLevel5(begin)) socket.end(refusedConnect(busy[limit], `${variableOf(limit)}: try again later.`));
+      else socket.destroy();
+    });
+    socket.resume();
   }
 
   /** A connection speaks MQTT: its packets are limited and go to the receiver. `request` is that of a WebSocket. */

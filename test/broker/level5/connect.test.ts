@@ -205,6 +205,25 @@ t.test('connections and stored sessions beyond a limit are refused with 0x97', a
   t.match(connection.properties.reasonString, 'SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE');
 });
 
+t.test('a limit that strikes before CONNECT is told, too: 0x89, 0x97, 0x9F', async (t) => {
+  for (const [variable, code] of [
+    ['MAX_CONNECTIONS', 0x89],
+    ['MAX_CONNECTIONS_PER_ADDRESS', 0x97],
+  ] as const) {
+    const f = await fixture(t, { [`SLIPWAY_MQTT_${variable}`]: '1' });
+    await connected(t, f, { clientId: 'a' });
+    const { code: given, properties } = await refused(t, f, { clientId: 'b' });
+    t.equal(given, code);
+    t.match(properties.reasonString, `SLIPWAY_MQTT_${variable}`);
+  }
+  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_RATE_PER_ADDRESS: '1', SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '2' });
+  await connected(t, f, { clientId: 'a' });
+  // They wait for their turns, until those are later than a CONNECT may be.
+  const waiting = ['b', 'c'].map((clientId) => connected(t, f, { clientId }));
+  t.equal((await refused(t, f, { clientId: 'd' })).code, 0x9f);
+  await Promise.allSettled(waiting);
+});
+
 t.test('Reason Strings of CONNACK are sent whatever Request Problem Information says', async (t) => {
   const f = await ownDevice(t);
   const { code, properties } = await refused(t, f, { password: 'wrong', properties: { requestProblemInformation: 0 } });
