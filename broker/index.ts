@@ -97,13 +97,19 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
       log.error({ err: error }, 'previous secrets could not be ended');
     }
   };
+  const publishDueWills = () => {
+    if (parts.aedes.closed) return;
+    const wills = persistence.takeDueWills();
+    for (const will of wills) guarded('will', () => publishes.publishLeftWill(will));
+    if (wills.length > 0) setImmediate(publishDueWills);
+  };
   const sweep = setInterval(() => {
     guarded('expiry', () => sessions.endExpired(clock.now(), services.hasRested));
     guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('expiry', () => signs.endExpired(clock.now()));
     void endPreviousSecrets();
     guarded('sweep', () => persistence.sweep());
-    for (const will of persistence.takeDueWills()) guarded('will', () => publishes.publishLeftWill(will));
+    publishDueWills();
   }, sweepInterval);
   return sweep.unref();
 }

@@ -39,9 +39,20 @@ export function matchedFilter(filter: string): string {
   return isShared(filter) ? (parseShared(filter)?.filter ?? filter) : filter;
 }
 
-/** Whether a topic matches a well-formed filter. */
+const codes = { '#': 35, '+': 43, '/': 47 } as const;
+
+/** Whether a topic matches a well-formed filter. It cuts neither into levels: a client may have hundreds of filters. */
 export function matches(filter: string, topic: string): boolean {
-  return matchesLevels(filter.split('/'), topic.split('/'));
+  let at = 0;
+  for (let place = 0; place < filter.length; place += 1) {
+    const character = filter.charCodeAt(place);
+    if (character === codes['#']) return true;
+    if (character === codes['+']) while (at < topic.length && topic.charCodeAt(at) !== codes['/']) at += 1;
+    else if (at === topic.length) return place === filter.length - 2 && filter.endsWith('/#');
+    else if (character === topic.charCodeAt(at)) at += 1;
+    else return false;
+  }
+  return at === topic.length;
 }
 
 /**

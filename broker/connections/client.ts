@@ -60,6 +60,8 @@ export class Client implements BrokerClient {
   readonly #subscriptions = new Map<string, Filter & { receive: Receive | undefined }>();
   /** Filters that ask for more than a QoS. */
   #withOptions = 0;
+  /** The counter of the message that its filters have been looked at for. */
+  #lastReceived: number | undefined;
   #keepAlive: NodeJS.Timeout | undefined;
   /** Those who wait until the socket has drained. */
   #draining: Array<() => void> | undefined;
@@ -169,6 +171,12 @@ export class Client implements BrokerClient {
   }
 
   #receive(packet: Outgoing, received: () => void): void {
+    // It comes once for each of its filters that match.
+    if (packet.brokerCounter === this.#lastReceived) {
+      received();
+      return;
+    }
+    this.#lastReceived = packet.brokerCounter;
     const match = this.matchOf(packet.topic, packet.clientId === this.id);
     if (match) this.#parts.deliver(this, copyFor(packet, match), received);
     else received();

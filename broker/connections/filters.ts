@@ -20,7 +20,10 @@ export function matchFilters(filters: Iterable<Filter>, topic: string, isOwn: bo
     match ??= { qos, retainAsPublished: false, identifiers: undefined };
     if (qos > match.qos) match.qos = qos;
     if (rap) match.retainAsPublished = true;
-    if (identifier !== undefined) match.identifiers = [...(match.identifiers ?? []), identifier];
+    if (identifier !== undefined) {
+      match.identifiers ??= [];
+      match.identifiers.push(identifier);
+    }
   }
   return match;
 }

@@ -6,6 +6,7 @@ import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { laneOfClient } from '../connections/live-clients.ts';
 import type { PublishRate, Rates } from '../connections/publish-rate.ts';
+import type { Incoming } from '../message-types.ts';
 import { ends, reasonOfLimit, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
 import { type Codec, type ConnectRefusal, type Disconnect, type Packet, types } from './codec.ts';
@@ -273,9 +274,7 @@ export class Connection {
       this.#slow();
       return undefined;
     }
-    // The payload and the topic are what a sender makes long.
-    if (!this.#hasPaid && packet.cmd === 'publish')
-      this.#rate.charge('bytes', packet.payload.length + packet.topic.length);
+    if (!this.#hasPaid && packet.cmd === 'publish') this.#rate.charge('bytes', lengthOf(packet));
     this.#hasPaid = true;
     if (this.#inFlight > 0 && this.#mustBeAlone(packet)) return undefined;
     this.#next = undefined;
@@ -329,7 +328,7 @@ export class Connection {
       this.#drain(() => client.close());
       return;
     }
-    const bytes = packet.cmd === 'publish' ? packet.payload.length + packet.topic.length : 0;
+    const bytes = packet.cmd === 'publish' ? lengthOf(packet) : 0;
     const id = packet.cmd === 'pubrel' || (packet.cmd === 'publish' && packet.qos === 2) ? packet.messageId : undefined;
     const isAlone = this.#mustBeAlone(packet);
     if (isAlone) this.#wait = 'packet';
@@ -463,8 +462,16 @@ function endOf(error: Error): { code: number; sentence: string | undefined } {
   return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : { code: ends.unspecified, sentence: undefined };
 }
 
+/** What a sender makes long. */
+function lengthOf({ payload, topic, said }: Incoming): number {
+  return payload.length + topic.length + (said?.travelling.length ?? 0);
+}
+
 function costOf(packet: Packet): number {
-  if (packet.cmd === 'publish') return costOfPacket + Math.floor(packet.payload.length / bytesOfCost);
+  if (packet.cmd === 'publish') {
+    const { payload, said } = packet;
+    return costOfPacket + Math.floor((payload.length + (said?.travelling.length ?? 0)) / bytesOfCost);
+  }
   if (packet.cmd === 'subscribe') return costOfPacket * (1 + packet.subscriptions.length);
   return packet.cmd === 'unsubscribe' ? costOfPacket * (1 + packet.unsubscriptions.length) : costOfPacket;
 }

@@ -17,8 +17,7 @@ export interface DeliveryParts extends HeldServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
-    Pick<SessionStore, 'keptFor' | 'noteSent' | 'passOnShared'> &
-    HeldServices['persistence'];
+    Pick<SessionStore, 'keptFor' | 'noteSent' | 'passOnShared'>;
   groups: Pick<SharedGroups, 'passOn'>;
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
@@ -203,7 +202,7 @@ export class Deliveries {
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
     const messageId = packet.messageId;
     expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
-    if (packet.group && client.clean) this.#held.track(live, messageId, packet);
+    if (packet.group && client.clean) this.#held.track(live, messageId, { ...packet, payload: this.#bytesOf(packet) });
     const pass = () => {
       const payload = this.#bytesOf(packet);
       const bytes = client.codec.publish(packet, payload, packet.qos, messageId);
@@ -249,6 +248,7 @@ export class Deliveries {
   #dropTooLong(live: LiveClient, messageId: number, done: Done): void {
     this.#parts.counters.dropped.size += 1;
     live.sent?.delete(messageId);
+    this.received(live, messageId);
     this.#parts.persistence.acknowledge(live.client, messageId);
     done();
     this.sendWaiting(live);

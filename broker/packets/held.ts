@@ -1,22 +1,26 @@
 import type { LiveClient } from '../aedes-types.ts';
-import type { Counters, LimitName } from '../connections/counters.ts';
+import { accountIn } from '../connections/client-ids.ts';
+import type { Counters } from '../connections/counters.ts';
 import { type Outgoing, sizeOf } from '../message-types.ts';
-import type { SessionStore } from '../sessions/persistence.ts';
+import { ownBytes } from '../sessions/retained.ts';
+import { copied } from './write.ts';
 
 export interface HeldServices {
   counters: Pick<Counters, 'dropped' | 'limitHits'>;
-  /** Counts bytes for the queues of an account. */
-  persistence: Pick<SessionStore, 'countQueued' | 'hasQueueRoom'>;
   /** Messages for one client; 0 is no limit. */
   maxQueue: number;
 }
 
+/** Bytes for one client, and for all clients of an account. */
+const maxBytes = { ofClient: 4 * 1024 * 1024, ofAccount: 32 * 1024 * 1024 };
+
 /**
  * Messages in memory for clients without a stored session, until these have acknowledged others, and messages of groups until
- * they are acknowledged themselves. The oldest go first.
+ * they are acknowledged themselves. The oldest go first, those of the client that has most.
  */
 export class Held {
   readonly #services: HeldServices;
+  readonly #accounts = new Map<string, { bytes: number; of: Map<LiveClient, number> }>();
 
   constructor(services: HeldServices) {
     this.#services = services;
@@ -27,38 +31,39 @@ export class Held {
   }
 
   add(live: LiveClient, packet: Outgoing): void {
-    const { maxQueue, persistence } = this.#services;
+    const { counters, maxQueue } = this.#services;
     live.held ??= [];
-    live.held.push(packet);
-    persistence.countQueued(live.client, sizeOf(packet));
-    while (maxQueue > 0 && live.held.length > maxQueue) this.#drop(live, 'max_queue');
-    while (live.held.length > 0 && !persistence.hasQueueRoom(live.client))
-      this.#drop(live, 'max_queue_bytes_per_account');
+    live.held.push(ownCopy(packet));
+    this.#count(live, sizeOf(packet));
+    if (maxQueue > 0 && live.held.length > maxQueue) {
+      this.take(live);
+      counters.dropped.queue += 1;
+      counters.limitHits.max_queue += 1;
+    }
+    this.#shrink(live);
   }
 
   /** The next one, which is sent now. */
   take(live: LiveClient): Outgoing | undefined {
     const packet = live.held?.shift();
-    if (packet) this.#services.persistence.countQueued(live.client, -sizeOf(packet));
+    if (packet) this.#count(live, -sizeOf(packet));
     return packet;
   }
 
   /** One of a group has been sent: another member gets it if this one goes. Beyond the limits the oldest ones are nobody else's. */
   track(live: LiveClient, messageId: number, packet: Outgoing): void {
-    const { maxQueue, persistence } = this.#services;
+    const { maxQueue } = this.#services;
     live.shared ??= new Map();
-    live.shared.set(messageId, packet);
-    persistence.countQueued(live.client, sizeOf(packet));
-    for (const oldest of live.shared.keys()) {
-      const isOver = maxQueue > 0 && live.shared.size > maxQueue;
-      if (!isOver && persistence.hasQueueRoom(live.client)) return;
-      this.untrack(live, oldest);
-    }
+    this.untrack(live, messageId);
+    live.shared.set(messageId, ownCopy(packet));
+    this.#count(live, sizeOf(packet));
+    if (maxQueue > 0 && live.shared.size > maxQueue) this.#untrackOldest(live);
+    this.#shrink(live);
   }
 
   untrack(live: LiveClient, messageId: number): void {
     const packet = live.shared?.get(messageId);
-    if (packet && live.shared?.delete(messageId)) this.#services.persistence.countQueued(live.client, -sizeOf(packet));
+    if (packet && live.shared?.delete(messageId)) this.#count(live, -sizeOf(packet));
   }
 
   /** What of groups a client that goes has not acknowledged, the oldest first. */
@@ -68,14 +73,62 @@ export class Held {
 
   /** All of a connection that has ended. */
   dropAll(live: LiveClient): void {
-    while (this.take(live));
-    for (const messageId of [...(live.shared?.keys() ?? [])]) this.untrack(live, messageId);
+    live.held = undefined;
+    live.shared = undefined;
+    this.#count(live, -this.#bytesOf(live));
   }
 
-  #drop(live: LiveClient, limit: LimitName): void {
+  #count(live: LiveClient, change: number): void {
+    if (change === 0) return;
+    const accountId = accountIn(live.client.id);
+    const account = this.#accounts.get(accountId) ?? { bytes: 0, of: new Map() };
+    this.#accounts.set(accountId, account);
+    account.bytes += change;
+    const bytes = (account.of.get(live) ?? 0) + change;
+    if (bytes > 0) account.of.set(live, bytes);
+    else account.of.delete(live);
+    if (account.of.size === 0) this.#accounts.delete(accountId);
+  }
+
+  #bytesOf(live: LiveClient): number {
+    return this.#accounts.get(accountIn(live.client.id))?.of.get(live) ?? 0;
+  }
+
+  /** Makes room where more waits than may. */
+  #shrink(live: LiveClient): void {
+    while (this.#bytesOf(live) > maxBytes.ofClient && this.#dropOldest(live));
+    const account = this.#accounts.get(accountIn(live.client.id));
+    while (account && account.bytes > maxBytes.ofAccount) {
+      const [largest, bytes] = [...account.of].reduce((one, other) => (other[1] > one[1] ? other : one));
+      // Half of it, so that the next is not looked for at once.
+      while (this.#bytesOf(largest) > bytes / 2) if (!this.#dropOldest(largest)) return;
+    }
+  }
+
+  /** What has been sent goes first: it is there for others only. The last message of a client stays. */
+  #dropOldest(live: LiveClient): boolean {
     const { counters } = this.#services;
+    if (this.#untrackOldest(live)) return true;
+    if ((live.held?.length ?? 0) < 2) return false;
     this.take(live);
     counters.dropped.queue += 1;
-    counters.limitHits[limit] += 1;
+    return true;
   }
+
+  #untrackOldest(live: LiveClient): boolean {
+    const [oldest] = live.shared?.keys() ?? [];
+    if (oldest !== undefined) this.untrack(live, oldest);
+    return oldest !== undefined;
+  }
+}
+
+/** A small part of what was read from a socket would keep all of it in memory. */
+function ownCopy(packet: Outgoing): Outgoing {
+  const { payload, properties } = packet;
+  const isSmall = payload.length <= copied;
+  return {
+    ...packet,
+    payload: isSmall ? Buffer.from(ownBytes(payload).buffer) : payload,
+    ...(properties && { properties: new Uint8Array(properties) }),
+  };
 }

@@ -78,7 +78,10 @@ export class SessionStore {
     const { clock, counters } = services;
     this.#retained = new Retained({ clock, counters, rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal);
-    this.#sessions.beforeEnd((session) => this.#passOnShared(session, false));
+    this.#sessions.beforeEnd((session) => {
+      this.#wills.endDelay(session.clientId, clock.now());
+      this.#passOnShared(session, false);
+    });
   }
 
   /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
@@ -386,17 +389,6 @@ export class SessionStore {
     return this.#sessions.get(id)?.queue.withPacketId(messageId) !== undefined;
   }
 
-  /** Bytes that wait for a client and are in no stored session. */
-  countQueued({ id }: Id, change: number): void {
-    this.#sessions.countBytes(id, change);
-  }
-
-  /** Whether the account of a client has not more bytes in queues than it may. */
-  hasQueueRoom({ id }: Id): boolean {
-    const { maxQueueBytes } = this.#services;
-    return maxQueueBytes === 0 || this.#sessions.bytesOf(accountIn(id)) <= maxQueueBytes;
-  }
-
   /** What a session has kept for its client, oldest first. An error of it ends the connection, and the queue stays. */
   async *keptFor(client: BrokerClient): AsyncIterableIterator<Kept> {
     const session = this.#sessions.get(client.id);
@@ -422,7 +414,7 @@ export class SessionStore {
     this.#wills.deleteOf(client);
   }
 
-  /** Wills whose clients have not come back in time, each once. */
+  /** Some wills whose clients have not come back in time, each once; empty when there are no more. */
   takeDueWills(): StoredWill[] {
     return this.#wills.takeDue(this.#services.clock.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
   }

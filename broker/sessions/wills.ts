@@ -6,6 +6,8 @@ import { ownBytes } from './retained.ts';
 
 /** Milliseconds from the start that the client of a crashed process has to come back, where its will says nothing of it. */
 const patience = 60_000;
+/** Wills that are published in one turn of the event loop. */
+const duesAtOnce = 100;
 
 /** `due` in milliseconds since 1970. */
 type LeftWill = StoredWill & { due: number };
@@ -71,6 +73,15 @@ export class Wills {
     return left && hasSessionEnded && left.delay > 0 ? left : undefined;
   }
 
+  /** A session has ended before its will was due: it waits no longer [MQTT-3.1.3-9]. */
+  endDelay(clientId: string, now: number): void {
+    const left = this.#left.get(clientId);
+    if (!left || left.delay === 0 || left.due <= now) return;
+    left.due = now;
+    this.#due = Math.min(this.#due, now);
+    this.#journal.record({ kind: 'will', will: left });
+  }
+
   /** The will of a client has been published or dropped. */
   delete(clientId: string): void {
     const known = this.#held.delete(clientId);
@@ -82,14 +93,14 @@ export class Wills {
     if (this.#held.get(client.id) === client) this.delete(client.id);
   }
 
-  /** Wills whose clients have not come back in time, each handed out once. Those that are `isAway` wait. */
+  /** Some wills whose clients have not come back in time, each handed out once. Those that are `isAway` wait. */
   takeDue(now: number, isAway: (clientId: string) => boolean): StoredWill[] {
     if (now < this.#due) return [];
     this.#due = Number.POSITIVE_INFINITY;
     const due: StoredWill[] = [];
     for (const will of this.#left.values()) {
-      if (will.due <= now && !isAway(will.clientId)) due.push(will);
-      else this.#due = Math.min(this.#due, Math.max(will.due, now + 1));
+      if (will.due <= now && due.length < duesAtOnce && !isAway(will.clientId)) due.push(will);
+      else this.#due = Math.min(this.#due, due.length < duesAtOnce ? Math.max(will.due, now + 1) : now);
     }
     for (const { clientId } of due) this.delete(clientId);
     return due;

@@ -128,7 +128,8 @@ export function readProperties(body: Buffer, at: number, packet: PacketWithPrope
   if (length === 0) return { properties: {}, travelling: nothing, end };
   const inside = new Reader(body.subarray(0, end), reader.at);
   const properties: Properties = {};
-  const parts: Buffer[] = [];
+  const parts: Array<{ from: number; to: number }> = [];
+  let users = 0;
   while (inside.at < end) {
     const from = inside.at;
     const id = inside.variable();
@@ -136,10 +137,17 @@ export function readProperties(body: Buffer, at: number, packet: PacketWithPrope
     if (!definition?.packets.has(packet))
       throw new InvalidProperties(0x81, `property ${id} does not belong to ${packet.toUpperCase()}`);
     const { name, form } = definition;
-    set(properties, name, inside.value(form), packet);
-    if (travelling.has(name)) parts.push(body.subarray(from, inside.at));
+    if (name === 'userProperties') users += 1;
+    // One too many is enough to refuse a message, and those of other packets are not read.
+    if (users > maxUserProperties + 1 && name === 'userProperties') inside.skipPair();
+    else set(properties, name, inside.value(form), packet);
+    if (!travelling.has(name)) continue;
+    const last = parts.at(-1);
+    if (last?.to === from) last.to = inside.at;
+    else parts.push({ from, to: inside.at });
   }
-  return { properties, travelling: parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts), end };
+  const bytes = parts.map(({ from, to }) => body.subarray(from, to));
+  return { properties, travelling: bytes.length === 1 ? (bytes[0] as Buffer) : Buffer.concat(bytes), end };
 }
 
 /** Takes a value into `properties`: twice is allowed for user properties alone, and for the identifiers of a delivery. */
@@ -190,23 +198,53 @@ class Reader {
     return this.#number(form);
   }
 
-  #number(bytes: 1 | 2 | 4): number {
-    return this.#takeBytes(bytes).readUIntBE(0, bytes);
+  /** Two texts that nobody wants to know. */
+  skipPair(): void {
+    this.#passText();
+    this.#passText();
   }
 
-  /** UTF-8 without U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]. */
+  #number(bytes: 1 | 2 | 4): number {
+    const from = this.#pass(bytes);
+    let value = 0;
+    for (let at = from; at < this.at; at += 1) value = value * 256 + (this.#body[at] as number);
+    return value;
+  }
+
   #text(): string {
-    const bytes = this.#takeBytes(this.#number(2));
-    if (bytes.includes(0) || !isUtf8(bytes)) throw new InvalidProperties(0x81, 'a property that is no UTF-8');
-    return bytes.toString();
+    const from = this.#passText();
+    return this.#body.toString('utf8', from, this.at);
+  }
+
+  /** UTF-8 without U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]; where it begins. */
+  #passText(): number {
+    const from = this.#pass(this.#number(2));
+    let isAscii = true;
+    for (let at = from; at < this.at; at += 1) {
+      const byte = this.#body[at] as number;
+      if (byte === 0) throw noUtf8();
+      if (byte > 127) isAscii = false;
+    }
+    if (!isAscii && !isUtf8(this.#body.subarray(from, this.at))) throw noUtf8();
+    return from;
   }
 
   #takeBytes(length: number): Buffer {
-    if (this.at + length > this.#body.length) throw new InvalidProperties(0x81, 'a property is longer than its packet');
-    const bytes = this.#body.subarray(this.at, this.at + length);
-    this.at += length;
-    return bytes;
+    const from = this.#pass(length);
+    return this.#body.subarray(from, this.at);
   }
+
+  /** Where these bytes begin. */
+  #pass(length: number): number {
+    const from = this.at;
+    if (from + length > this.#body.length) throw new InvalidProperties(0x81, 'a property is longer than its packet');
+    this.at += length;
+    return from;
+  }
+}
+
+function noUtf8(): InvalidProperties {
+  return new InvalidProperties(0x81, 'a property that is no UTF-8');
 }
 
 /** Bytes of properties without their length, in the order of `properties`. */

@@ -1,4 +1,5 @@
 /** MQTT 5. */
+import '../broker/level5/bounds.test.ts';
 import '../broker/level5/connect.test.ts';
 import '../broker/level5/flow.test.ts';
 import '../broker/level5/messages.test.ts';
