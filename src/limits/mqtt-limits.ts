@@ -23,7 +23,8 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'service',
-    about: 'open sockets of MQTT, including those without a CONNECT; more are closed at once',
+    about:
+      'open sockets of MQTT, including those without a CONNECT; more are closed at once (MQTT 5 without TLS: 0x89)',
     counted: false,
   }),
   row({
@@ -35,7 +36,7 @@ export const mqttLimits = [
     off: true,
     unit: 'items',
     per: 'address',
-    about: 'open sockets of MQTT; more are closed at once',
+    about: 'open sockets of MQTT; more are closed at once (MQTT 5 without TLS: 0x97)',
     counted: false,
   }),
   row({
@@ -71,7 +72,7 @@ export const mqttLimits = [
     off: true,
     unit: 'per second',
     per: 'address',
-    about: 'new connections; more wait for their turn',
+    about: 'new connections; more wait for their turn, at most for the connect timeout (then MQTT 5 without TLS: 0x9F)',
     counted: false,
   }),
   row({
