@@ -55,6 +55,8 @@ export function layFoundation(services: BrokerGround): Foundation {
   });
   const groups = new SharedGroups({
     fanOut,
+    accountOf: (topic) => authority.accountOf(topic),
+    spend: (cost) => scheduler.spend(cost),
     mayHear: ({ identity }, topic) =>
       identity !== undefined && authority.mayHear(identity.caller, identity.ownChannels, topic),
     mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),

@@ -51,9 +51,10 @@ export class PublishHooks {
 
   /** The hard gate: every message to every client passes here, live, retained or queued. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
-    const { authority, persistence } = this.#parts;
+    const { authority, groups, persistence } = this.#parts;
     if (!client.clean && persistence.isBehind(client, packet)) return undefined;
     const allowed = authority.forward(client.live, packet);
+    if (!allowed) groups.passOnRefused(packet, client.live);
     if (!allowed && !client.clean) persistence.forget(client, packet);
     return allowed;
   }

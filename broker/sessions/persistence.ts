@@ -60,6 +60,9 @@ export class SessionStore {
   readonly revocation: SessionRevocation;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
+  /** The account whose sessions end because it goes to another server. */
+  #departing: string | undefined;
+  #isClosed = false;
 
   constructor(services: PersistenceServices, rules: PersistenceRules) {
     this.#services = services;
@@ -72,7 +75,7 @@ export class SessionStore {
       this.#journal,
     );
     this.received = new ReceivedIds(this.#sessions, this.#journal, this.#unreleased, services.maxUnreleased);
-    this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules);
+    this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules, services.groups);
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
     const { clock, counters } = services;
@@ -80,7 +83,8 @@ export class SessionStore {
     this.#wills = new Wills(this.#journal);
     this.#sessions.beforeEnd((session) => {
       this.#wills.endDelay(session.clientId, clock.now());
-      this.#passOnShared(session, false);
+      // The other members go with the account.
+      return accountIn(session.clientId) === this.#departing ? undefined : this.#passOnShared(session, false);
     });
   }
 
@@ -94,6 +98,7 @@ export class SessionStore {
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
   close(): void {
+    this.#isClosed = true;
     this.#journal.close();
   }
 
@@ -171,8 +176,10 @@ export class SessionStore {
 
   /** Forgets all that an account has here, on disk too when it resolves. */
   async depart(accountId: string): Promise<void> {
+    this.#departing = accountId;
     for (const session of [...this.#sessions.all()])
       if (session.clientId.startsWith(accountId)) this.#sessions.end(session);
+    this.#departing = undefined;
     for (const topic of this.#services.messages.mqtt.retainedOf(accountId))
       this.#retained.store({ topic, qos: 0, payload: Buffer.alloc(0) });
     this.#wills.depart(accountId);
@@ -320,6 +327,7 @@ export class SessionStore {
 
   /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
   enqueue(packet: Outgoing): void {
+    this.#services.groups.takeBack(packet);
     this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId), packet);
   }
 
@@ -332,12 +340,21 @@ export class SessionStore {
   /** What a client that has left has for groups goes to connected members, or to any when its session ends with it. */
   passOnShared({ id }: Id, hasSessionEnded: boolean): void {
     const session = this.#sessions.get(id);
-    if (session) this.#passOnShared(session, !hasSessionEnded);
+    if (session) void this.#passOnShared(session, !hasSessionEnded);
   }
 
-  #passOnShared(session: Session, isConnected: boolean): void {
-    const { groups } = this.#services;
-    this.#queues.passOnShared(session, (group, packet) => groups.passOn(group, packet, session.clientId, isConnected));
+  /** A promise, which never rejects, when it takes longer. */
+  #passOnShared(session: Session, isConnected: boolean): Promise<void> | undefined {
+    const { groups, log } = this.#services;
+    const { clientId, holder } = session;
+    const isBack = () => session.holder !== undefined && session.holder !== holder;
+    return this.#queues
+      .passOnShared(
+        session,
+        (group, packet) => groups.passOn(group, packet, clientId, isConnected),
+        () => this.#isClosed || isBack(),
+      )
+      ?.catch((error) => log.error({ fault: faultOf(error) }, 'messages of a group could not be passed on'));
   }
 
   /** A message is about to be sent under its packet id, which may be changed; undefined when it has not to wait for the disk. */

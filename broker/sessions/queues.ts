@@ -24,6 +24,8 @@ const readsPerStep = 300;
 /** Messages that an account loses for one that comes, and those of one queue before the longest is looked for again. */
 const dropsAtOnce = 100;
 const dropsBeforeLook = 1000;
+/** Messages of groups that are given to others in one go. */
+const passedPerStep = 100;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
 const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
@@ -31,6 +33,9 @@ const maxUnwritten = 64 * 1024 * 1024;
 
 /** What a session has kept for its client: a message, with its packet id if it had been sent, or the PUBREL that followed. */
 export type Kept = Outgoing | { cmd: 'pubrel'; messageId: number };
+
+/** Gives a message of a group to another member; false when there is none. */
+type PassOn = (group: GroupName, packet: Outgoing) => boolean;
 
 /** A message that was written for these sessions before its publisher got its acknowledgement. */
 interface Promised {
@@ -265,11 +270,11 @@ export class Queues {
 
   /**
    * Takes the messages of some devices that a session may not be told of any more out of its queue, in steps in which
-   * others get their turn. A PUBREL stays: its message has been delivered.
+   * others get their turn; those of groups go to others. A PUBREL stays: its message has been delivered.
    */
   async dropRefused(
     session: Session,
-    { device, mayHear }: { device(deviceId: string): boolean; mayHear(topic: string): boolean },
+    { device, mayHear, passOn }: { device(id: string): boolean; mayHear(topic: string): boolean; passOn: PassOn },
   ): Promise<void> {
     if (session.queue.size === 0) return;
     await this.#journal.durable();
@@ -286,7 +291,9 @@ export class Queues {
       const topic = this.#unwritten.get(queued.id)?.topic ?? this.#services.rows.topicOf(queued.id);
       if (topic === undefined) continue;
       queued.device ??= this.#services.deviceOf(topic);
-      if (!mayHear(topic)) this.#dequeue(session, queued);
+      if (mayHear(topic)) continue;
+      this.#passOn(session, queued, passOn);
+      this.#dequeue(session, queued);
     }
   }
 
@@ -356,15 +363,32 @@ export class Queues {
     return { ...kept, ...(group && { group }) } as Kept;
   }
 
-  /** Hands what a session has for groups, and has not received, to `passOn`; what that takes leaves the queue. */
-  passOnShared(session: Session, passOn: (group: GroupName, packet: Outgoing) => boolean): void {
-    for (const queued of session.queue.values()) {
-      const { group, released } = queued;
-      if (!group || released) continue;
-      const packet = this.#packetOf(session, queued, false);
-      if (packet?.cmd === 'publish' && passOn(group, { ...packet, messageId: undefined }))
-        this.#dequeue(session, queued);
-    }
+  /**
+   * Hands what a session has for groups, and has not received, to `passOn`; what that takes leaves the queue. Undefined when that
+   * is done; for many it is done in steps in which others get their turn, until it `isOver`.
+   */
+  passOnShared(session: Session, passOn: PassOn, isOver: () => boolean): Promise<void> | undefined {
+    const queue = session.queue.values();
+    const isDone = () => {
+      for (let passed = 0; passed < passedPerStep; ) {
+        const { value: queued } = queue.next();
+        if (!queued) return true;
+        if (!queued.group || queued.released) continue;
+        if (this.#passOn(session, queued, passOn)) this.#dequeue(session, queued);
+        passed += 1;
+      }
+      return false;
+    };
+    const goOn = async () => {
+      do await nextTurn();
+      while (!isOver() && !isDone());
+    };
+    return isDone() ? undefined : goOn();
+  }
+
+  #passOn(session: Session, queued: Queued, passOn: PassOn): boolean {
+    const packet = queued.group && this.#packetOf(session, queued, false);
+    return packet?.cmd === 'publish' && passOn(queued.group as GroupName, { ...packet, messageId: undefined });
   }
 
   /** Takes what has expired out of a queue; a PUBREL stays. */

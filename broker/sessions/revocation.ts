@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PersistenceRules } from './persistence-rules.ts';
 import type { Queues } from './queues.ts';
+import type { SharedGroups } from './shared-groups.ts';
 import type { Session, StoredSessions } from './stored-sessions.ts';
 
 /** Stored sessions that are looked at in one go. */
@@ -11,8 +12,15 @@ export class SessionRevocation {
   readonly #sessions: StoredSessions;
   readonly #queues: Queues;
   readonly #rules: Pick<PersistenceRules, 'mayStand' | 'mayQueue'>;
+  readonly #groups: Pick<SharedGroups, 'passOn'>;
 
-  constructor(sessions: StoredSessions, queues: Queues, rules: Pick<PersistenceRules, 'mayStand' | 'mayQueue'>) {
+  constructor(
+    sessions: StoredSessions,
+    queues: Queues,
+    rules: Pick<PersistenceRules, 'mayStand' | 'mayQueue'>,
+    groups: Pick<SharedGroups, 'passOn'>,
+  ) {
+    this.#groups = groups;
     this.#sessions = sessions;
     this.#queues = queues;
     this.#rules = rules;
@@ -47,8 +55,12 @@ export class SessionRevocation {
       }
     }
     for (const session of sessions) {
-      const mayHear = (topic: string) => this.#rules.mayQueue(session.clientId, topic);
-      await this.#queues.dropRefused(session, { device, mayHear });
+      const { clientId } = session;
+      await this.#queues.dropRefused(session, {
+        device,
+        mayHear: (topic) => this.#rules.mayQueue(clientId, topic),
+        passOn: (group, packet) => this.#groups.passOn(group, packet, clientId, false),
+      });
     }
   }
 

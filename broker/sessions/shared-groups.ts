@@ -13,11 +13,17 @@ import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
 import { FilterTree } from './filter-tree.ts';
 
-/** Groups of one account. */
-const maxGroups = 1000;
+/** Groups of one account, those that a device may still open, and members of all its groups: each is looked at for a message. */
+const max = { groups: 1000, groupsForDevices: 500, members: 10_000 };
+/** Members whose rights take as long to look at as a delivery. */
+const membersOfCost = 8;
 
 export interface GroupServices {
   fanOut: Pick<FanOut, 'on' | 'removeListener'>;
+  /** The account that a topic names. */
+  accountOf(topic: string): string;
+  /** Counts what has been done in this turn of the event loop. */
+  spend(cost: number): void;
   /** Whether a connected member may be told of a message on `topic` now. */
   mayHear(live: LiveClient, topic: string): boolean;
   /** Whether the owner of a stored session may. */
@@ -73,7 +79,7 @@ export class SharedGroups {
   readonly #services: GroupServices;
   readonly #groups = new Map<string, Group>();
   readonly #byTopic = new FilterTree<Group>();
-  readonly #perAccount = new Map<string, number>();
+  readonly #perAccount = new Map<string, { groups: number; members: number }>();
   /** By payload, as Aedes passes it on. */
   readonly #choices = new WeakMap<Uint8Array, Map<Group, Choice>>();
   #delivery: GroupDelivery | undefined;
@@ -87,10 +93,12 @@ export class SharedGroups {
   }
 
   /** Opens the group of a client that is about to join; false when its account may have no more. Call `settle` in the end. */
-  open(clientId: string, filter: string): boolean {
+  open(clientId: string, filter: string, isDevice: boolean): boolean {
     const accountId = accountIn(clientId);
-    if (!this.#groups.has(keyOf(accountId, filter)) && (this.#perAccount.get(accountId) ?? 0) >= maxGroups)
-      return false;
+    const known = this.#groups.get(keyOf(accountId, filter));
+    const { groups, members } = this.#perAccount.get(accountId) ?? { groups: 0, members: 0 };
+    if (!known && groups >= (isDevice ? max.groupsForDevices : max.groups)) return false;
+    if (!known?.members.has(clientId) && members >= max.members) return false;
     this.#groupOf(accountId, filter);
     return true;
   }
@@ -132,7 +140,10 @@ export class SharedGroups {
     const known = group.members.get(clientId);
     const member = known ?? { clientId, filter, client: undefined, isStored: false };
     member.filter = filter;
-    if (!known) group.members.set(clientId, member);
+    if (!known) {
+      group.members.set(clientId, member);
+      this.#count(group, { members: 1 });
+    }
     return member;
   }
 
@@ -143,7 +154,15 @@ export class SharedGroups {
     change(member);
     if (member.client || member.isStored) return;
     group.members.delete(clientId);
+    this.#count(group, { members: -1 });
     if (group.members.size === 0) this.#end(group);
+  }
+
+  #count({ accountId }: Group, { groups = 0, members = 0 }: { groups?: number; members?: number }): void {
+    const before = this.#perAccount.get(accountId) ?? { groups: 0, members: 0 };
+    const after = { groups: before.groups + groups, members: before.members + members };
+    if (after.groups > 0) this.#perAccount.set(accountId, after);
+    else this.#perAccount.delete(accountId);
   }
 
   #groupOf(accountId: string, shared: string): Group {
@@ -152,21 +171,19 @@ export class SharedGroups {
     if (known) return known;
     const { filter = shared } = parseShared(shared) ?? {};
     const receive: Receive = (packet, received) => this.#receive(group, packet as Outgoing, received);
-    receive.wants = (topic) => [...group.members.values()].some((member) => this.#mayHear(member, topic));
+    receive.wants = (topic) => this.#isOf(group, topic) && this.#hasHearer(group, topic);
     const group: Group = { key, accountId, shared, filter, members: new Map(), receive };
     this.#groups.set(key, group);
-    this.#perAccount.set(accountId, (this.#perAccount.get(accountId) ?? 0) + 1);
+    this.#count(group, { groups: 1 });
     this.#byTopic.set(filter, group, 0);
     this.#services.fanOut.on(filter, receive);
     return group;
   }
 
   #end(group: Group): void {
-    const { key, accountId, filter, receive } = group;
+    const { key, filter, receive } = group;
     this.#groups.delete(key);
-    const left = (this.#perAccount.get(accountId) ?? 1) - 1;
-    if (left > 0) this.#perAccount.set(accountId, left);
-    else this.#perAccount.delete(accountId);
+    this.#count(group, { groups: -1 });
     this.#byTopic.delete(filter, group);
     this.#services.fanOut.removeListener(filter, receive);
   }
@@ -182,7 +199,7 @@ export class SharedGroups {
     if (this.#groups.size === 0) return stored;
     const choices = new Map<Group, Choice>();
     for (const group of this.#byTopic.match(packet.topic).keys()) {
-      const member = this.#next(group, packet);
+      const member = this.#isOf(group, packet.topic) ? this.#next(group, packet) : undefined;
       if (!member) continue;
       const { clientId, isStored, filter } = member;
       const qos = Math.min(packet.qos, filter.qos) as 0 | 1 | 2;
@@ -194,8 +211,23 @@ export class SharedGroups {
     return stored;
   }
 
+  /** A message is on its way to its receivers: what was written for groups that have ended since is taken back. */
+  takeBack(packet: Outgoing): void {
+    const { payload } = packet;
+    const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
+    for (const [group, { payload: written }] of choices ?? []) {
+      if (this.#groups.get(group.key) === group) continue;
+      choices?.delete(group);
+      if (written) this.#delivery?.enqueue(undefined, { ...packet, payload: written });
+    }
+  }
+
   #receive(group: Group, packet: Outgoing, done: () => void): void {
     const { topic, qos, payload } = packet;
+    if (!this.#isOf(group, topic)) {
+      done();
+      return;
+    }
     const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
     const choice = choices?.get(group);
     choices?.delete(group);
@@ -220,6 +252,12 @@ export class SharedGroups {
     const member = this.#next(group, { topic: packet.topic, qos: packet.qos, except: from, isConnected });
     if (member) this.#send(group, member, { ...packet, dup: false }, undefined, () => {});
     return member !== undefined;
+  }
+
+  /** A member may not hear any more what was to be sent to it: another one gets it. */
+  passOnRefused(packet: Outgoing, live: LiveClient): void {
+    if (!packet.group || packet.qos === 0 || this.#services.mayHear(live, packet.topic)) return;
+    this.passOn(packet.group, { ...packet, messageId: undefined }, live.client.id, false);
   }
 
   #send(group: Group, member: Member, packet: Outgoing, written: Buffer | undefined, done: () => void): void {
@@ -254,12 +292,26 @@ export class SharedGroups {
     let busy: Member | undefined;
     let stored: Member | undefined;
     for (const member of members.values()) {
+      this.#services.spend(1 / membersOfCost);
       if (member.clientId === wanted.except || !this.#canTake(member, wanted)) continue;
       if (!member.client) stored ??= member;
       else if (hasRoom(member.client.live, Math.min(wanted.qos, member.filter.qos))) return member;
       else busy ??= member;
     }
     return busy ?? (wanted.isConnected ? undefined : stored);
+  }
+
+  /** A wildcard may stand for the account: the messages of others are not its own. */
+  #isOf({ accountId }: Group, topic: string): boolean {
+    return this.#services.accountOf(topic) === accountId;
+  }
+
+  #hasHearer({ members }: Group, topic: string): boolean {
+    for (const member of members.values()) {
+      this.#services.spend(1 / membersOfCost);
+      if (this.#mayHear(member, topic)) return true;
+    }
+    return false;
   }
 
   #canTake(member: Member, { topic, qos }: Pick<Wanted, 'topic' | 'qos'>): boolean {

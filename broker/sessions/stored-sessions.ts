@@ -62,7 +62,7 @@ export class StoredSessions {
   readonly #expected = new Map<string, Set<string>>();
   readonly #unreleased: Unreleased;
   #lastNumber = 0;
-  #ending: (session: Session) => void = () => {};
+  #ending: (session: Session) => Promise<void> | undefined = () => undefined;
   #sweeping: IterableIterator<Session> | undefined;
 
   constructor(services: SessionServices, journal: Journal, unreleased: Unreleased) {
@@ -227,8 +227,8 @@ export class StoredSessions {
     this.#dropOldest(session);
   }
 
-  /** `ending` is called before a session ends: what it has for groups goes to others. */
-  beforeEnd(ending: (session: Session) => void): void {
+  /** `ending` is called before a session ends: what it has for groups goes to others. On disk it stays until that has resolved. */
+  beforeEnd(ending: (session: Session) => Promise<void> | undefined): void {
     this.#ending = ending;
   }
 
@@ -237,14 +237,19 @@ export class StoredSessions {
     const { number, clientId, filters, queue, received } = session;
     if (!this.#byClientId.delete(clientId)) return;
     for (const filter of filters.keys()) this.#drop(clientId, filter);
-    this.#ending(session);
+    const ending = this.#ending(session);
     this.#countSession(clientId, -1);
     this.#unreleased.clear(received, clientId);
     queue.end();
     const siblings = this.#siblingsOf(session);
     siblings.delete(session);
     if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
-    this.#journal.record({ kind: 'endSession', session: number, messages: Array.from(queue.values(), ({ id }) => id) });
+    const record = () => {
+      const messages = Array.from(queue.values(), ({ id }) => id);
+      this.#journal.record({ kind: 'endSession', session: number, messages });
+    };
+    if (ending) void ending.then(record);
+    else record();
   }
 
   /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody; `look` is called with each of them. */

@@ -69,6 +69,8 @@ export function storeOn(
       accountOf: () => 'a',
       failed: assert.fail,
     }),
+    accountOf: () => 'a',
+    spend: () => {},
     mayHear: () => true,
     mayQueue: () => true,
   });

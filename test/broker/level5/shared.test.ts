@@ -21,7 +21,7 @@ import {
   soFar,
   subscribed,
 } from './client.ts';
-import { answer, type FilterOptions, type Heard, publish, subscribe, unsubscribe } from './packets.ts';
+import { answer, disconnect, type FilterOptions, type Heard, publish, subscribe, unsubscribe } from './packets.ts';
 
 const t = await part(import.meta);
 
@@ -414,6 +414,58 @@ t.test('a member that loses its right leaves what it has not acknowledged to oth
   t.match(await nextOf(user, 'publish'), { payload: 'x' });
 });
 
+t.test('what waits for a member that loses its right goes to another', async (t) => {
+  const f = await ownDevice(t);
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  const move = async (organizationId: string | null) => {
+    const headers = { etag: await versionOf(f.service, f.device.id) };
+    await f.service.ok('PUT', `/api/v1/devices/${f.device.id}`, { body: { organizationId }, headers });
+  };
+  const sender = await connected(t, f, { clientId: 'sender' });
+  const filter = share(f.topic('chat'));
+  for (const properties of [{ receiveMaximum: 1 }, { receiveMaximum: 1, ...keeping.properties }]) {
+    await move(organization.id);
+    const phone = await connected(t, f, { clientId: 'phone', username: 'Auth:JWT', password: token, properties });
+    t.same(await subscribed(phone, [filter]), [1]);
+    await say(f, sender, '0', '1', '2');
+    const first = await nextOf(phone, 'publish');
+    const user = await member(t, f, 'user', {}, admin(f));
+    await move(null);
+    await acknowledged(phone, first);
+    const heard = new Set<string | undefined>();
+    while (!heard.has('1') || !heard.has('2')) {
+      const one = await nextOf(user, 'publish');
+      heard.add(one.payload);
+      await acknowledged(user, one);
+    }
+    t.same(payloads(await taken(phone)), [], 'and not to both');
+    await leave(phone);
+    await leave(user);
+  }
+});
+
+t.test('a long queue of a member whose session ends goes to another, while others get their turn', async (t) => {
+  const f = await ownDevice(t);
+  const sender = await connected(t, f, { clientId: 'sender' });
+  const going = await member(t, f, 'going', {}, { properties: { sessionExpiry: 1000, receiveMaximum: 1 } });
+  const texts = numbers(2000);
+  sender.send(...texts.map((text) => publish(f.topic('chat'), text, { qos: 1, id: 7 })));
+  for (const _ of texts) await nextOf(sender, 'puback');
+  await soFar(going);
+  const staying = await member(t, f, 'staying', {}, keeping);
+  going.send(disconnect(0, { sessionExpiry: 0 }));
+  sender.send(publish(f.topic('chat'), 'last', { qos: 1, id: 7 }));
+  const heard: Array<string | undefined> = [];
+  while (heard.length <= texts.length) {
+    const one = await nextOf(staying, 'publish');
+    heard.push(one.payload);
+    await acknowledged(staying, one);
+  }
+  t.ok(heard.indexOf('last') < texts.length, 'what comes meanwhile is not held up');
+  t.same([...heard].sort(), [...texts, 'last'].sort());
+});
+
 // A group lasts
 
 t.test('groups, and what waits for them, are there after a restart', async (t) => {
@@ -511,16 +563,26 @@ t.test('a shared subscription of what is out of reach is 0x87', async (t) => {
 
 t.test('an account has at most 1,000 groups, beyond them 0x97', async (t) => {
   const f = await fixture(t, { SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '0' });
-  const client = await connected(t, f);
+  const client = await connected(t, f, { clientId: 'client', ...admin(f) });
   const groups = Array.from({ length: 1000 }, (_, n) => share(f.topic('chat'), `${n}`));
   for (let from = 0; from < 1000; from += 100)
     t.same(new Set(await subscribed(client, groups.slice(from, from + 100))), new Set([1]));
-  const other = await connected(t, f, { clientId: 'other' });
+  const other = await connected(t, f, { clientId: 'other', ...admin(f) });
   const [known, next] = [share(f.topic('chat'), '7'), share(f.topic('chat'), 'one more')];
   t.same(await subscribed(other, [next, known]), [0x97, 1], 'a group that exists may be joined');
   client.send(unsubscribe(3, [share(f.topic('chat'), '7'), share(f.topic('chat'), '8')]));
   t.match(await nextOf(client, 'unsuback'), { codes: [0, 0] });
   t.same(await subscribed(other, [next, share(f.topic('chat'), 'yet another')]), [1, 0x97], 'one has ended');
+});
+
+t.test('a device opens none when its account has 500 of them: half is for others', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '0' });
+  const device = await connected(t, f);
+  const groups = Array.from({ length: 501 }, (_, n) => share(f.topic('chat'), `${n}`));
+  for (let from = 0; from < 500; from += 100) await subscribed(device, groups.slice(from, from + 100));
+  t.same(await subscribed(device, groups.slice(499)), [1, 0x97]);
+  const user = await connected(t, f, { clientId: 'user', ...admin(f) });
+  t.same(await subscribed(user, groups.slice(499)), [1, 1]);
 });
 
 t.end();
