@@ -5,13 +5,24 @@ import { type Said, say, saying } from './downlink.ts';
 import { Honest } from './honest.ts';
 import type { Pairs } from './hostile.ts';
 import { spoil } from './hostile.ts';
-import { type Conversation, conversations, converse } from './packets.ts';
+import { bytesOfAll5, type Conversation5, conversations5, hearing5 } from './level5.ts';
+import {
+  bytesOfAll,
+  type Conversation,
+  conversations,
+  exchange,
+  type Hearing,
+  hearing,
+  type Manner,
+} from './packets.ts';
 import { payloads, reads } from './payloads.ts';
 import { type Draft, requests } from './requests.ts';
 import { type Got, type Sent, slowAfter, Target } from './target.ts';
 
 /** After so many requests the callers and their things are made again: some have been deleted, logged out, locked. */
 const castFor = 250;
+/** By how much more memory the process may hold after the parts of MQTT 5. */
+const moreMegabytes = 200;
 /** Characters of a finding that are printed. */
 const shown = 2000;
 
@@ -22,6 +33,8 @@ export interface Settings {
   /** Inputs of each part, at most; and seconds that each may take. */
   rounds: number;
   seconds: number;
+  /** Text in the name of each part that runs. */
+  only?: string;
   say(line: string): void;
 }
 
@@ -41,6 +54,13 @@ export async function fuzz(settings: Settings): Promise<Outcome> {
     await run('payloads', settings, outcome, stage, payloads, (draft) => stage.sendAndRead(draft));
     for (const over of ['tcp', 'websocket'] as const)
       await run(`MQTT over ${over}`, settings, outcome, stage, conversations(over), (one) => stage.converse(one));
+    const before = await target.load();
+    for (const over of ['tcp', 'websocket'] as const)
+      await run(`MQTT 5 over ${over}`, settings, outcome, stage, conversations5(over), (one) => stage.converse5(one));
+    const after = await target.load();
+    settings.say(`memory ${before.megabytes} MB before MQTT 5, ${after.megabytes} MB after it`);
+    if (!(after.megabytes < before.megabytes + moreMegabytes)) outcome.findings.push('MQTT 5 takes memory');
+    if (!(after.heldUp <= before.heldUp)) outcome.findings.push(`held up for a second ${after.heldUp} times`);
     await run('firmware and commands', settings, outcome, stage, saying, (said) => stage.say(said));
     stage.report(settings.say);
     await target.stop();
@@ -53,12 +73,13 @@ export async function fuzz(settings: Settings): Promise<Outcome> {
 /** One part: inputs until the first finding, which is made as small as it can be. */
 async function run<T>(
   part: string,
-  { seed, rounds, seconds, say }: Settings,
+  { seed, rounds, seconds, only = '', say }: Settings,
   outcome: Outcome,
   stage: Stage,
   inputs: Arbitrary<T>,
   attempt: (input: T) => Promise<void>,
 ): Promise<void> {
+  if (!part.includes(only)) return;
   let tried = 0;
   let last = Promise.resolve();
   const property = fc.asyncProperty(inputs, (input) => {
@@ -124,8 +145,17 @@ class Stage {
   /** An honest device next to it stays connected, and is acknowledged afterwards. */
   async converse(conversation: Conversation): Promise<void> {
     const { known } = await this.#present();
+    await this.#beside(known, bytesOfAll(conversation, known), conversation, hearing());
+  }
+
+  async converse5(conversation: Conversation5): Promise<void> {
+    const { known } = await this.#present();
+    await this.#beside(known, bytesOfAll5(conversation, known), conversation, hearing5());
+  }
+
+  async #beside(known: Known, bytes: Buffer, manner: Manner, hear: Hearing): Promise<void> {
     const honest = await this.#honestDevice(known);
-    this.#packets += await converse(conversation, known, this.target.url, this.target.mqttPort);
+    this.#packets += await exchange(bytes, manner, this.target.url, this.target.mqttPort, hear);
     await honest.publish();
   }
 

@@ -40,11 +40,8 @@ type Packet =
   | { is: 'answer'; first: number; id: number }
   | { is: 'bare'; first: number; length: number };
 
-export interface Conversation {
+export interface Conversation extends Manner {
   steps: Step[];
-  /** Bytes of a chunk; 0 sends all at once. */
-  chunk: number;
-  over: 'tcp' | 'websocket';
 }
 
 const id = fc.constantFrom(1, 1, 2, 3, 0, 65_535);
@@ -136,35 +133,47 @@ export function conversations(over: Conversation['over']): Arbitrary<Conversatio
     .map(([head, rest, chunk]) => ({ steps: [head, ...rest], chunk, over }));
 }
 
+export function bytesOfAll({ steps }: Conversation, known: Known): Buffer {
+  return Buffer.concat(steps.map(({ packet, spoils }) => spoil(bytesOf(packet, known), spoils)));
+}
+
+/** How bytes travel: in chunks of so many, 0 for all at once. */
+export interface Manner {
+  chunk: number;
+  over: 'tcp' | 'websocket';
+}
+
+/** Takes what comes back, and says whether the last word has come; throws at what no broker says. */
+export type Hearing = (data: Buffer) => { count: number; isOver: boolean };
+
 /**
- * Has the conversation, and waits for the end or for the answer to a last PINGREQ. Resolves to the packets that came back.
+ * Sends the bytes, and waits for the end or for the answer to a last PINGREQ. Resolves to the packets that came back.
  * @throws Error when what comes back is no MQTT, or something else comes before CONNACK.
  */
-export async function converse(
-  { steps, chunk, over }: Conversation,
-  known: Known,
+export async function exchange(
+  bytes: Buffer,
+  { chunk, over }: Manner,
   url: string,
   mqttPort: number,
+  hear: Hearing,
 ): Promise<number> {
-  const bytes = Buffer.concat(steps.map(({ packet, spoils }) => spoil(bytesOf(packet, known), spoils)));
   const stream =
     over === 'tcp'
       ? connect(mqttPort, '127.0.0.1')
       : createWebSocketStream(new WebSocket(`${url.replace('http', 'ws')}/mqtt`, 'mqtt'));
   let wrong: Error | undefined;
-  const parser = mqttPacket.parser();
   let count = 0;
   const done = new Promise<void>((resolve) => {
-    parser.on('packet', ({ cmd }) => {
-      count += 1;
-      if (count === 1 && cmd !== 'connack') wrong = new Error(`${cmd} came before CONNACK`);
-      if (cmd === 'pingresp') resolve();
+    stream.on('data', (data: Buffer) => {
+      try {
+        const heard = hear(data);
+        count = heard.count;
+        if (heard.isOver) resolve();
+      } catch (error) {
+        wrong ??= error as Error;
+        resolve();
+      }
     });
-    parser.on('error', (error) => {
-      wrong = new Error(`what came back is no MQTT: ${error.message}`);
-      resolve();
-    });
-    stream.on('data', (data: Buffer) => parser.parse(data));
     stream.on('error', () => {});
     stream.on('close', resolve);
   });
@@ -175,6 +184,26 @@ export async function converse(
   stream.destroy();
   if (wrong) throw wrong;
   return count;
+}
+
+/** Hears level 4. */
+export function hearing(): Hearing {
+  const parser = mqttPacket.parser();
+  const heard = { count: 0, isOver: false };
+  let wrong: Error | undefined;
+  parser.on('packet', ({ cmd }) => {
+    heard.count += 1;
+    if (heard.count === 1 && cmd !== 'connack') wrong = new Error(`${cmd} came before CONNACK`);
+    if (cmd === 'pingresp') heard.isOver = true;
+  });
+  parser.on('error', (error) => {
+    wrong = new Error(`what came back is no MQTT: ${error.message}`);
+  });
+  return (data) => {
+    parser.parse(data);
+    if (wrong) throw wrong;
+    return heard;
+  };
 }
 
 function bytesOf(packet: Packet, known: Known): Buffer {
@@ -206,6 +235,6 @@ function bytesOf(packet: Packet, known: Known): Buffer {
 }
 
 /** A text of MQTT has 65,535 bytes at most. */
-function cut(text: string): Buffer {
+export function cut(text: string): Buffer {
   return Buffer.from(text).subarray(0, 65_535);
 }

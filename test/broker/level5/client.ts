@@ -10,6 +10,7 @@ import {
   type ConnectOptions,
   connect,
   disconnect,
+  frameIn,
   type Heard,
   pingreq,
   publish,
@@ -83,18 +84,6 @@ export async function openSocket(t: Test, port: number): Promise<Client> {
     },
     closed,
   };
-}
-
-function frameIn(bytes: Buffer): { first: number; body: Buffer; size: number } | undefined {
-  let length = 0;
-  for (let at = 1; at < bytes.length; at += 1) {
-    const byte = bytes[at] as number;
-    length += (byte & 127) * 128 ** (at - 1);
-    if (byte & 128) continue;
-    const size = at + 1 + length;
-    return bytes.length < size ? undefined : { first: bytes[0] as number, body: bytes.subarray(at + 1, size), size };
-  }
-  return undefined;
 }
 
 type Who = Pick<Fixture, 'service' | 'device' | 'secret'>;

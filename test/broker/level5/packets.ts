@@ -364,6 +364,19 @@ class Reader {
   }
 }
 
+/** The first packet of bytes that have arrived, once all of it has. */
+export function frameIn(bytes: Buffer): { first: number; body: Buffer; size: number } | undefined {
+  let length = 0;
+  for (let at = 1; at < bytes.length; at += 1) {
+    const byte = bytes[at] as number;
+    length += (byte & 127) * 128 ** (at - 1);
+    if (byte & 128) continue;
+    const size = at + 1 + length;
+    return bytes.length < size ? undefined : { first: bytes[0] as number, body: bytes.subarray(at + 1, size), size };
+  }
+  return undefined;
+}
+
 /** Reads one packet. @throws Error when it is not a packet of a server to the letter */
 export function read(first: number, body: Buffer, size: number): Heard {
   const cmd = commands[first >> 4];
