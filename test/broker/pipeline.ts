@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import mqttPacket, { type Packet } from 'mqtt-packet';
 import { createWebSocketStream, WebSocket } from 'ws';
+import { frameIn, read } from './level5/packets.ts';
 import { connectPacket, publishPacket, subscribePacket } from './raw.ts';
 
 /** A generator of numbers that gives the same ones for the same seed. */
@@ -59,6 +60,37 @@ export function pipeline(random: Random, topics: Topics): Packet[] {
   return packets;
 }
 
+/** The same packets with what only MQTT 5 has: properties, aliases, options, identifiers and shared subscriptions. */
+export function pipeline5(random: Random, topics: Topics): Packet[] {
+  const sometimes = <T extends object>(one: T, oneIn = 3) => (random(oneIn) === 0 ? one : {});
+  const aliased = new Map<number, string>();
+  return pipeline(random, topics).map((packet): Packet => {
+    if (packet.cmd === 'subscribe') {
+      const subscriptions = packet.subscriptions.map(({ topic, qos }) => {
+        const options = { qos, rap: random(2) === 0, rh: random(3) as 0 | 1 | 2 };
+        return random(4) === 0
+          ? { topic: `$share/g/${topic}`, ...options }
+          : { topic, ...options, nl: random(4) === 0 };
+      });
+      const properties = sometimes({ subscriptionIdentifier: 1 + random(300) }, 2);
+      return { ...packet, subscriptions, properties };
+    }
+    if (packet.cmd !== 'publish') return packet;
+    const properties = {
+      ...sometimes({ payloadFormatIndicator: true }),
+      ...sometimes({ contentType: 'text/csv' }),
+      ...sometimes({ responseTopic: topics.channels[0] as string }),
+      ...sometimes({ correlationData: Buffer.from([random(256), 0]) }),
+      ...sometimes({ userProperties: { a: ['1', '2'], b: '3' } }),
+    };
+    if (random(3) > 0) return { ...packet, properties };
+    const topicAlias = 1 + random(3);
+    const topic = aliased.get(topicAlias) === packet.topic ? '' : packet.topic;
+    aliased.set(topicAlias, packet.topic);
+    return { ...packet, topic, properties: { ...properties, topicAlias } };
+  });
+}
+
 /** What came back: the answers in their order, and the messages in theirs. */
 export interface Heard {
   answers: string[];
@@ -88,39 +120,36 @@ const owed: Record<string, string> = {
 };
 
 /** Connects, sends the packets and a DISCONNECT, and resolves when the connection has ended. */
-export async function converse(stream: Duplex, login: object, packets: Packet[], manner: Manner): Promise<Heard> {
+export async function converse(
+  stream: Duplex,
+  login: object,
+  packets: Packet[],
+  manner: Manner,
+  level: 4 | 5 = 4,
+): Promise<Heard> {
   const heard: Heard = { answers: [], messages: [], isCut: false };
-  const parser = mqttPacket.parser();
-  let onPacket: (packet: Packet) => void = () => {};
-  parser.on('packet', (packet: Packet) => {
-    if (packet.cmd === 'publish') {
-      const { topic, qos, retain, payload } = packet;
-      // Presence and offers of firmware come when the service likes.
-      if (!/\/(_updates\/fields|_firmware|_commands)$/.test(topic))
-        heard.messages.push(`${topic.slice(-12)} ${qos} ${retain} ${payload}`);
-    } else if (packet.cmd !== 'connack')
-      heard.answers.push(`${packet.cmd} ${packet.messageId ?? ''} ${packet.cmd === 'suback' ? packet.granted : ''}`);
-    onPacket(packet);
-  });
+  let onPacket: (cmd: string) => void = () => {};
+  const hear = level === 5 ? hearing5(heard) : hearing4(heard);
   const closed = new Promise<void>((resolve) => {
     stream.once('close', () => resolve());
     // A WebSocket stays half open.
     stream.once('end', () => stream.destroy());
   });
-  stream.on('data', (chunk: Buffer) => parser.parse(chunk));
+  stream.on('data', (chunk: Buffer) => hear(chunk, (cmd) => onPacket(cmd)));
   stream.on('error', () => {});
   const answer = (cmd: string) =>
     Promise.race([
       new Promise<void>((resolve) => {
-        onPacket = (packet) => packet.cmd === cmd && resolve();
+        onPacket = (one) => one === cmd && resolve();
       }),
       closed.then(() => {
         heard.isCut = true;
       }),
     ]);
-  const send = (packet: Packet) => stream.write(mqttPacket.generate(packet));
+  const bytesOf = (packet: Packet) => mqttPacket.generate(packet, { protocolVersion: level });
+  const send = (packet: Packet) => stream.write(bytesOf(packet));
   const first = answer('connack');
-  send(connectPacket(login));
+  send(connectPacket({ protocolVersion: level, ...login }));
   await first;
   if (manner === 'one by one') {
     for (const packet of packets) {
@@ -133,13 +162,11 @@ export async function converse(stream: Duplex, login: object, packets: Packet[],
       const settled = answer('pingresp');
       send({ cmd: 'pingreq' });
       await settled;
-      heard.answers.splice(heard.answers.lastIndexOf('pingresp  '), 1);
+      heard.answers.splice(heard.answers.lastIndexOf(pong), 1);
     }
     send({ cmd: 'disconnect' });
   } else {
-    const bytes = Buffer.concat(
-      [...packets, { cmd: 'disconnect' } as Packet].map((packet) => mqttPacket.generate(packet)),
-    );
+    const bytes = Buffer.concat([...packets, { cmd: 'disconnect' } as Packet].map(bytesOf));
     let from = 0;
     for (const to of [...manner.cuts, bytes.length]) {
       stream.write(bytes.subarray(from, to));
@@ -152,8 +179,57 @@ export async function converse(stream: Duplex, login: object, packets: Packet[],
   return heard;
 }
 
+const pong = 'pingresp  ';
+/** Presence and offers of firmware come when the service likes. */
+const ofService = /\/(_updates\/fields|_firmware|_commands)$/;
+type Hear = (chunk: Buffer, then: (cmd: string) => void) => void;
+
+function hearing4(heard: Heard): Hear {
+  const parser = mqttPacket.parser();
+  let onPacket: (cmd: string) => void = () => {};
+  parser.on('packet', (packet: Packet) => {
+    if (packet.cmd === 'publish') {
+      const { topic, qos, retain, payload } = packet;
+      if (!ofService.test(topic)) heard.messages.push(`${topic.slice(-12)} ${qos} ${retain} ${payload}`);
+    } else if (packet.cmd !== 'connack')
+      heard.answers.push(`${packet.cmd} ${packet.messageId ?? ''} ${packet.cmd === 'suback' ? packet.granted : ''}`);
+    onPacket(packet.cmd);
+  });
+  return (chunk, then) => {
+    onPacket = then;
+    parser.parse(chunk);
+  };
+}
+
+function hearing5(heard: Heard): Hear {
+  let bytes = Buffer.alloc(0);
+  const aliased = new Map<number, string>();
+  const note = ({ cmd, topic, id, ...said }: Omit<ReturnType<typeof read>, 'size'>) => {
+    const { code, codes, qos, retain, payload, properties } = said;
+    if (cmd === 'publish') {
+      // Which alias a topic has, messages of the service have a part in.
+      const { topicAlias, ...others } = properties;
+      const name = topic || (aliased.get(topicAlias ?? 0) ?? 'no topic');
+      if (topicAlias) aliased.set(topicAlias, name);
+      if (!ofService.test(name))
+        heard.messages.push(`${name.slice(-12)} ${qos} ${retain} ${payload} ${JSON.stringify(others)}`);
+    } else if (cmd === 'pingresp') heard.answers.push(pong);
+    else if (cmd !== 'connack') heard.answers.push(`${cmd} ${id} ${codes ?? code} ${JSON.stringify(properties)}`);
+  };
+  return (chunk, then) => {
+    bytes = Buffer.concat([bytes, chunk]);
+    for (let frame = frameIn(bytes); frame; frame = frameIn(bytes)) {
+      bytes = bytes.subarray(frame.size);
+      const packet = read(frame.first, frame.body, frame.size);
+      note(packet);
+      then(packet.cmd);
+    }
+  };
+}
+
 /** Up to three places, in order. */
-export function cutsOf(random: Random, packets: Packet[]): number[] {
-  const length = packets.reduce((sum, packet) => sum + mqttPacket.generate(packet).length, 2);
+export function cutsOf(random: Random, packets: Packet[], level: 4 | 5 = 4): number[] {
+  const sizeOf = (packet: Packet) => mqttPacket.generate(packet, { protocolVersion: level }).length;
+  const length = packets.reduce((sum, packet) => sum + sizeOf(packet), 2);
   return Array.from({ length: random(4) }, () => random(length)).sort((one, other) => one - other);
 }
