@@ -126,14 +126,14 @@ export class Target {
     if (error !== undefined) throw new Error(`the log has an error: ${error}`);
   }
 
-  /** Megabytes that the process holds, and how often its event loop was held up for more than a second. */
+  /** Megabytes that the process holds, and how often its event loop was held up for more than 2.5 seconds. */
   async load(): Promise<{ megabytes: number; heldUp: number }> {
     const text = await (await fetch(`${this.url}/metrics`)).text();
     const of = (line: string) => Number(text.split(`\n${line} `)[1]?.split('\n')[0]);
     const lag = 'slipway_event_loop_lag_seconds';
     return {
       megabytes: Math.round(of('slipway_process_memory_bytes{kind="resident"}') / 1e6),
-      heldUp: of(`${lag}_count`) - of(`${lag}_bucket{le="1"}`),
+      heldUp: of(`${lag}_count`) - of(`${lag}_bucket{le="2.5"}`),
     };
   }
 
