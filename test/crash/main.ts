@@ -1,9 +1,11 @@
-/** `npm run test:crash -- --rounds N [--seed S] [--devices D] [--move] [--fleet F]`: ends 1 when anything acknowledged is lost. */
+/** `npm run test:crash -- --rounds N [--seed S] [--devices D] [--move] [--fleet F] [--mqtt5]`: ends 1 when anything acknowledged is lost. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { proveCrashes } from './proof.ts';
+import { seed as seedAccount, seedAdmin } from '../../bench/seed.ts';
+import { proveMqtt5 } from './mqtt5.ts';
+import { dice, proveCrashes } from './proof.ts';
 
 /** Milliseconds from the start of the process to its first answers; a busy machine is no loss. */
 const readyFigure = 5000;
@@ -18,6 +20,7 @@ const { values } = parseArgs({
     devices: { type: 'string', default: '100000' },
     move: { type: 'boolean', default: false },
     fleet: { type: 'string', default: '0' },
+    mqtt5: { type: 'boolean', default: false },
   },
 });
 const [rounds, seed, devices, fleet] = [values.rounds, values.seed, values.devices, values.fleet].map(Number) as [
@@ -29,6 +32,12 @@ const [rounds, seed, devices, fleet] = [values.rounds, values.seed, values.devic
 const directory = mkdtempSync(join(tmpdir(), 'slipway-crash-'));
 try {
   console.log(`${rounds} rounds, seed ${seed}\n`);
+  await (values.mqtt5 ? mqtt5() : everything());
+} finally {
+  rmSync(directory, { recursive: true, force: true });
+}
+
+async function everything(): Promise<void> {
   const proof = await proveCrashes({
     directory,
     rounds,
@@ -45,10 +54,31 @@ try {
   sayTimes('ready', starts, readyFigure);
   sayTimes('first acknowledgement', proof.firstAcknowledgements, acknowledgementFigure);
   if (proof.fleetBack !== undefined) sayTimes(`${fleet} devices back`, [proof.fleetBack], fleetFigure);
+  sayLosses(losses);
+}
+
+/** What levels 3 and 4 do not have. */
+async function mqtt5(): Promise<void> {
+  const accountId = await seedAccount(directory, devices, () => {});
+  const settings = {
+    directory,
+    accountId,
+    admin: seedAdmin,
+    rounds,
+    loadTime: 2500,
+    dice: dice(seed),
+    say: console.log,
+  };
+  const { kills, acknowledged, missed, losses } = await proveMqtt5(settings);
+  console.log(
+    `\n${kills} kills, ${acknowledged} messages were acknowledged; ${missed} times came too late to be looked at`,
+  );
+  sayLosses(losses);
+}
+
+function sayLosses(losses: readonly string[]): void {
   console.log(losses.length === 0 ? 'nothing was lost' : `\n${losses.length} LOSSES\n${losses.join('\n')}`);
   if (losses.length > 0) process.exitCode = 1;
-} finally {
-  rmSync(directory, { recursive: true, force: true });
 }
 
 /** Times of all starts, in milliseconds from the start of the process. */

@@ -320,7 +320,7 @@ async function publishFirst(port: number, { visitor, probeTopic }: Fleet): Promi
   link.send({ cmd: 'disconnect' });
 }
 
-function dice(seed: number): () => number {
+export function dice(seed: number): () => number {
   // Neighbouring seeds would begin with nearly the same number.
   let state = Math.imul(seed + 1, 2_654_435_761) >>> 0;
   return () => {

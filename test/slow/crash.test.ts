@@ -1,6 +1,8 @@
 /** `kill -9` under load, in short; `npm run test:crash` does it as often as one likes. */
 import t from 'tap';
-import { proveCrashes } from '../crash/proof.ts';
+import { seed, seedAdmin } from '../../bench/seed.ts';
+import { proveMqtt5 } from '../crash/mqtt5.ts';
+import { dice, proveCrashes } from '../crash/proof.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 
 t.test(
@@ -14,3 +16,13 @@ t.test(
     t.ok(proof.acknowledged > 0 && proof.kills > 1, lines.join('\n'));
   },
 );
+
+t.test('what MQTT 5 keeps is there after kill -9, and ends in its time', async (t) => {
+  const directory = temporaryDirectory(t);
+  const accountId = await seed(directory, 10, () => {});
+  const proof = await proveMqtt5({
+    ...{ directory, accountId, admin: seedAdmin, rounds: 1, loadTime: 500, dice: dice(161), say: () => {} },
+  });
+  t.same(proof.losses, []);
+  t.ok(proof.acknowledged > 0);
+});
