@@ -45,7 +45,8 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
       own.aedes.counter += 1;
       return own.aedes.counter;
     },
-    enqueue: (id, packet) => own.persistence.enqueueFor({ ...(id !== undefined && { id }) }, packet),
+    enqueue: (id, packet) => own.persistence.enqueueFor({ id }, packet),
+    takeBack: (id, packet) => own.persistence.takeBack({ id }, packet),
     deliver: (client, packet, done) => deliveries.deliver(client, packet, done),
   });
   const hooks = {

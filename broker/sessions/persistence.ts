@@ -225,8 +225,8 @@ export class SessionStore {
       return;
     }
     if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
-    for (const [session, copy] of shared) changes.push(this.#queues.keep([session], copy));
-    const places = sessions.length + shared.length;
+    for (const [own, copy] of shared) changes.push(this.#queues.keep(own, copy));
+    const places = shared.reduce((sum, [own]) => sum + own.length, sessions.length);
     if (places > 0) onPlaces(places);
     const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
     if (own && packet.messageId !== undefined)
@@ -260,11 +260,11 @@ export class SessionStore {
     return sessions;
   }
 
-  /** Stored sessions that are chosen for their groups, each with the message as it gets it. */
-  #sharedFor(packet: Incoming): Array<[Session, Incoming]> {
-    return this.#services.groups.choose(packet).flatMap(({ clientId, packet: copy }) => {
-      const session = this.#sessions.get(clientId);
-      return session ? [[session, copy] as [Session, Incoming]] : [];
+  /** Stored sessions that are chosen for their groups, with the message as they get it. */
+  #sharedFor(packet: Incoming): Array<[Session[], Incoming]> {
+    return this.#services.groups.choose(packet).flatMap(({ clientIds, packet: copy }) => {
+      const sessions = [...clientIds].flatMap((clientId) => this.#sessions.get(clientId) ?? []);
+      return sessions.length > 0 ? [[sessions, copy] as [Session[], Incoming]] : [];
     });
   }
 
@@ -331,10 +331,14 @@ export class SessionStore {
     this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId), packet);
   }
 
-  /** A message for one client, or for nobody after all. */
-  enqueueFor({ id }: Partial<Id>, packet: Outgoing): void {
-    const session = id === undefined ? undefined : this.#sessions.get(id);
-    this.#queues.enqueue(session ? [session] : [], packet);
+  /** A message for one client. */
+  enqueueFor({ id }: Id, packet: Outgoing): void {
+    this.#queues.enqueueFor({ clientId: id, session: this.#sessions.get(id) }, packet);
+  }
+
+  /** A message that was written for a client is for another one. */
+  takeBack({ id }: Id, packet: Outgoing): void {
+    this.#queues.enqueueFor({ clientId: id, session: undefined }, packet);
   }
 
   /** What a client that has left has for groups goes to connected members, or to any when its session ends with it. */

@@ -136,11 +136,29 @@ export class Queues {
   }
 
   enqueue(sessions: readonly Session[], packet: Outgoing): void {
-    const { payload, brokerCounter: counter } = packet;
+    const { payload } = packet;
     const kept = typeof payload === 'string' ? undefined : this.#kept.get(payload);
     if (kept) this.#kept.delete(payload as Buffer);
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
+    this.#add(sessions, id, packet);
+  }
+
+  /** A message for one session. What was written for a session of this client that is not the same one is taken back. */
+  enqueueFor(
+    { clientId, session }: { clientId: string; session: Session | undefined },
+    packet: Outgoing & { payload: string | Buffer },
+  ): void {
+    const { payload } = packet;
+    const kept = typeof payload === 'string' ? undefined : this.#kept.get(payload);
+    const place = kept?.sessions.find((one) => one.clientId === clientId);
+    if (kept && place && place !== session) this.#journal.recordUnqueue(place.number, kept.id);
+    if (!session) return;
+    this.#add([session], kept && place === session ? kept.id : this.#written([session], packet), packet);
+  }
+
+  #add(sessions: readonly Session[], id: number | undefined, packet: Outgoing): void {
     if (id === undefined) return;
+    const { brokerCounter: counter } = packet;
     const device = this.#services.deviceOf(packet.topic);
     const size = sizeOf(packet);
     const { messageExpiry: expires, group } = packet;
@@ -380,8 +398,11 @@ export class Queues {
       return false;
     };
     const goOn = async () => {
-      do await nextTurn();
-      while (!isOver() && !isDone());
+      // What has been passed on to stored sessions is on disk before there is more.
+      do {
+        await this.#journal.durable();
+        await nextTurn();
+      } while (!isOver() && !isDone());
     };
     return isDone() ? undefined : goOn();
   }

@@ -17,6 +17,8 @@ import { FilterTree } from './filter-tree.ts';
 const max = { groups: 1000, groupsForDevices: 500, members: 10_000 };
 /** Members whose rights take as long to look at as a delivery. */
 const membersOfCost = 8;
+/** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
+const maxCopies = 4;
 
 export interface GroupServices {
   fanOut: Pick<FanOut, 'on' | 'removeListener'>;
@@ -34,8 +36,10 @@ export interface GroupServices {
 export interface GroupDelivery {
   /** Numbers a message for one client. */
   nextCounter(): number;
-  /** Takes it into the queue of a stored session; without a session, what was written for one is taken back. */
-  enqueue(clientId: string | undefined, packet: Outgoing): void;
+  /** Takes it into the queue of a stored session. */
+  enqueue(clientId: string, packet: Outgoing): void;
+  /** What was written for a stored session is not for it. */
+  takeBack(clientId: string, packet: Outgoing): void;
   deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
 }
 
@@ -47,9 +51,12 @@ interface Member {
   isStored: boolean;
 }
 
-/** A member that has been chosen before the acknowledgement of a message; `payload` is under which it was written for it. */
+/**
+ * A member that has been chosen before the acknowledgement of a message, or that none may be; `payload` is under which the
+ * message was written for it.
+ */
 interface Choice {
-  clientId: string;
+  clientId: string | undefined;
   payload: Buffer | undefined;
 }
 
@@ -63,11 +70,19 @@ interface Group extends GroupName {
   readonly receive: Receive;
 }
 
+/** A message as it is written once for stored sessions. */
+interface Written {
+  clientIds: Set<string>;
+  packet: Incoming;
+}
+
 /** How a message is chosen for: its topic, its QoS, and who does not get it. */
 interface Wanted {
   topic: string;
   qos: 0 | 1 | 2;
   except?: string;
+  /** Those who get it for other groups, and for how many. */
+  copies?: ReadonlyMap<string, number>;
   isConnected?: boolean;
 }
 
@@ -191,35 +206,47 @@ export class SharedGroups {
   // Messages
 
   /**
-   * Chooses who gets a message, before it is acknowledged. The stored sessions among them, each with the message as it is to
-   * be written for it.
+   * Chooses who gets a message, before it is acknowledged. The stored sessions among them, with the message as it is to be
+   * written for them: once for each QoS, and for each time that the same session gets it.
    */
-  choose(packet: Incoming): Array<{ clientId: string; packet: Incoming }> {
-    const stored: Array<{ clientId: string; packet: Incoming }> = [];
-    if (this.#groups.size === 0) return stored;
+  choose(packet: Incoming): Written[] {
+    const written: Written[] = [];
+    if (this.#groups.size === 0) return written;
     const choices = new Map<Group, Choice>();
+    const copies = new Map<string, number>();
+    let isAnyFull = false;
     for (const group of this.#byTopic.match(packet.topic).keys()) {
-      const member = this.#isOf(group, packet.topic) ? this.#next(group, packet) : undefined;
-      if (!member) continue;
+      if (!this.#isOf(group, packet.topic)) continue;
+      const member = this.#next(group, { topic: packet.topic, qos: packet.qos, copies });
+      if (!member) {
+        if (isAnyFull) choices.set(group, { clientId: undefined, payload: undefined });
+        continue;
+      }
       const { clientId, isStored, filter } = member;
+      const copy = (copies.get(clientId) ?? 0) + 1;
+      copies.set(clientId, copy);
+      isAnyFull ||= copy === maxCopies;
       const qos = Math.min(packet.qos, filter.qos) as 0 | 1 | 2;
-      const payload = isStored && qos > 0 ? sameBytes(packet.payload) : undefined;
+      const payload = isStored && qos > 0 ? payloadFor(clientId, { ...packet, qos }, written) : undefined;
       choices.set(group, { clientId, payload });
-      if (payload) stored.push({ clientId, packet: { ...packet, payload, qos } });
     }
     if (choices.size > 0) this.#choices.set(packet.payload, choices);
-    return stored;
+    return written;
   }
 
   /** A message is on its way to its receivers: what was written for groups that have ended since is taken back. */
   takeBack(packet: Outgoing): void {
     const { payload } = packet;
     const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
-    for (const [group, { payload: written }] of choices ?? []) {
+    for (const [group, choice] of choices ?? []) {
       if (this.#groups.get(group.key) === group) continue;
       choices?.delete(group);
-      if (written) this.#delivery?.enqueue(undefined, { ...packet, payload: written });
+      this.#takeBack(choice, packet);
     }
+  }
+
+  #takeBack({ clientId, payload }: Choice, packet: Outgoing): void {
+    if (clientId !== undefined && payload) this.#delivery?.takeBack(clientId, { ...packet, payload });
   }
 
   #receive(group: Group, packet: Outgoing, done: () => void): void {
@@ -231,14 +258,15 @@ export class SharedGroups {
     const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
     const choice = choices?.get(group);
     choices?.delete(group);
-    const chosen = choice && group.members.get(choice.clientId);
-    if (chosen && this.#canTake(chosen, { topic, qos })) {
+    const chosen = choice?.clientId === undefined ? undefined : group.members.get(choice.clientId);
+    if (choice && chosen && this.#canTake(chosen, { topic, qos })) {
       this.#send(group, chosen, packet, choice.payload, done);
       return;
     }
     // It has gone since: what was written for it is another's.
-    if (choice?.payload) this.#delivery?.enqueue(undefined, { ...packet, payload: choice.payload });
-    const member = this.#next(group, { topic, qos });
+    if (choice) this.#takeBack(choice, packet);
+    const isNobodys = choice !== undefined && choice.clientId === undefined;
+    const member = isNobodys ? undefined : this.#next(group, { topic, qos });
     if (member) this.#send(group, member, packet, undefined, done);
     else done();
   }
@@ -293,7 +321,8 @@ export class SharedGroups {
     let stored: Member | undefined;
     for (const member of members.values()) {
       this.#services.spend(1 / membersOfCost);
-      if (member.clientId === wanted.except || !this.#canTake(member, wanted)) continue;
+      if (member.clientId === wanted.except || (wanted.copies?.get(member.clientId) ?? 0) >= maxCopies) continue;
+      if (!this.#canTake(member, wanted)) continue;
       if (!member.client) stored ??= member;
       else if (hasRoom(member.client.live, Math.min(wanted.qos, member.filter.qos))) return member;
       else busy ??= member;
@@ -323,6 +352,15 @@ export class SharedGroups {
     const { mayHear, mayQueue } = this.#services;
     return client ? !client.closed && mayHear(client.live, topic) : mayQueue(clientId, topic);
   }
+}
+
+/** The payload under which a message is written for a session, together with others that get the same. */
+function payloadFor(clientId: string, packet: Incoming, written: Written[]): Buffer {
+  const known = written.find(({ clientIds, packet: { qos } }) => qos === packet.qos && !clientIds.has(clientId));
+  const one = known ?? { clientIds: new Set(), packet: { ...packet, payload: sameBytes(packet.payload) } };
+  if (!known) written.push(one);
+  one.clientIds.add(clientId);
+  return one.packet.payload;
 }
 
 /** Another object: what is written for a session is found by it. */

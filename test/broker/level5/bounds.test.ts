@@ -11,6 +11,7 @@ import {
   ownDevice,
   payloads,
   published,
+  soFar,
   subscribed,
   takenUntil,
 } from './client.ts';
@@ -126,6 +127,30 @@ t.test('what a member of a group may not have, because it is too long for it, is
   t.same(await subscribed(other, [share]), [1]);
   await cut(small);
   t.match(await other.next(), { payload: 'short' });
+});
+
+t.test('a session gets a message for four of its groups, and each session has its own copies', async (t) => {
+  const f = await ownDevice(t);
+  const stored = (clientId: string) => ({ clientId, clean: false, properties: { sessionExpiry: 1000 } });
+  for (const clientId of ['one', 'two']) {
+    const client = await connected(t, f, stored(clientId));
+    const groups = Array.from({ length: 50 }, (_, n) => `$share/${clientId}-${n}/${f.topic('chat')}`);
+    t.same(new Set(await subscribed(client, groups)), new Set([1]));
+    await cut(client);
+  }
+  const sender = await connected(t, f, { clientId: 'sender' });
+  for (const text of ['x', 'y']) t.equal((await published(sender, f.topic('chat'), text)).code, 0);
+  for (const clientId of ['one', 'two']) {
+    const client = await connected(t, f, stored(clientId));
+    const heard: Heard[] = [];
+    for (let n = 0; n < 8; n += 1) {
+      const message = await nextOf(client, 'publish');
+      heard.push(message);
+      await acknowledged(client, message);
+    }
+    t.same(payloads(heard), ['x', 'x', 'x', 'x', 'y', 'y', 'y', 'y']);
+    t.same(await soFar(client), []);
+  }
 });
 
 t.end();
