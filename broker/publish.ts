@@ -87,7 +87,7 @@ export class Publishing {
 
   /** A topic, no filter [MQTT-3.3.2-14]. */
   #mayAnswerOn(caller: Caller, topic: string): boolean {
-    return !/[+#]/.test(topic) && this.#parts.authority.decide(caller, 'subscribe', topic) === 'granted';
+    return !/[+#]|^\$/.test(topic) && this.#parts.authority.decide(caller, 'subscribe', topic) === 'granted';
   }
 
   /** `device` is that on whose `_rejected`, and in whose list of refusals, it says why; undefined when nobody may notice. */

@@ -28,6 +28,8 @@ import { copied, header, headerLength, writeHeader } from './write.ts';
 
 /** Aliases that a client may use, and those that are used for one. */
 export const topicAliasMaximum = 32;
+/** Characters of a topic that an alias is kept for. No channel has a longer one: it is refused. */
+const maxAliasedTopic = 2048;
 /** Bytes of a Reason String. */
 const maxReasonBytes = 256;
 const firstBytes = { puback: 0x40, pubrec: 0x50, pubrel: 0x62, pubcomp: 0x70 } as const;
@@ -243,6 +245,10 @@ export class Level5 implements Codec {
     }
     if (alias === 0 || alias > topicAliasMaximum)
       throw new Malformed('no such topic alias', { code: faults.topicAlias });
+    if (topic.length > maxAliasedTopic) {
+      this.#aliased.delete(alias);
+      return topic;
+    }
     if (topic !== '') this.#aliased.set(alias, topic);
     const known = this.#aliased.get(alias);
     if (known === undefined) throw new Malformed('an unknown topic alias', { code: faults.topicAlias });

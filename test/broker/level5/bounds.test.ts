@@ -7,6 +7,7 @@ import {
   type Connected,
   connected,
   cut,
+  disconnectCode,
   nextOf,
   ownDevice,
   payloads,
@@ -151,6 +152,24 @@ t.test('a session gets a message for four of its groups, and each session has it
     t.same(payloads(heard), ['x', 'x', 'x', 'x', 'y', 'y', 'y', 'y']);
     t.same(await soFar(client), []);
   }
+});
+
+t.test('an alias keeps no topic that is longer than that of a channel', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  const topic = f.topic('x'.repeat(1000));
+  t.equal((await published(client, topic, 'x', { properties: { topicAlias: 1 } })).code, 0x87);
+  t.equal((await published(client, '', 'x', { properties: { topicAlias: 1 } })).code, 0x87);
+  t.equal((await published(client, f.topic('x'.repeat(3000)), 'x', { properties: { topicAlias: 1 } })).code, 0x87);
+  client.send(publish('', 'x', { qos: 1, id: 7, properties: { topicAlias: 1 } }));
+  t.equal(await disconnectCode(t, client), 0x94);
+});
+
+t.test('a Response Topic is no shared subscription', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  const responseTopic = `$share/group/${f.topic('chat')}`;
+  t.equal((await published(client, f.topic('chat'), 'x', { properties: { responseTopic } })).code, 0x87);
 });
 
 t.end();
