@@ -1,5 +1,4 @@
 import type { LiveClient } from '../aedes-types.ts';
-import { connectedDevice } from '../authorize.ts';
 import type { FilterRefusal } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
@@ -78,9 +77,7 @@ export class SubscribeHooks {
     const { authority, groups, maxTopicLevels } = this.#parts;
     if (levelsOf(topic) > maxTopicLevels) return reason('malformedFilter');
     if (!isWellFormed(topic) || !authority.maySubscribe(live, topic)) return authority.filterRefusal(live, topic);
-    return isShared(topic) && !groups.open(live.client.id, topic, connectedDevice(live) !== undefined)
-      ? reason('tooManyGroups')
-      : undefined;
+    return isShared(topic) && !groups.open(live.client.id, topic) ? reason('tooManyGroups') : undefined;
   }
 
   /** @throws OverLimit when it has been refused too often */

@@ -13,8 +13,8 @@ import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
 import { FilterTree } from './filter-tree.ts';
 
-/** Groups of one account, those that a device may still open, and members of all its groups: each is looked at for a message. */
-const max = { groups: 1000, groupsForDevices: 500, members: 10_000 };
+/** Groups of one account, and members of all its groups: each is looked at for a message. */
+const max = { groups: 1000, members: 10_000 };
 /** Members whose rights take as long to look at as a delivery. */
 const membersOfCost = 8;
 /** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
@@ -108,11 +108,11 @@ export class SharedGroups {
   }
 
   /** Opens the group of a client that is about to join; false when its account may have no more. Call `settle` in the end. */
-  open(clientId: string, filter: string, isDevice: boolean): boolean {
+  open(clientId: string, filter: string): boolean {
     const accountId = accountIn(clientId);
     const known = this.#groups.get(keyOf(accountId, filter));
     const { groups, members } = this.#perAccount.get(accountId) ?? { groups: 0, members: 0 };
-    if (!known && groups >= (isDevice ? max.groupsForDevices : max.groups)) return false;
+    if (!known && groups >= max.groups) return false;
     if (!known?.members.has(clientId) && members >= max.members) return false;
     this.#groupOf(accountId, filter);
     return true;
