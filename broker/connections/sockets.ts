@@ -75,6 +75,7 @@ export class Sockets {
     this.#packetLimits = {
       connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
       publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
+      properties: propertiesOf(mqtt),
       other: otherPackets,
     };
   }
@@ -202,6 +203,11 @@ export class Sockets {
   end(): void {
     for (const conn of this.#connections) conn.destroy();
   }
+}
+
+/** Bytes of properties that one PUBLISH may have, whatever becomes of it. */
+export function propertiesOf({ maxPropertyBytes }: { maxPropertyBytes: number }): number {
+  return maxPropertyBytes || otherPackets;
 }
 
 function unlessOff(limit: number): number {

@@ -11,7 +11,7 @@ import { refusePublish } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { grant, refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import { type Connecting, publishOverhead } from '../connections/sockets.ts';
+import { type Connecting, propertiesOf, publishOverhead } from '../connections/sockets.ts';
 import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
 import { Malformed } from '../packets/fields.ts';
@@ -166,12 +166,13 @@ export class ConnectHooks {
   ): Properties {
     if (codec.level < 5) return {};
     const { ownChannels } = live.identity ?? {};
-    const { maxPayloadBytes } = this.#parts.services.config.mqtt;
+    const { mqtt } = this.#parts.services.config;
+    const longest = mqtt.maxPayloadBytes + publishOverhead + propertiesOf(mqtt);
     const { keepAlive: serverKeepAlive, sessionExpiry } = granted;
     return {
       receiveMaximum,
       topicAliasMaximum,
-      ...(maxPayloadBytes > 0 && { maximumPacketSize: maxPayloadBytes + publishOverhead }),
+      ...(mqtt.maxPayloadBytes > 0 && { maximumPacketSize: longest }),
       ...(connect.clientId === '' && { assignedClientId: live.clientId }),
       ...(serverKeepAlive !== connect.keepAlive && { serverKeepAlive }),
       ...(sessionExpiry !== connect.sessionExpiry && { sessionExpiry }),

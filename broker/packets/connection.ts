@@ -22,6 +22,8 @@ export interface PacketLimits {
   /** The CONNECT packet, after its fixed header. */
   connect: number;
   publish: number;
+  /** What the properties of a PUBLISH may add. */
+  properties: number;
   other: number;
 }
 
@@ -212,7 +214,8 @@ export class Connection {
   readonly #checkLength = (first: number, length: number, isShortest: boolean): void => {
     if (!isShortest && this.#codec?.level === 5) throw new Malformed('a length of too many bytes');
     if (first >> 4 === types.publish) {
-      if (length > this.#limits.publish) throw new OverLimit('max_payload_bytes');
+      const properties = this.#codec?.level === 5 ? this.#limits.properties : 0;
+      if (length > this.#limits.publish + properties) throw new OverLimit('max_payload_bytes');
     } else if (length > this.#limits.other) throw new Malformed('packet too large', { code: faults.tooLarge });
   };
 

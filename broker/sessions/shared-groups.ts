@@ -18,7 +18,7 @@ const max = { groups: 1000, members: 10_000 };
 /** Members whose rights take as long to look at as a delivery. */
 const membersOfCost = 8;
 /** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
-const maxCopies = 4;
+const maxCopies = 16;
 
 export interface GroupServices {
   fanOut: Pick<FanOut, 'on' | 'removeListener'>;
