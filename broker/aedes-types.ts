@@ -50,6 +50,8 @@ export interface BrokerClient {
   matchOfKept(kept: Pick<Outgoing, 'topic' | 'group'>): Match | undefined;
   /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
   endConnection(code: EndCode, error?: Error, serverReference?: string): void;
+  /** Ends it with last bytes, which it has time to read. */
+  leaveWith(bytes: Buffer, error?: Error): void;
   /** Ends it by an error. */
   fail(error: Error): void;
   close(done?: () => void): void;

@@ -181,11 +181,11 @@ t.test('what an account is said to take is what the databases grow by', async (t
     'long log entries': () =>
       many(100, () => service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: log(8000) })),
     'devices and organizations': async () => {
-      await many(160, (n) => create('/devices', 'device', { deviceTemplateId: template.id, serialNumber: `SN-${n}` }));
+      await many(400, (n) => create('/devices', 'device', { deviceTemplateId: template.id, serialNumber: `SN-${n}` }));
       const values = { a: 'x'.repeat(1000), b: 'y'.repeat(1000) };
       const long = (n: number) => ({ deviceTemplateId: template.id, serialNumber: `L-${n}`, ...values });
-      await many(80, (n) => create('/devices', 'device', long(n)));
-      await many(80, (n) => create('/organizations', 'organization', { name: `Organization ${n}` }));
+      await many(200, (n) => create('/devices', 'device', long(n)));
+      await many(200, (n) => create('/organizations', 'organization', { name: `Organization ${n}` }));
     },
     commands: () =>
       many(80, () =>
@@ -194,7 +194,7 @@ t.test('what an account is said to take is what the databases grow by', async (t
   };
   for (const [name, work] of Object.entries(cases)) {
     const share = await counted(work);
-    t.ok(share > 0.5 && share < 1.7, `${name}: ${share.toFixed(2)}`);
+    t.ok(share > 0.4 && share < 1.7, `${name}: ${share.toFixed(2)}`);
   }
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.ok(usage.diskBytes > bytes() / 2 && usage.diskBytes < bytes() * 1.5);

@@ -195,7 +195,13 @@ export class Client implements BrokerClient {
 
   endConnection(code: EndCode, error?: Error, serverReference?: string): void {
     const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code, undefined, serverReference);
-    if (bytes) this.#isLeaving = this.#connection.leave(bytes);
+    if (bytes) this.leaveWith(bytes, error);
+    else if (error) this.fail(error);
+    else this.close();
+  }
+
+  leaveWith(bytes: Buffer, error?: Error): void {
+    this.#isLeaving = this.#connection.leave(bytes);
     if (error) this.fail(error);
     else this.close();
   }

@@ -74,9 +74,9 @@ const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe
 
 /**
  * The states of a connection, in order: its CONNECT is awaited; its credential is being proven; packets are handled; nothing
- * more is read, and the last answers are leaving; it has ended.
+ * more is read, and the last answers are leaving; the client has been told why it ends, and closes; it has ended.
  */
-type State = 'awaiting CONNECT' | 'proving' | 'open' | 'draining' | 'ended';
+type State = 'awaiting CONNECT' | 'proving' | 'open' | 'draining' | 'leaving' | 'ended';
 
 /**
  * What an open connection waits for before the next packet is handled: a packet that is handled alone, and that may have been
@@ -134,6 +134,7 @@ export class Connection {
     conn.on('readable', () => {
       if (this.#state === 'awaiting CONNECT') this.#readConnect();
       else if (this.#state === 'open') this.#handOn();
+      else if (this.#state === 'leaving') this.#discard();
     });
     conn.on('error', (error) => this.#lost(error));
     conn.on('end', () => this.#lost());
@@ -170,11 +171,24 @@ export class Connection {
     else end();
   }
 
-  /** Nothing more is read: the last bytes leave, within a bounded time. False when it has ended already. */
+  /**
+   * The last bytes leave, and the client has a bounded time to close: one that writes on would lose what it has not read. What
+   * it sends is thrown away. False when it has ended already.
+   */
   leave(bytes: Buffer): boolean {
-    if (this.#state === 'draining' || this.#state === 'ended' || this.#conn.destroyed) return false;
-    this.#endWith(bytes, () => this.#conn.destroy());
+    const conn = this.#conn;
+    if (this.#state === 'draining' || this.#state === 'ended' || conn.destroyed) return false;
+    this.#state = 'leaving';
+    write(conn, bytes);
+    const timer = setTimeout(() => conn.destroy(), farewell);
+    conn.once('close', () => clearTimeout(timer));
+    conn.end();
+    this.#discard();
     return true;
+  }
+
+  #discard(): void {
+    while (this.#read() !== null);
   }
 
   #readConnect(): void {
@@ -365,8 +379,8 @@ export class Connection {
   #end(client: BrokerClient, error: Error): void {
     const { code, sentence } = endOf(error);
     const bytes = client.codec.disconnect(code, sentence);
-    if (bytes) write(this.#conn, bytes);
-    this.#drain(() => client.fail(error));
+    if (bytes) client.leaveWith(bytes, error);
+    else this.#drain(() => client.fail(error));
   }
 
   #endWith(bytes: Buffer, last: () => void): void {
@@ -400,6 +414,10 @@ export class Connection {
   #lost(error?: Error): void {
     const client = this.#client;
     if (this.#state === 'draining') return;
+    if (this.#state === 'leaving') {
+      this.#conn.destroy();
+      return;
+    }
     if (!client) {
       if (error && this.#state !== 'ended') this.#events.failed(error);
       this.#state = 'ended';

@@ -1,5 +1,5 @@
 /** A client of MQTT 5 on a bare socket, and what tests of level 5 say and hear with it. */
-import { connect as open } from 'node:net';
+import { connect as open, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { sharedService } from '../../support/shared.ts';
 import { until } from '../../support/until.ts';
@@ -20,6 +20,7 @@ import {
 } from './packets.ts';
 
 export interface Client {
+  readonly socket: Socket;
   send(...packets: Buffer[]): void;
   /** The next packet that came and was not asked for yet; rejects when the connection ends before. */
   next(): Promise<Heard>;
@@ -72,6 +73,7 @@ export async function openSocket(t: Test, port: number): Promise<Client> {
     });
   });
   return {
+    socket,
     send: (...packets) => void socket.write(Buffer.concat(packets)),
     next: async () => {
       const one = arrived.shift() ?? ended ?? (await new Promise<Heard | Error>((resolve) => waiting.push(resolve)));

@@ -585,4 +585,17 @@ t.test('clients of other levels are ended without a word, as before', async (t) 
   await t.rejects(four.next(), 'no packet');
 });
 
+t.test('a client that writes on after what ends it reads why', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  client.socket.pause();
+  const window = Array.from({ length: 1001 }, (_, n) => publish(f.topic('chat'), 'x', { qos: 2, id: n + 1 }));
+  client.send(...window);
+  const path = `/api/v1/devices/${f.device.id}` as const;
+  await until(async () => !(await f.service.ok('GET', path)).device.connected);
+  for (let n = 0; n < 20; n += 1) client.send(answer('pubrel', n + 1));
+  client.socket.resume();
+  t.match(await nextOf(client, 'disconnect'), { code: 0x93 });
+});
+
 t.end();
