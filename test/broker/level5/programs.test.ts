@@ -1,0 +1,113 @@
+/** Clients of MQTT 5 as they are: mqtt.js over TCP, TLS and WebSocket, and the programs of Mosquitto. */
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { promisify } from 'node:util';
+import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
+import type { Test } from 'tap';
+import { part } from '../../support/part.ts';
+import { type Fixture, secureFixture } from '../fixture.ts';
+import { ownDevice } from './client.ts';
+
+const t = await part(import.meta);
+const run = promisify(execFile);
+
+/** Connects over one of the ways of the listeners. */
+async function joined(t: Test, f: Fixture, url: string, more: IClientOptions = {}): Promise<MqttClient> {
+  const who = { username: f.device.id, password: f.secret, protocolVersion: 5 as const };
+  const client = await mqtt.connectAsync(url, { ...who, reconnectPeriod: 0, rejectUnauthorized: false, ...more });
+  t.teardown(() => client.endAsync(true));
+  return client;
+}
+
+async function next(client: MqttClient): Promise<IPublishPacket> {
+  const [, , packet] = (await once(client, 'message')) as [string, Buffer, IPublishPacket];
+  return packet;
+}
+
+t.test('mqtt.js speaks MQTT 5 over TCP, TLS and WebSocket', async (t) => {
+  const f = await secureFixture(t);
+  const { mqttsPort, server } = f.service;
+  const ways = [
+    `mqtt://127.0.0.1:${server.mqttPort}`,
+    `mqtts://127.0.0.1:${mqttsPort}`,
+    `wss://127.0.0.1:${mqttsPort}/mqtt`,
+  ];
+  const topic = f.topic('chat');
+  for (const url of ways) {
+    const topicAliasMaximum = 8;
+    const client = await joined(t, f, url, { properties: { topicAliasMaximum }, autoAssignTopicAlias: true });
+    await client.subscribeAsync(topic, { qos: 2, properties: { subscriptionIdentifier: 9 } });
+    for (const qos of [0, 1, 2] as const) {
+      const back = next(client);
+      const properties = { responseTopic: topic, correlationData: Buffer.from('c'), userProperties: { a: ['1', '2'] } };
+      await client.publishAsync(topic, `${qos}`, { qos, properties });
+      t.match(await back, { qos, properties: { ...properties, subscriptionIdentifier: 9 } }, `${url} ${qos}`);
+    }
+  }
+});
+
+t.test('mqtt.js: a will with a delay, a stored session and a shared subscription', async (t) => {
+  const f = await ownDevice(t);
+  const url = `mqtt://127.0.0.1:${f.service.server.mqttPort}`;
+  const topic = f.topic('chat');
+  const kept = { clientId: 'kept', clean: false, properties: { sessionExpiryInterval: 60 } };
+  const first = await joined(t, f, url, kept);
+  await first.subscribeAsync(`$share/g/${topic}`, { qos: 1 });
+  await first.endAsync();
+  const will = {
+    topic,
+    payload: Buffer.from('gone'),
+    qos: 1 as const,
+    retain: false,
+    properties: { willDelayInterval: 1 },
+  };
+  const leaving = await joined(t, f, url, { will, properties: { sessionExpiryInterval: 60 } });
+  const since = performance.now();
+  leaving.stream.destroy();
+  const again = mqtt.connect(url, { username: f.device.id, password: f.secret, protocolVersion: 5, ...kept });
+  t.teardown(() => again.endAsync(true));
+  const [heard, [connack]] = await Promise.all([next(again), once(again, 'connect')]);
+  t.match(connack, { sessionPresent: true });
+  t.equal(heard.payload.toString(), 'gone');
+  t.ok(performance.now() - since > 900, 'not before its delay');
+});
+
+const withoutMosquitto = spawnSync('mosquitto_pub', ['--help']).error && { skip: 'mosquitto_pub is not installed' };
+t.test('mosquitto_sub and mosquitto_pub with -V 5', { ...withoutMosquitto }, async (t) => {
+  const f = await ownDevice(t);
+  const topic = f.topic('chat');
+  const login = ['-V', '5', '-h', '127.0.0.1', '-p', `${f.service.server.mqttPort}`, '-u', f.device.id, '-P', f.secret];
+  const format = '%q %p %C %D %R %P';
+  const said = ['-C', '3', '-W', '20', '-F', format, '-d'];
+  const listener = spawn('stdbuf', ['-oL', 'mosquitto_sub', ...login, ...said, '-q', '2', '-t', `$share/g/${topic}`]);
+  t.teardown(() => listener.kill());
+  let output = '';
+  const subscribed = new Promise<void>((resolve) => {
+    listener.stdout.on('data', (data) => {
+      output += data;
+      if (output.includes('Subscribed')) resolve();
+    });
+  });
+  await subscribed;
+  const properties = [
+    ['content-type', 'text/plain'],
+    ['correlation-data', 'c'],
+    ['response-topic', topic],
+    ['user-property', 'a', '1'],
+  ];
+  for (const qos of ['0', '1', '2'])
+    await run('mosquitto_pub', [
+      ...login,
+      '-q',
+      qos,
+      '-t',
+      topic,
+      '-m',
+      'x',
+      ...properties.flatMap((one) => ['-D', 'publish', ...one]),
+    ]);
+  await once(listener, 'close');
+  for (const qos of [0, 1, 2]) t.match(output, new RegExp(`^${qos} x text/plain c ${topic} a:1`, 'm'));
+});
+
+t.end();
