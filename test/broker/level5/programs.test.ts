@@ -1,9 +1,10 @@
-/** Clients of MQTT 5 as they are: mqtt.js over TCP, TLS and WebSocket, and the programs of Mosquitto. */
+/** Clients of MQTT 5 as they are: mqtt.js and Paho over TCP, TLS and WebSocket, and the programs of Mosquitto. */
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { promisify } from 'node:util';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Test } from 'tap';
+import { pythons } from '../../docs/snippets/python.ts';
 import { part } from '../../support/part.ts';
 import { type Fixture, secureFixture } from '../fixture.ts';
 import { ownDevice } from './client.ts';
@@ -109,5 +110,65 @@ t.test('mosquitto_sub and mosquitto_pub with -V 5', { ...withoutMosquitto }, asy
   await once(listener, 'close');
   for (const qos of [0, 1, 2]) t.match(output, new RegExp(`^${qos} x text/plain c ${topic} a:1`, 'm'));
 });
+
+const script = `
+import json, ssl, sys, queue
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+port, transport, tls, user, password, topic = sys.argv[1:]
+more = {} if mqtt.Client.__init__.__code__.co_varnames[1] == "client_id" else {"callback_api_version": mqtt.CallbackAPIVersion.VERSION2}
+client = mqtt.Client(protocol=mqtt.MQTTv5, transport=transport, **more)
+client.username_pw_set(user, password)
+if tls == "tls":
+    client.tls_set(cert_reqs=ssl.CERT_NONE)
+    client.tls_insecure_set(True)
+heard, ready = queue.Queue(), queue.Queue()
+client.on_message = lambda client, userdata, message: heard.put(message)
+client.on_subscribe = lambda *arguments: ready.put(1)
+client.on_connect = lambda client, *arguments: client.subscribe("$share/g/" + topic, options=mqtt.SubscribeOptions(qos=2))
+client.connect("127.0.0.1", int(port), clean_start=True)
+client.loop_start()
+ready.get(timeout=20)
+for qos in range(3):
+    said = Properties(PacketTypes.PUBLISH)
+    said.ResponseTopic, said.CorrelationData, said.UserProperty = topic, b"c", [("a", "1"), ("a", "2")]
+    client.publish(topic, "x", qos, properties=said)
+    message = heard.get(timeout=20)
+    back = message.properties
+    print(json.dumps([message.qos, back.ResponseTopic, back.CorrelationData.decode(), back.UserProperty]))
+client.disconnect()
+client.loop_stop()
+`;
+for (const { file, paho, env } of pythons)
+  t.test(`Paho ${paho} speaks MQTT 5 over TCP, TLS and WebSocket`, async (t) => {
+    const f = await secureFixture(t);
+    const topic = f.topic('chat');
+    const { mqttsPort, server } = f.service;
+    for (const [port, ...way] of [
+      [server.mqttPort, 'tcp', 'plain'],
+      [mqttsPort, 'tcp', 'tls'],
+      [mqttsPort, 'websockets', 'tls'],
+    ] as const) {
+      const { stdout } = await run(file, ['-c', script, `${port}`, ...way, f.device.id, f.secret, topic], { env });
+      const lines = [0, 1, 2].map((qos) => [
+        qos,
+        topic,
+        'c',
+        [
+          ['a', '1'],
+          ['a', '2'],
+        ],
+      ]);
+      t.same(
+        stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line)),
+        lines,
+        `${way}`,
+      );
+    }
+  });
 
 t.end();
