@@ -49,7 +49,7 @@ export interface BrokerClient {
   /** The same for a message that its stored session has kept, for a group or not. */
   matchOfKept(kept: Pick<Outgoing, 'topic' | 'group'>): Match | undefined;
   /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
-  endConnection(code: EndCode, error?: Error, serverReference?: string): void;
+  endConnection(code: EndCode, error?: Error): void;
   /** Ends it with last bytes, which it has time to read. */
   leaveWith(bytes: Buffer, error?: Error): void;
   /** Ends it by an error. */

@@ -30,7 +30,7 @@ const rows = {
   notPermitted: { kind: 'forbidden', mqtt5: 0x87, counted: 'not_permitted' },
   noSuchChannel: { kind: 'notFound', mqtt5: 0x87, counted: 'no_such_channel' },
   noChannelOfItsOwn: { kind: 'notFound', details: isNotOfTemplate, mqtt5: 0x87, counted: 'no_such_channel' },
-  /** As noSuchChannel, on a topic or filter that is none of a channel whoever asks. */
+  /** A topic or filter that no channel can have, and one that is no filter. */
   noChannelTopic: { kind: 'notFound', mqtt5: 0x90, counted: 'no_such_channel' },
   noChannelFilter: { kind: 'notFound', mqtt5: 0x8f },
   malformedFilter: { kind: 'invalid', details: [{ path: 'filter', message: 'is malformed' }], mqtt5: 0x8f },
@@ -101,7 +101,6 @@ export const ends = {
   administrative: 0x98,
   unspecified: 0x80,
   useAnotherServer: 0x9c,
-  serverMoved: 0x9d,
 } as const;
 export type EndCode = (typeof ends)[keyof typeof ends];
 

@@ -155,19 +155,13 @@ export class Client implements BrokerClient {
   }
 
   matchOfKept({ topic, group }: Pick<Outgoing, 'topic' | 'group'>): Match | undefined {
-    const filters = [...this.#subscriptions.values()];
-    const shared = filters.filter((filter) => isShared(filter.topic));
-    const own = shared.filter((filter) => !group || group.shared === filter.topic);
-    // After a restart nobody knows for which of its filters it was kept.
     const ordinary = group ? undefined : this.matchOf(topic);
-    return (
-      ordinary ??
-      matchFilters(
-        own.map((filter) => ({ ...filter, topic: matchedFilter(filter.topic) })),
-        topic,
-        false,
-      )
-    );
+    if (ordinary) return ordinary;
+    // After a restart nobody knows for which of its filters it was kept.
+    const shared = [...this.#subscriptions.values()]
+      .filter((filter) => isShared(filter.topic) && (!group || group.shared === filter.topic))
+      .map((filter) => ({ ...filter, topic: matchedFilter(filter.topic) }));
+    return matchFilters(shared, topic, false);
   }
 
   #receive(packet: Outgoing, received: () => void): void {
@@ -193,8 +187,8 @@ export class Client implements BrokerClient {
     }
   }
 
-  endConnection(code: EndCode, error?: Error, serverReference?: string): void {
-    const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code, undefined, serverReference);
+  endConnection(code: EndCode, error?: Error): void {
+    const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code);
     if (bytes) this.leaveWith(bytes, error);
     else if (error) this.fail(error);
     else this.close();

@@ -37,12 +37,11 @@ export type Packet =
   | { cmd: 'pingreq' }
   | Disconnect;
 
-/** Why CONNACK lets nobody in; `code`, `sentence` and `serverReference` are for MQTT 5. */
+/** Why CONNACK lets nobody in; `code` and `sentence` are for MQTT 5. */
 export interface ConnectRefusal {
   reason: RefusalReason;
   code: number;
   sentence: string;
-  serverReference?: string | undefined;
 }
 
 /** What SUBACK says of one filter: the QoS that is granted, or why it is refused. */
@@ -65,7 +64,7 @@ export interface Codec {
   unsuback(messageId: number, ended: ReadonlyArray<Reason | undefined>): Buffer;
   pingresp(): Buffer;
   /** Undefined where the level has no such packet of a server. */
-  disconnect(code: number, sentence?: string, serverReference?: string): Buffer | undefined;
+  disconnect(code: number, sentence?: string): Buffer | undefined;
   /** Whether every client of this level is sent the same bytes of this message. */
   sharesBytes(packet: PublishHeader): boolean;
   /**

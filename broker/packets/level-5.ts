@@ -102,8 +102,8 @@ export class Level5 implements Codec {
     return withProperties(types.connack << 4, Buffer.from([isSessionPresent ? 1 : 0, 0]), properties);
   }
 
-  refused({ code, sentence, serverReference }: ConnectRefusal): Buffer {
-    const bytes = refusedConnect(code, sentence, serverReference);
+  refused({ code, sentence }: ConnectRefusal): Buffer {
+    const bytes = refusedConnect(code, sentence);
     return this.#fits(bytes.length) ? bytes : refusedConnect(code);
   }
 
@@ -131,10 +131,9 @@ export class Level5 implements Codec {
     return pingResponse;
   }
 
-  disconnect(code: number, sentence?: string, serverReference?: string): Buffer {
+  disconnect(code: number, sentence?: string): Buffer {
     const about = Buffer.from([code]);
-    const properties = { ...reasonString(sentence), ...(serverReference !== undefined && { serverReference }) };
-    const bytes = withProperties(types.disconnect << 4, about, properties);
+    const bytes = withProperties(types.disconnect << 4, about, reasonString(sentence));
     return this.#fits(bytes.length) ? bytes : withProperties(types.disconnect << 4, about, {});
   }
 
@@ -268,11 +267,8 @@ export class Level5 implements Codec {
 }
 
 /** CONNACK for a client that is not let in; its CONNECT may be malformed. */
-export function refusedConnect(code: number, sentence?: string, serverReference?: string): Buffer {
-  return withProperties(types.connack << 4, Buffer.from([0, code]), {
-    ...reasonString(sentence),
-    ...(serverReference !== undefined && { serverReference }),
-  });
+export function refusedConnect(code: number, sentence?: string): Buffer {
+  return withProperties(types.connack << 4, Buffer.from([0, code]), reasonString(sentence));
 }
 
 /** Seconds of a session; all bits set for one that does not expire [MQTT-3.1.2.11.2]. */

@@ -40,7 +40,10 @@ export class Wills {
 
   /** Those of another server, whose clients have their time to come back. */
   arrive(wills: readonly StoredWill[], now: number): void {
-    for (const will of wills) this.#leave(will, now);
+    for (const will of wills) {
+      this.#journal.record({ kind: 'will', will });
+      this.#leave(will, now);
+    }
   }
 
   /** Those of an account go without being published. */
@@ -112,7 +115,8 @@ export class Wills {
     const left = { ...will, due };
     this.#left.set(clientId, left);
     this.#due = Math.min(this.#due, due);
-    this.#journal.record({ kind: 'will', will: left });
+    // The others have a minute again after each start.
+    if (delay > 0 && will.due === null) this.#journal.record({ kind: 'will', will: left });
   }
 }
 
