@@ -230,11 +230,13 @@ export class ConnectHooks {
   }
 
   #closed(client: BrokerClient): void {
-    const { persistence, publishes } = this.#parts;
+    const { persistence, publishes, services } = this.#parts;
     const { will, live } = client;
     client.will = undefined;
     if (client.clean) persistence.received.clear(client);
-    if (live.ready) this.#parts.deliveries.passOnShared(live, client.sessionExpiry === 0);
+    // Of an account that is on its way nothing is passed on here: its sessions are copied as they are.
+    const isAway = live.identity && services.gate.isAway(live.identity.caller.accountId);
+    if (live.ready && !isAway) this.#parts.deliveries.passOnShared(live, client.sessionExpiry === 0);
     if (!will || !live.ready) persistence.deleteWill(client);
     else if (!persistence.delayWill(client, will)) publishes.publishWill(client, will);
   }

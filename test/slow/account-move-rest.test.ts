@@ -1,15 +1,12 @@
 /** While an account is paused for its move, nothing of it works by itself in either cell; it goes on where the account is then. */
-import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import { moveLive } from '../../cells/moves/live/lead.ts';
+import t from 'tap';
 import { MessagesOut } from '../../cells/moves/live/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../cells/moves/live/pages.ts';
 import type { Email } from '../../src/emails/texts.ts';
 import { metric } from '../broker/metrics.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
-import { placeOf, startCell, startProxy, through } from '../support/cells.ts';
-import { temporaryDirectory } from '../support/directory.ts';
+import { moveToken, startMovable } from '../support/cells.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 import { follow, postRows, provision } from '../support/jobs.ts';
 import { Mailbox } from '../support/mailbox.ts';
@@ -18,30 +15,8 @@ import { nextMessage, type Service, startService } from '../support/service.ts';
 import { storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
-process.env.SLIPWAY_MOVE_TOKEN = 'a-token-that-moves-whole-accounts';
-const env = { SLIPWAY_MOVE_TOKEN: process.env.SLIPWAY_MOVE_TOKEN };
+const env = { SLIPWAY_MOVE_TOKEN: moveToken };
 const jobRows = 1500;
-
-/** Two cells behind HAProxy with one clock, and an account in the first one that is to move. */
-async function start(t: Test) {
-  const time = { now: Date.now() };
-  const clock = { now: () => time.now };
-  const source = await startCell(t, 0, { env, clock });
-  const directory = temporaryDirectory(t);
-  cpSync(join(source.directory, 'keys'), join(directory, 'keys'), { recursive: true });
-  const target = await startCell(t, 1, { env, clock, directory });
-  const proxied = await startProxy(t, [placeOf(source), placeOf(target)]);
-  const account = Object.assign(through(proxied, source), await source.account());
-  t.teardown(() => account.close());
-  const config = join(proxied.directory, '..', 'cells.yaml');
-  const move = (onPaused: () => Promise<void>, onCopying = () => {}) =>
-    moveLive({ config, to: 'c02', undo: false }, account.accountId, async (step) => {
-      if (step === 'copying') onCopying();
-      if (step.startsWith('paused')) await onPaused();
-    });
-  const undo = () => moveLive({ config, to: 'c02', undo: true }, account.accountId, () => {});
-  return { time, source, target, account, move, undo };
-}
 
 /** Rows of a job that are done. */
 const doneOf = (service: Service, id: string) =>
@@ -84,7 +59,7 @@ function stored({ directory }: Service, accountId: string): Record<string, unkno
 }
 
 t.test('Commands, rollouts and jobs rest in both cells, and go on in the second one', withHaproxy, async (t) => {
-  const { time, source, target, account, move } = await start(t);
+  const { time, source, target, account, move } = await startMovable(t);
   const own = await somethingDue(account, time.now);
   const lastEventId = /^id: (\S+)$/m.exec(await streamUntil(account, own, /^id: /m))?.[1] ?? '';
   // Other accounts of both cells, which show that these work meanwhile.
@@ -184,7 +159,7 @@ async function lifecycle(service: Service, deviceId: string): Promise<string[]> 
 }
 
 t.test('When the first cell keeps the account, all goes on there', withHaproxy, async (t) => {
-  const { time, source, account, move, undo } = await start(t);
+  const { time, source, account, move, undo } = await startMovable(t);
   const own = await somethingDue(account, time.now);
   const { id: deviceId, secret } = own.device;
   const client = await account.connect({ deviceId, secret }, { clientId: 'unit' });

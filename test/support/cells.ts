@@ -1,10 +1,11 @@
 /** Two cells behind the real HAProxy, with the configuration that `slipway cells write` makes. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type CellsConfig, readCells } from '../../cells/config.ts';
 import { writeCells } from '../../cells/haproxy/files.ts';
+import { moveLive } from '../../cells/moves/live/lead.ts';
 import type { Server } from '../../src/process/server.ts';
 import { temporaryDirectory } from './directory.ts';
 import { type Haproxy, startHaproxy } from './haproxy.ts';
@@ -97,6 +98,32 @@ ${lines.accounts ?? ''}`;
   };
   t.teardown(() => proxied.proxy.stop());
   return proxied;
+}
+
+export const moveToken = 'a-token-that-moves-whole-accounts';
+
+/** Two cells behind HAProxy with one clock, and an account in the first one that is to move. */
+export async function startMovable(t: Test) {
+  // The command that moves reads it.
+  process.env.SLIPWAY_MOVE_TOKEN = moveToken;
+  const env = { SLIPWAY_MOVE_TOKEN: moveToken };
+  const time = { now: Date.now() };
+  const clock = { now: () => time.now };
+  const source = await startCell(t, 0, { env, clock });
+  const directory = temporaryDirectory(t);
+  cpSync(join(source.directory, 'keys'), join(directory, 'keys'), { recursive: true });
+  const target = await startCell(t, 1, { env, clock, directory });
+  const proxied = await startProxy(t, [placeOf(source), placeOf(target)]);
+  const account = Object.assign(through(proxied, source), await source.account());
+  t.teardown(() => account.close());
+  const config = join(proxied.directory, '..', 'cells.yaml');
+  const move = (onPaused: () => Promise<void>, onCopying = () => {}) =>
+    moveLive({ config, to: 'c02', undo: false }, account.accountId, async (step) => {
+      if (step === 'copying') onCopying();
+      if (step.startsWith('paused')) await onPaused();
+    });
+  const undo = () => moveLive({ config, to: 'c02', undo: true }, account.accountId, () => {});
+  return { time, source, target, account, move, undo };
 }
 
 /** Settings of a service that a test speaks to through HAProxy. */
