@@ -1,4 +1,7 @@
-/** Many publishers and one who hears them all, and one publisher whom many hear, next to bare Aedes. QoS 0, as fast as it arrives. */
+/**
+ * Many publishers and one who hears them all, and one publisher whom many hear, next to bare Aedes; and a group of a shared
+ * subscription that hears them next to one subscriber. QoS 0, as fast as it arrives.
+ */
 import type { Packet } from 'mqtt-packet';
 import { logIn } from './api.ts';
 import { equip } from './equip.ts';
@@ -12,11 +15,28 @@ const many = 100;
 const window = 2000;
 const payload = 'x'.repeat(64);
 const figure = 0.95;
+const groupSize = 10;
+/** What a group takes of what one subscriber takes. */
+const groupFigure = 0.9;
 
 interface Side {
   serving: Serving;
   /** With what those who hear the devices log in. */
   listener: { username: string; password: string };
+}
+
+/** Who speaks to whom; each message arrives `copies` times. */
+interface Fan {
+  publishers: number;
+  subscribers: number;
+  copies: number;
+  filter: string;
+}
+
+interface Rate {
+  perSecond: number;
+  /** Microseconds of the server for a delivery. */
+  cpu: number;
 }
 
 export async function measureFan({ size, directory, serve, serveBareAedes }: Bench): Promise<Row[]> {
@@ -28,65 +48,78 @@ export async function measureFan({ size, directory, serve, serveBareAedes }: Ben
     SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '0',
   });
   const { token } = await logIn(service, accountId);
-  const ours: Side = { serving: service, listener: { username: 'Auth:JWT', password: token } };
-  const bare: Side = { serving: await serveBareAedes(), listener: { username: 'anybody', password: '' } };
+  const listener = { username: 'Auth:JWT', password: token };
+  const ours: Side = { serving: service, listener };
+  const bare: Side = {
+    serving: await serveBareAedes(),
+    listener: { username: 'anybody', password: '' },
+  };
   const topics = devices.map(({ topic }) => topic('chat'));
   const everything = `slipway/v1/${accountId}/d/+/chat`;
-  const rows: Row[] = [];
-  for (const { what, publishers, subscribers, filter } of [
-    { what: `Fan-in, ${many} publishers and one subscriber`, publishers: many, subscribers: 1, filter: everything },
-    {
-      what: `Fan-out, one publisher and ${many} subscribers`,
-      publishers: 1,
-      subscribers: many,
-      filter: topics[0] ?? '',
-    },
-  ]) {
-    const rates: Record<'ours' | 'theirs', number[]> = { ours: [], theirs: [] };
-    const cpus: Record<'ours' | 'theirs', number[]> = { ours: [], theirs: [] };
-    const run = async ({ serving, listener }: Side) => {
-      const { mqttPort: port } = serving;
-      const speaking = await Promise.all(
-        devices
-          .slice(0, publishers)
-          .map(({ id, secret }) => openLink({ port }, { username: id, password: secret, clientId: id })),
-      );
-      const hearing = await Promise.all(
-        Array.from({ length: subscribers }, (_, n) => hear(port, { ...listener, clientId: `listener-${n}` }, filter)),
-      );
-      const before = serving.cpu();
-      const { perSecond, delivered } = await speak(speaking, topics, hearing, size.roundTime);
-      const cpu = ((serving.cpu() - before) / delivered) * 1e6;
-      for (const { socket } of [...speaking, ...hearing]) socket.destroy();
-      return { perSecond, cpu };
-    };
+  const fanIn: Fan = { publishers: many, subscribers: 1, copies: 1, filter: everything };
+  const fanOut: Fan = { publishers: 1, subscribers: many, copies: many, filter: topics[0] ?? '' };
+  const group: Fan = { ...fanIn, subscribers: groupSize, filter: `$share/group/${everything}` };
+
+  const rateOf = async ({ serving, listener }: Side, fan: Fan): Promise<Rate> => {
+    const { mqttPort: port } = serving;
+    const speaking = await Promise.all(
+      devices
+        .slice(0, fan.publishers)
+        .map(({ id, secret }) => openLink({ port }, { username: id, password: secret, clientId: id })),
+    );
+    const login = (n: number) => ({ ...listener, clientId: `listener-${n}` });
+    const hearing = await Promise.all(
+      Array.from({ length: fan.subscribers }, (_, n) => hear(port, login(n), fan.filter)),
+    );
+    const before = serving.cpu();
+    const { perSecond, delivered } = await speak(speaking, topics, hearing, fan.copies, size.roundTime);
+    const cpu = ((serving.cpu() - before) / delivered) * 1e6;
+    for (const { socket } of [...speaking, ...hearing]) socket.destroy();
+    return { perSecond, cpu };
+  };
+  /** One fan next to the same of another side, or another fan of ours, in turns. */
+  const compare = async (what: string, fan: Fan, peer: { name: string; side: Side; fan: Fan }, figure: number) => {
+    const [mine, others]: [Rate[], Rate[]] = [[], []];
     for (let round = 0; round < size.rounds; round += 1) {
-      const [mine, other] = [await run(ours), await run(bare)];
-      rates.ours.push(mine.perSecond);
-      rates.theirs.push(other.perSecond);
-      cpus.ours.push(mine.cpu);
-      cpus.theirs.push(other.cpu);
-      console.log(
-        `  ${what}: ${Math.round(mine.perSecond)} deliveries/s (${mine.cpu.toFixed(1)} µs of CPU time each), bare Aedes ${Math.round(other.perSecond)} (${other.cpu.toFixed(1)} µs)`,
+      mine.push(await rateOf(ours, fan));
+      others.push(await rateOf(peer.side, peer.fan));
+      const said = [mine.at(-1), others.at(-1)].map(
+        (rate) => `${Math.round(rate?.perSecond ?? 0)} deliveries/s (${rate?.cpu.toFixed(1)} µs of CPU time each)`,
       );
+      console.log(`  ${what}: ${said[0]}, ${peer.name} ${said[1]}`);
     }
-    rows.push({
-      what,
-      ours: median(rates.ours),
-      unit: 'deliveries/s',
-      peer: { name: 'bare Aedes', value: median(rates.theirs) },
-      figure: { ofPeer: figure },
-    });
-    rows.push({
-      what: `CPU time of the server for a delivery, ${what.toLowerCase()}`,
-      ours: median(cpus.ours),
-      unit: 'µs',
-      peer: { name: 'bare Aedes', value: median(cpus.theirs) },
-    });
-  }
+    return rowsOf(what, mine, { name: peer.name, rates: others }, figure);
+  };
+  const next = (fan: Fan) => ({ name: 'bare Aedes', side: bare, fan });
+  const single = { name: 'one subscriber', side: ours, fan: fanIn };
+  const rows = [
+    ...(await compare(`Fan-in, ${many} publishers and one subscriber`, fanIn, next(fanIn), figure)),
+    ...(await compare(`Fan-out, one publisher and ${many} subscribers`, fanOut, next(fanOut), figure)),
+    ...(await compare(`Fan-in to a shared subscription of ${groupSize} members`, group, single, groupFigure)),
+  ];
   await service.stop();
   await bare.serving.stop();
   return rows;
+}
+
+function rowsOf(what: string, mine: Rate[], peer: { name: string; rates: Rate[] }, figure: number): Row[] {
+  const middle = (rates: Rate[], name: keyof Rate) => median(rates.map((one) => one[name]));
+  const value = (name: keyof Rate) => ({ name: peer.name, value: middle(peer.rates, name) });
+  return [
+    {
+      what,
+      ours: middle(mine, 'perSecond'),
+      unit: 'deliveries/s',
+      peer: value('perSecond'),
+      figure: { ofPeer: figure },
+    },
+    {
+      what: `CPU time of the server for a delivery, ${what.toLowerCase()}`,
+      ours: middle(mine, 'cpu'),
+      unit: 'µs',
+      peer: value('cpu'),
+    },
+  ];
 }
 
 /** Connects and subscribes. @throws Error when it is refused. */
@@ -102,25 +135,26 @@ async function hear(port: number, login: { username: string; password: string; c
   return link;
 }
 
-/** Publishers take turns; what has arrived makes room for more. */
+/** Publishers take turns; what has arrived makes room for more. Each message arrives `copies` times. */
 async function speak(
   publishers: readonly Link[],
   topics: readonly string[],
   subscribers: readonly Link[],
+  copies: number,
   duration: number,
 ): Promise<{ perSecond: number; delivered: number }> {
   const packets = topics.map((topic) => publishBytes(topic, payload));
   const length = packets[0]?.length ?? Number.NaN;
   let [sent, bytes, turn, isOver] = [0, 0, 0, false];
   const send = () => {
-    const free = Math.floor((window - (sent - bytes / length)) / subscribers.length);
+    const free = Math.floor((window - (sent - bytes / length)) / copies);
     // Not one by one: so many systems calls would be the limit.
     const each = Math.floor(free / 4);
     if (isOver || each === 0) return;
     for (let n = 0; n < 4; n += 1) {
       turn = (turn + 1) % publishers.length;
       publishers[turn]?.socket.write(Buffer.concat(Array.from({ length: each }, () => packets[turn] as Buffer)));
-      sent += each * subscribers.length;
+      sent += each * copies;
     }
   };
   for (const { socket } of subscribers) {
