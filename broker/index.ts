@@ -55,6 +55,7 @@ export async function openBroker(foundation: Foundation, services: BrokerService
     revocations: parts.revocations,
     streams: {
       open: (caller, request) => streams.open(caller, request),
+      tellEnrollment: (accountId, enrollment) => streams.tellEnrollment(accountId, enrollment),
       endAll: () => streams.endAll(),
       watchDevice: (caller, deviceId, expires) => signs.watch(caller, deviceId, expires),
       endWatches: () => signs.endAll(),

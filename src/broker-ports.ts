@@ -18,6 +18,7 @@ import type { Lane } from './scheduler/lanes.ts';
 export type * from './ports/bridges.ts';
 export type * from './ports/broker-state.ts';
 export type * from './ports/downlink.ts';
+export type * from './ports/enrollment.ts';
 export type * from './ports/proofs.ts';
 export type * from './ports/publisher.ts';
 export type * from './ports/revocations.ts';

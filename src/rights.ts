@@ -60,6 +60,7 @@ const administration = {
   mqttCredential: ['create'],
   mqttCertificate: ['create', 'read', 'delete'],
   certificateAuthority: everything,
+  enrollmentGroup: everything,
   associationCode: ['create'],
   association: ['create'],
   replacement: ['create'],

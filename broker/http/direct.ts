@@ -4,6 +4,7 @@ import type { Caller } from '../../src/access.ts';
 import type {
   BrokerServices,
   Direct,
+  PresentedCertificate,
   ProofRefusal,
   ProvenCaller,
   Published,
@@ -20,6 +21,7 @@ import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
+import type { PeerCertificates } from '../connections/peer-certificates.ts';
 import type { Origin, PostedLog, Verdict } from '../ingest/message.ts';
 import type { Incoming } from '../message-types.ts';
 import type { Publishing, Sender } from '../publish.ts';
@@ -37,6 +39,7 @@ export interface DirectParts {
   authenticator: Pick<Authenticator, 'prove' | 'proveShown'>;
   authority: Authority;
   limits: Limits;
+  peers: Pick<PeerCertificates, 'of'>;
   persistence: Pick<SessionStore, 'durable'>;
   publishing: Publishing;
   refusals: Refusals;
@@ -78,6 +81,11 @@ export class DirectPublisher implements Publisher {
     } catch (error) {
       return this.#refusal(error, username, address);
     }
+  }
+
+  /** As in Publisher. */
+  presentedBy(socket: Socket): PresentedCertificate | undefined {
+    return this.#parts.peers.of(socket);
   }
 
   #proven({ caller, principal, generation, sessionId, certificateId }: ProvenIdentity): ProvenCaller {

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { Caller } from '../../src/access.ts';
+import { type Caller, isAccountWide } from '../../src/access.ts';
 import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
@@ -148,6 +148,17 @@ export class Streams {
     body.once('close', () => this.#end(stream));
     body.push(`retry: ${retry}\n\n`);
     return stream;
+  }
+
+  /** As in Streams of the ports. It has no id: it is not sent again to who has been away. */
+  tellEnrollment(accountId: string, enrollment: Readonly<Record<string, string>>): void {
+    const event = Buffer.from(`event: enrollment\ndata: ${JSON.stringify(enrollment)}\n\n`);
+    for (const stream of [...(this.#byAccount.get(accountId) ?? [])]) {
+      if (stream.ended || !isAccountWide(stream.caller)) continue;
+      stream.body.push(event);
+      // Who does not read is cut off as for messages.
+      this.#schedule(stream);
+    }
   }
 
   // Delivery

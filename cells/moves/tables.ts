@@ -58,6 +58,9 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   publications: { where: of('deviceId', 'devices') },
   associationCodes: { where: own },
   credentials: { where: own },
+  enrollmentRefusals: { where: own, omit: 'sequence' },
+  enrollments: { where: own },
+  enrollmentGroups: { where: own },
   certificates: { where: own },
   certificateAuthorities: { where: own },
   devicePresence: {

@@ -26,6 +26,7 @@ import * as listCounts from './0025-list-counts.ts';
 import * as commandBytes from './0026-command-bytes.ts';
 import * as entityBytes from './0028-entity-bytes.ts';
 import * as textOfAccounts from './0029-text-of-accounts.ts';
+import * as enrollment from './0030-enrollment.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -67,6 +68,7 @@ export const registryMigrations: readonly Migration[] = [
   sqlStep('0027-session-uses', 'ALTER TABLE "sessions" ADD COLUMN "lastUsed" TEXT'),
   entityBytes,
   textOfAccounts,
+  enrollment,
 ];
 
 /**

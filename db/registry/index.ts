@@ -224,6 +224,16 @@ export class Registry {
     return this.#lookups.certificates.all(fingerprint);
   }
 
+  /** Whether a device has enrolled and its present credential has never been used. */
+  isEnrollmentUnused(deviceId: string): boolean {
+    return this.#lookups.unusedEnrollment.get(deviceId) === 1;
+  }
+
+  /** The device that a group has made under a serial number. */
+  enrollment(groupId: string, serialNumber: string): Row<'enrollments'> | undefined {
+    return this.#lookups.enrollment.get(groupId, serialNumber);
+  }
+
   /** Whether there is a live certificate or an active CA. */
   hasCertificates(): boolean {
     return this.#lookups.anyCertificate.get() === 1;
@@ -321,6 +331,12 @@ function prepareLookups(reader: Sqlite.Database) {
     ),
     certificates: reader.prepare<[string], CertificateRow>(
       'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
+    ),
+    unusedEnrollment: reader
+      .prepare<[string], number>('SELECT 1 FROM "enrollments" WHERE "deviceId" = ? AND "used" = 0')
+      .pluck(),
+    enrollment: reader.prepare<[string, string], Row<'enrollments'>>(
+      'SELECT * FROM "enrollments" WHERE "groupId" = ? AND "serialNumber" = ?',
     ),
     anyCertificate: reader
       .prepare<[], number>(

@@ -27,6 +27,7 @@ import type {
   FirmwareTargetRecord,
   FirmwareUploadRecord,
 } from './records/downlink.ts';
+import type { EnrollmentRecord, EnrollmentRefusalRecord } from './records/enrollment.ts';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.ts';
 import type {
   FederatedIdentityRecord,
@@ -65,6 +66,8 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
   publications: Static<typeof PublicationRecord>;
+  enrollments: Static<typeof EnrollmentRecord>;
+  enrollmentRefusals: Static<typeof EnrollmentRefusalRecord> & { sequence: Generated<number> };
   verifications: Static<typeof VerificationRecord>;
   jobs: Static<typeof JobRecord>;
   jobRows: Static<typeof JobRowRecord>;

@@ -72,6 +72,9 @@ const guarded = {
   failedConnects: { most: ({ mqtt }) => mqtt.failedConnectsPerAddress, window: minute },
   /** By network and principal. */
   guessedSecrets: { most: ({ mqtt }) => mqtt.failedConnectsPerPrincipal, window: minute },
+  /** By network and group: wrong proofs of enrollments; and by network alone. */
+  enrollments: { most: ({ mqtt }) => mqtt.failedConnectsPerPrincipal, window: minute },
+  enrollmentsOfAddress: { most: ({ mqtt }) => mqtt.failedConnectsPerAddress, window: minute },
   /** By network: protocol levels that were refused, in the log. */
   loggedLevels: { most: 1, window: minute },
   /** By client, over HTTP: messages, their bytes and their points. */

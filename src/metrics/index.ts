@@ -11,7 +11,7 @@ import { expiringSoon, warnedDays } from '../registry/certificates/expiry.ts';
 import { brokerMetrics } from './broker.ts';
 import type { MetricsContext } from './context.ts';
 import { downlinkMetrics } from './downlink.ts';
-import { counter, gauge, gaugeBy } from './exposing.ts';
+import { counter, counterBy, gauge, gaugeBy } from './exposing.ts';
 import { limitMetrics } from './limits.ts';
 import { processMetrics } from './process.ts';
 import { storeMetrics } from './stores.ts';
@@ -27,6 +27,7 @@ export function metricsRoutes(
     | 'clock'
     | 'config'
     | 'downloads'
+    | 'enrollment'
     | 'health'
     | 'jobs'
     | 'labels'
@@ -50,6 +51,13 @@ export function metricsRoutes(
   limitMetrics(registry, ctx);
   queueMetrics(registry, ctx);
   certificateMetrics(registry, ctx);
+  counterBy(
+    registry,
+    'slipway_enrollments_total',
+    'Exchanges of enrollment, by what has become of them.',
+    'outcome',
+    ctx.enrollment.counts,
+  );
   trafficMetrics(registry, traffic);
   const lag = processMetrics(registry);
   app.addHook('onClose', async () => lag.stop());

@@ -162,6 +162,8 @@ export interface Exchange {
   method: string;
   headers: Record<string, string>;
   body?: string | Uint8Array | undefined;
+  /** Bytes of the answer, where fewer than `maxAnswerBytes` are enough. */
+  maxBytes?: number;
   /** Ends it before `exchangeDeadline`, for several exchanges with one deadline. */
   signal?: AbortSignal;
 }
@@ -172,7 +174,7 @@ export interface Exchange {
  */
 export async function exchange(
   url: URL,
-  { method, headers, body, signal }: Exchange,
+  { method, headers, body, signal, maxBytes = maxAnswerBytes }: Exchange,
   targets: Targets,
 ): Promise<Response> {
   const limits = [AbortSignal.timeout(exchangeDeadline), ...(signal ? [signal] : [])];
@@ -188,7 +190,7 @@ export async function exchange(
   for await (const chunk of answer as AsyncIterable<Uint8Array>) {
     size += chunk.byteLength;
     // Leaving the loop destroys the answer and its connection.
-    if (size > maxAnswerBytes) throw new Error(`the answer is larger than ${maxAnswerBytes} bytes`);
+    if (size > maxBytes) throw new Error(`the answer is larger than ${maxBytes} bytes`);
     chunks.push(chunk);
   }
   return new Response(size > 0 ? Buffer.concat(chunks) : null, {

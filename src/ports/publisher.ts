@@ -6,6 +6,7 @@ import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../access.ts';
 import type { Allowance, Failure } from '../errors.ts';
 import type { SaidOfMessage } from '../formats/message-properties.ts';
+import type { PresentedCertificate } from './proofs.ts';
 
 /** Messages of callers that have no connection. */
 export interface Publisher {
@@ -19,6 +20,8 @@ export interface Publisher {
    * or empty. Undefined if the socket has none.
    */
   proveCertificate(socket: Socket, username: string, address: string): Promise<ProvenCaller | ProofRefusal | undefined>;
+  /** The client certificate of a socket; undefined if it has none. */
+  presentedBy(socket: Socket): PresentedCertificate | undefined;
   /** The decision about a caller's PUBLISH on a topic, or SUBSCRIBE to a filter, without carrying it out. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /**

@@ -9,6 +9,8 @@ export interface Streams {
    * off or does not read. Destroy it when the reader is gone.
    */
   open(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
+  /** Tells the admins and back-ends of an account who listen, whatever they listen to, that a device has enrolled. */
+  tellEnrollment(accountId: string, enrollment: Readonly<Record<string, string>>): void;
   /** Ends every stream; readers may come back. */
   endAll(): void;
   /**

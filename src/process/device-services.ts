@@ -9,6 +9,7 @@ import { Progress } from '../downlink/rollouts/progress.ts';
 import { ControlMessages } from '../downlink/ways/control-topics.ts';
 import { Downloads } from '../downlink/ways/downloads.ts';
 import { DownlinkMessages } from '../downlink/ways/json.ts';
+import { Enrollment } from '../enrollment/exchange.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { Merged } from '../limits/merged.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
@@ -43,6 +44,8 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   firmwareEngine.addListener(json);
   firmwareEngine.addListener(control);
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
+  const enrollment = new Enrollment({ ...base, downlink });
+  closers.push(() => enrollment.close());
   const broker = await openBroker(foundation, {
     ...ground,
     ...servicesBehind({ ...base, downlink }),
@@ -50,8 +53,12 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   });
   closers.push(() => broker.close());
   const { revocations, publisher, streams } = broker;
+  enrollment.open({ revocations, streams, broker });
   const collector = new Collector(base);
-  return { firmwareEngine, downloads, commands, collector, downlink, revocations, publisher, streams, broker };
+  return {
+    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment },
+    ...{ revocations, publisher, streams, broker },
+  };
 }
 
 function brokerGround(base: Base): BrokerGround {

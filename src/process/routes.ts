@@ -9,6 +9,9 @@ import { firmwareFileRoutes } from '../downlink/packages/package-files.ts';
 import { firmwarePackageRoutes } from '../downlink/packages/packages.ts';
 import { firmwareRolloutRoutes } from '../downlink/rollouts/rollout-routes.ts';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/ways/http.ts';
+import { enrollmentGroupRoutes } from '../enrollment/groups.ts';
+import { enrollmentRefusalRoutes } from '../enrollment/refusal-routes.ts';
+import { enrollmentPermissionRoutes, enrollRoutes } from '../enrollment/routes.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { bulkRoutes } from '../factory/jobs/bulk-routes.ts';
 import { jobRoutes } from '../factory/jobs/routes.ts';
@@ -93,6 +96,9 @@ const forCallers: readonly Mount[] = [
   customFieldRoutes,
   accountUserRoutes,
   credentialRoutes,
+  enrollmentGroupRoutes,
+  enrollmentRefusalRoutes,
+  enrollmentPermissionRoutes,
   certificateRoutes,
   certificateAuthorityRoutes,
   associationRoutes,
@@ -140,6 +146,8 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   await scope('/api/v1', withoutCaller);
   await scope('/api/v1', [requireAppToken, idempotentPosts, keepReserve, ...forApplications]);
   await scope('/api/v1', [requireCaller, idempotentPosts, keepReserve, ...forCallers]);
+  // Devices that have nothing but the proof of their group.
+  await scope('/api/v1', [enrollRoutes]);
   await scope('/api/v4', [requireCaller, timeSeriesRoutes]);
   await scope('/api/v1', [requireCaller, firmwareFileRoutes]);
   // The hooks of these depend on the endpoint: a device, or a password instead of a token, may call some of them.

@@ -79,6 +79,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   const { port } = listening.server.address() as AddressInfo;
   const url = addressAt(config, port);
   opened.ctx.firmwareEngine.startServing(url);
+  opened.ctx.enrollment.startServing(url);
   return {
     ...opened,
     firstAccount,

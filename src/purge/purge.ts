@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expireMessages } from '../messages/retention.ts';
 import { purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.ts';
 import type { PurgeContext, Step } from './step.ts';
-import { fieldPurge, purgeChannels, purgeDevices, purgeUnreferenced } from './trash.ts';
+import { fieldPurge, purgeChannels, purgeDevices, purgeEnrollments, purgeUnreferenced } from './trash.ts';
 
 /** Milliseconds from one run to the next, and from the start to the first. */
 const interval = 60 * 60_000;
@@ -48,6 +48,7 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeDevices,
     purgeChannels,
     fieldPurge(),
+    purgeEnrollments,
     purgeUnreferenced,
     purgeSessions,
     purgeExpired,

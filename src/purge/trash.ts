@@ -47,6 +47,7 @@ export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('publications').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('enrollments').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('verifications').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('firmwareDeliveries').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('firmwareTargets').where('deviceId', 'in', ids).execute();
@@ -120,6 +121,16 @@ async function stripValues(tx: Tx, { id: key, kind, templateId }: Row<'customFie
       .execute();
   }
   return rows.length < stepSize ? undefined : rows.at(-1)?.id;
+}
+
+/** What groups in the trash know of their devices, which stay: the groups themselves go after it. */
+export async function purgeEnrollments(ctx: PurgeContext): Promise<boolean> {
+  const groups = (await dueIds(ctx, 'enrollmentGroups')).map(({ id }) => id);
+  if (groups.length === 0) return false;
+  const { query } = ctx.registry;
+  const some = query.selectFrom('enrollments').select('deviceId').where('groupId', 'in', groups).limit(stepSize);
+  const gone = await query.deleteFrom('enrollments').where('deviceId', 'in', some).executeTakeFirst();
+  return gone.numDeletedRows > 0n;
 }
 
 /** Entities to which nothing points any more; what belongs to a template goes with it. */

@@ -27,6 +27,7 @@ const tables = {
   bridge: 'bridges',
   mqttCertificate: 'certificates',
   certificateAuthority: 'certificateAuthorities',
+  enrollmentGroup: 'enrollmentGroups',
   firmwarePackage: 'firmwarePackages',
   firmwareRollout: 'firmwareRollouts',
 } as const satisfies Record<EntityWithRights, EntityTable>;

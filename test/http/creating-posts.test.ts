@@ -1,5 +1,6 @@
 /** Every POST that makes something, sent twice with one Idempotency-Key. */
 import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
+import { newGroup } from '../enrollment/devices.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { losingAnswers } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
@@ -131,6 +132,13 @@ const requests: Record<string, () => Promise<Sent>> = {
   '/api/v1/access/certificate-authorities': async () => ({
     body: { name: service.unique('Twice'), certificate: (await makeAuthority()).cert },
   }),
+  '/api/v1/enrollment-groups': async () => ({
+    body: { name: service.unique('Twice'), deviceTemplateId: (await service.template()).id, proof: 'claimSecret' },
+  }),
+  '/api/v1/enrollment-groups/{id}/regenerate': async () => {
+    const { id, version } = await newGroup(service);
+    return { path: `/api/v1/enrollment-groups/${id}/regenerate`, headers: { etag: version }, body: {} };
+  },
   '/api/v1/association/create-association-code': async () => ({ body: { deviceId: (await newDevice()).id } }),
   '/api/v1/association/start-association-with-code': async () => {
     const { id: organizationId } = await service.organization();

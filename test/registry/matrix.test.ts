@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Test } from 'tap';
 import { rolloutUntil } from '../downlink/fleet.ts';
+import { basic } from '../enrollment/devices.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { leaveDeadLetter } from '../support/faults.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
@@ -59,6 +60,7 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/auth/default-account': 'the id of an only account, in test/identity/me.test.ts',
   'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
   'POST /api/v1/auth/forgot-password': 'answers the same for everybody, in test/identity/me.test.ts',
+  'POST /api/v1/enroll': 'of a device that proves its group, in test/enrollment/exchange.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -236,6 +238,29 @@ const table = `
   PUT /api/v1/access/certificate-authorities/{id}   | body organizationId: organization               | 400/102 | 403/21  | 403/21
   DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/proof | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/enrollment-groups                    | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/enrollment-groups                    | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  POST /api/v1/enrollment-groups                    | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  POST /api/v1/enrollment-groups                    | body proofAuthorityId: certificateAuthority     | 400/102 | 403/21  | 403/21
+  POST /api/v1/enrollment-groups                    | body certificateAuthorityId: certificateAuthority| 400/102 | 403/21  | 403/21
+  GET /api/v1/enrollment-groups                     | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/enrollment-groups                     | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/enrollment-groups                     | query deviceTemplateId: deviceTemplate          | none    | 403/21  | 403/21
+  GET /api/v1/enrollment-groups/{id}                | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  PUT /api/v1/enrollment-groups/{id}                | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  PUT /api/v1/enrollment-groups/{id}                | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  PUT /api/v1/enrollment-groups/{id}                | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  PUT /api/v1/enrollment-groups/{id}                | body proofAuthorityId: certificateAuthority     | 400/106 | 403/21  | 403/21
+  PUT /api/v1/enrollment-groups/{id}                | body certificateAuthorityId: certificateAuthority| 400/102 | 403/21  | 403/21
+  DELETE /api/v1/enrollment-groups/{id}             | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/enrollment-groups/{id}/regenerate    | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/enrollment-groups/{id}/refusals       | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/enrollment-groups               | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/enrollment-groups               | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/enrollment-groups/{id}          | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/enrollment-groups/{id}/recover | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices/{id}/allow-enrollment        | path id: device                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
@@ -691,6 +716,9 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
     const gone = await trashed(path, kind, await body(`${mark} trash`), token);
     theirs[kind] = [await create(path, kind, await body(mark)), gone];
   }
+  const enrollment = { deviceTemplateId: entityId, proof: 'derivedKey' };
+  const group = await both('enrollmentGroup', '/enrollment-groups', 'enrollmentGroup', enrollment);
+  await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, 'x'), body: {} });
   const firmware = { deviceTemplateId: entityId, firmwareVersion: '1' };
   const filled = await both('firmwarePackage', '/firmware/packages', 'firmwarePackage', firmware);
   if (mine) {
@@ -700,6 +728,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   }
   const plain = { name: 'own', certificate: (await makeAuthority()).cert };
   own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
+  const ofGroup = { name: 'own', deviceTemplateId: own.deviceTemplate?.id, proof: 'derivedKey' };
+  own.enrollmentGroup = await create('/enrollment-groups', 'enrollmentGroup', ofGroup);
   if (mine) theirs.job = [await finishedJob(token)];
   const [admin] = await list<Thing & { userId: string }>('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
@@ -809,6 +839,12 @@ function bodyOf(
       name: 'x',
       firmwareVersion: '1',
     },
+    '/api/v1/enrollment-groups': {
+      accountId,
+      deviceTemplateId: own.deviceTemplate?.id,
+      name: 'x',
+      proof: parameter === 'proofAuthorityId' ? 'certificate' : 'claimSecret',
+    },
     '/api/v1/devices/{id}/commands': { name: 'changed' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
@@ -836,7 +872,7 @@ function bodyOf(
 }
 
 const takesEtag = ({ method, path }: Row) =>
-  method === 'PUT' || method === 'DELETE' || /\/(recover|replace|publish|retire)$/.test(path);
+  method === 'PUT' || method === 'DELETE' || /\/(recover|regenerate|replace|publish|retire)$/.test(path);
 
 interface Sent {
   method: string;

@@ -195,6 +195,25 @@ export class Filler {
       }));
       return { bytes: manyRows * 500 };
     },
+    '/api/v1/enrollment-groups': async () => {
+      const { deviceTemplateId } = this.#made;
+      const body = { name: 'first', deviceTemplateId, proof: 'derivedKey', serialNumberPattern: 'p'.repeat(255) };
+      const { id } = await this.#service.create('/enrollment-groups', 'enrollmentGroup', body);
+      Object.assign(this.#made, { groupId: id });
+      const path = '/api/v1/enrollment-groups';
+      this.#copies(path, 'enrollmentGroups', id, manyRows, (n) => ({ name: `copy ${n}` }));
+      return { bytes: manyRows * 500 };
+    },
+    '/api/v1/enrollment-groups/{id}/refusals': async () => {
+      const refused = this.#file.prepare(
+        `INSERT INTO "enrollmentRefusals" ("groupId", "accountId", "time", "serialNumber", "reason", "proven")
+         VALUES (@groupId, @accountId, @deleted, @text, @text, 1)`,
+      );
+      const { groupId } = this.#made;
+      for (let n = 0; n < 100; n += 1)
+        refused.run({ deleted, accountId: this.#service.accountId, groupId, text: 't'.repeat(255) });
+      return { url: `/api/v1/enrollment-groups/${groupId}/refusals?`, bytes: 100 * 500 };
+    },
     '/api/v1/devices/{id}/logs': async () => {
       const url = `/api/v1/devices/${this.#made.deviceId}/logs`;
       const entries = Array.from({ length: 60 }, () => ({ message: 'm'.repeat(16_000) }));

@@ -4,6 +4,7 @@ import { certificateAuthorityColumns, certificateColumns } from './certificates.
 import type { Column, Columns, Marks } from './columns.ts';
 import { deviceColumns } from './devices.ts';
 import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
+import { enrollmentGroupColumns } from './enrollment.ts';
 import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.ts';
 import { endUserColumns, organizationColumns } from './organizations.ts';
 import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.ts';
@@ -16,6 +17,7 @@ export const entityColumns = {
   bridges: bridgeColumns,
   certificates: certificateColumns,
   certificateAuthorities: certificateAuthorityColumns,
+  enrollmentGroups: enrollmentGroupColumns,
   deviceTemplates: templateColumns,
   endUserTemplates: templateColumns,
   organizationTemplates: templateColumns,

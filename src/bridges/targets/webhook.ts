@@ -112,10 +112,13 @@ export function sign(secret: string, body: string | Buffer, seconds: number): st
  * The headers of Standard Webhooks, for the libraries that check them. The key is the secret's bytes: such a library takes it
  * as `whsec_` and the base64 of the secret. The id is made from the body, so a retry of the same batch has the same one.
  */
-export function standardHeaders(secret: string, body: string | Buffer, seconds: number) {
-  const id = `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
+export function standardHeaders(secret: string, body: string | Buffer, seconds: number, id = idOf(body)) {
   const mac = createHmac('sha256', secret).update(`${id}.${seconds}.`).update(body).digest('base64');
   return { 'webhook-id': id, 'webhook-timestamp': `${seconds}`, 'webhook-signature': `v1,${mac}` };
+}
+
+function idOf(body: string | Buffer): string {
+  return `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
 }
 
 class NoAnswer extends Error {}

@@ -59,6 +59,7 @@ const tags = [
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },
+  { name: 'Enrollment', description: 'Devices that get their own credential with what all their siblings have.' },
   { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
   { name: 'Association', description: 'Codes with which anyone who holds a device claims it.' },
   { name: 'Firmware', description: 'Firmware packages and rollouts.' },

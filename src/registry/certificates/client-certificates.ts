@@ -12,6 +12,7 @@ import type { Fields } from '../../entity/fields.ts';
 import { findLive, insert } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { CertificateCheck, PresentedCertificate } from '../../ports/proofs.ts';
+import { noteFirstUse } from '../credentials/first-uses.ts';
 import { newDevice } from '../devices/changes.ts';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.ts';
 
@@ -106,8 +107,8 @@ export class ClientCertificates {
     address: string | undefined,
   ): Promise<CertificateCheck> {
     const answer = await this.#decide(presented, username, address);
-    if (answer.result !== 'proven')
-      this.#logRefusal(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
+    if (answer.result === 'proven') await noteFirstUse(this.#ctx, answer.caller.id);
+    else this.#logRefusal(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
     return answer;
   }
 

@@ -22,6 +22,7 @@ import { laneOf } from '../../limits/lanes.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { SecretCheck } from '../../ports/proofs.ts';
 import type { Revocations } from '../../ports/revocations.ts';
+import { noteFirstUse } from './first-uses.ts';
 import type { Overlaps } from './overlaps.ts';
 import { noPrevious, secretsInForce } from './overlaps.ts';
 
@@ -271,6 +272,7 @@ export async function checkSecret(
   const { registry, access, secretAnswers } = ctx;
   const credential = registry.credential(entityId);
   const generation = await provenGeneration(ctx, entityId, secret, address);
+  if (generation !== undefined) await noteFirstUse(ctx, entityId, generation);
   // The credential may have been made again while the hash was computed.
   if (!credential || generation === undefined || !isInForce(ctx, entityId, generation)) return { result: 'wrong' };
   // A kept answer has the newest secret, and waits for that one.

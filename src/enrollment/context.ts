@@ -1,0 +1,7 @@
+import type { MessagesContext } from '../messages/context.ts';
+import type { Enrollment } from './exchange.ts';
+
+/** The services that route modules of enrollment get: those below them, and their own. */
+export interface EnrollmentContext extends MessagesContext {
+  enrollment: Enrollment;
+}

@@ -1,0 +1,281 @@
+/** Makes a device and its credential, or another credential for a device that a group has made, each in one transaction. */
+import { findEntity } from '../../db/registry/entities.ts';
+import type { Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import { timestamp } from '../clock.ts';
+import type { Field } from '../entity/values.ts';
+import { readNewFields } from '../entity/values.ts';
+import { change, findLive, insert } from '../entity/verbs.ts';
+import { invalid } from '../errors.ts';
+import { makeSecret } from '../identity/secrets/secrets.ts';
+import { newId } from '../ids.ts';
+import type { MessagesContext } from '../messages/context.ts';
+import type { EnrollmentAnswer, EnrollmentRequest } from '../ports/enrollment.ts';
+import { newCredential, secretStored, storeSecret } from '../registry/credentials/credentials.ts';
+import { deviceChanged, newDevice } from '../registry/devices/changes.ts';
+import type { Lane } from '../scheduler/lanes.ts';
+import type { GroupRow } from './group.ts';
+import type { HookAnswer } from './hook.ts';
+import { refused } from './refused.ts';
+import { decideAgain, demandOpen, demandRoom, isPermitted, type Shown, type Verdict } from './rules.ts';
+
+export type MakingContext = Pick<
+  MessagesContext,
+  | 'access'
+  | 'audit'
+  | 'clock'
+  | 'config'
+  | 'downlink'
+  | 'fields'
+  | 'keeping'
+  | 'overlaps'
+  | 'registry'
+  | 'revocations'
+  | 'revoked'
+  | 'secrets'
+>;
+
+/** A request that may go on, and all that is known of it. */
+export interface Asked {
+  group: GroupRow;
+  serialNumber: string;
+  request: EnrollmentRequest;
+  shown: Shown;
+  said: HookAnswer;
+  address: string;
+}
+
+/** What has been made. */
+export interface Made {
+  isNew: boolean;
+  device: Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'serialNumber'>;
+  credential: Omit<EnrollmentAnswer['credential'], 'username'>;
+}
+
+/** A credential that is not stored yet. */
+interface Fresh {
+  secret: string;
+  hash: string;
+}
+
+/** @throws PlatformError 400/106, 403/21, 507. */
+export async function makeCredential(ctx: MakingContext, asked: Asked): Promise<Made> {
+  const { group, serialNumber } = asked;
+  const lane: Lane = { accountId: group.accountId, callerId: group.id };
+  ctx.keeping.demandRoom(group.accountId);
+  const known = ctx.registry.enrollment(group.id, serialNumber);
+  const deviceId = known?.deviceId ?? newId(group.accountId);
+  const secret = makeSecret();
+  const fresh = { secret, hash: await ctx.secrets.hash(secret, lane) };
+  return known ? makeAgain(ctx, asked, deviceId, fresh) : makeFirst(ctx, asked, deviceId, fresh);
+}
+
+/** A device in the name of which the group acts. */
+function actorOf({ id, accountId }: GroupRow): Caller {
+  return { kind: 'device', id, accountId };
+}
+
+async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fresh: Fresh): Promise<Made> {
+  const { registry } = ctx;
+  const { serialNumber, request, shown } = asked;
+  const row = await registry.transaction(async (tx) => {
+    const group = await currentGroup(ctx, tx, asked);
+    demandRoom(group);
+    const place = await placeOf(tx, group, asked.said);
+    const values = valuesOf(ctx, place.deviceTemplateId, asked);
+    const body = {
+      ...values,
+      serialNumber,
+      ...(request.firmwareVersion !== undefined && { firmwareVersion: request.firmwareVersion }),
+    };
+    const made = newDevice(ctx, actorOf(group), { ...place, provisioningState: 'activated' }, body);
+    const device = await insert(tx, 'devices', { ...made, id: deviceId });
+    const now = device.created;
+    await tx
+      .insertInto('credentials')
+      .values(newCredential(actorOf(group), deviceId, fresh.hash, now))
+      .execute();
+    const enrollment = { deviceId, groupId: group.id, accountId: group.accountId, serialNumber, enrolled: now };
+    const unused = {
+      connected: null,
+      used: 0,
+      permitted: 0,
+      allowedUntil: null,
+      formerHash: null,
+      formerFingerprint: null,
+    };
+    await tx
+      .insertInto('enrollments')
+      .values({ ...enrollment, ...unused, proofKeyHash: shown.proofKeyHash ?? null })
+      .execute();
+    await tx
+      .updateTable('enrollmentGroups')
+      .set((eb) => ({ enrolledCount: eb('enrolledCount', '+', 1) }))
+      .where('id', '=', group.id)
+      .execute();
+    await recordEnrollment(ctx, tx, asked, deviceId, 'made');
+    return device;
+  });
+  ctx.access.deviceChanged(deviceId);
+  ctx.registry.credentialChanged(deviceId);
+  return { isNew: true, device: row, credential: { secret: fresh.secret } };
+}
+
+async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fresh: Fresh): Promise<Made> {
+  const { clock, registry } = ctx;
+  const { serialNumber, shown } = asked;
+  const actor = actorOf(asked.group);
+  const made = await registry.transaction(async (tx) => {
+    const group = await currentGroup(ctx, tx, asked);
+    const rows = tx.selectFrom('enrollments').selectAll().where('groupId', '=', group.id);
+    const enrollment = await rows.where('serialNumber', '=', serialNumber).executeTakeFirst();
+    const before = await findEntity(tx, 'devices', deviceId);
+    const credentials = tx.selectFrom('credentials').select(['secretHash', 'previousHash']);
+    const credential = await credentials.where('entityId', '=', deviceId).executeTakeFirst();
+    if (!enrollment || !before) throw refused('The device has been deleted meanwhile.');
+    const verdict = decideAgain(group, { enrollment, device: before, credential }, shown, clock.now());
+    const after = await changedDevice(ctx, tx, asked, group, before, verdict);
+    const now = timestamp(clock);
+    await tx.deleteFrom('certificates').where('entityId', '=', deviceId).execute();
+    // What a CA has issued for the former hardware ends, too.
+    if (enrollment.connected !== null)
+      await tx.updateTable('devices').set({ replaced: now }).where('id', '=', deviceId).execute();
+    const holder = { entityId: deviceId, entityType: 'device' } as const;
+    const { activated } = await storeSecret(tx, actor, holder, fresh.hash, now);
+    await renewEnrollment(tx, enrollment, shown, isPermitted(enrollment, clock.now()));
+    await recordEnrollment(ctx, tx, asked, deviceId, verdict);
+    return { before, after, activated };
+  });
+  const { before, after, activated } = made;
+  secretStored(ctx, actor, deviceId, activated);
+  if (after !== before) await deviceChanged(ctx, actor, { before, after });
+  return { isNew: false, device: after, credential: { secret: fresh.secret } };
+}
+
+/** The group as it is now: it may have been changed since it was asked. @throws PlatformError 403/21. */
+async function currentGroup({ clock }: MakingContext, tx: Tx, { group, serialNumber }: Asked): Promise<GroupRow> {
+  const current = await findEntity(tx, 'enrollmentGroups', group.id);
+  if (!current) throw refused('The enrollment group has been deleted.');
+  demandOpen(current, serialNumber, clock.now());
+  return current;
+}
+
+type Place = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId'>;
+
+/** Where a device stands: as the hook says, otherwise as the group does. @throws PlatformError 403/21 for what is gone. */
+async function placeOf(tx: Tx, group: GroupRow, said: HookAnswer): Promise<Place> {
+  const { accountId } = group;
+  const { deviceTemplateId = group.deviceTemplateId, organizationId = group.organizationId } = said;
+  if (!(await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId)))
+    throw refused('The device template of the enrollment group, or of its hook, does not exist.');
+  if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
+    throw refused('The organization of the enrollment group, or of its hook, does not exist.');
+  return { deviceTemplateId, organizationId };
+}
+
+/** @throws PlatformError 403/21 where the hook names what is not there. */
+export async function demandSaid(
+  { registry }: Pick<MakingContext, 'registry'>,
+  group: GroupRow,
+  said: HookAnswer,
+): Promise<void> {
+  const named = [
+    ['deviceTemplates', said.deviceTemplateId],
+    ['organizations', said.organizationId],
+  ] as const;
+  for (const [table, id] of named)
+    if (id !== undefined && id !== null && !(await findLive(registry.query, table, group.accountId, id)))
+      throw refused('The hook of the enrollment group names something that does not exist.');
+}
+
+/**
+ * The custom fields of a request, with those of the hook over them. @throws PlatformError 400/106 for a field that the
+ * template does not have, 403/21 for one that the hook names.
+ */
+export function valuesOf(
+  { fields }: Pick<MakingContext, 'fields'>,
+  deviceTemplateId: string,
+  { request, said }: Pick<Asked, 'request' | 'said'>,
+): Record<string, unknown> {
+  const known = fields.of('devices', deviceTemplateId);
+  const unknown = unknownField(known, request.fields);
+  if (unknown !== undefined) throw invalid(`fields.${unknown}`, 'is not a field of the device template');
+  if (unknownField(known, said.fields) !== undefined)
+    throw refused('The hook of the enrollment group names a field that the device template does not have.');
+  return { ...request.fields, ...said.fields };
+}
+
+function unknownField(known: readonly Field[], given: Record<string, unknown> = {}): string | undefined {
+  const names = new Set(known.map(({ name }) => name));
+  return Object.keys(given).find((name) => !names.has(name));
+}
+
+/** The device of a new credential: as it was, or with fields and place as new. */
+async function changedDevice(
+  ctx: MakingContext,
+  tx: Tx,
+  asked: Asked,
+  group: GroupRow,
+  before: Row<'devices'>,
+  verdict: Verdict,
+): Promise<Row<'devices'>> {
+  const { deviceTemplateId } = before;
+  const values = valuesOf(ctx, deviceTemplateId, asked);
+  if (verdict === 'keep') return before;
+  const { organizationId } = await placeOf(tx, group, { ...asked.said, deviceTemplateId });
+  await tx.deleteFrom('associationCodes').where('deviceId', '=', before.id).execute();
+  const nothing = { latitude: null, longitude: null, externalIp: null, reverseDns: null };
+  return change(
+    tx,
+    'devices',
+    before.id,
+    'latest',
+    { caller: actorOf(group), clock: ctx.clock },
+    {
+      ...nothing,
+      organizationId,
+      provisioningState: 'activated',
+      firmwareVersion: asked.request.firmwareVersion ?? null,
+      fields: readNewFields(ctx.fields.of('devices', deviceTemplateId), values, ctx.fields.limits),
+    },
+  );
+}
+
+/** Another credential, which has not been used. What has proven the device before still does until then. */
+async function renewEnrollment(
+  tx: Tx,
+  { deviceId, used, proofKeyHash, formerHash, formerFingerprint }: Row<'enrollments'>,
+  shown: Shown,
+  permitted: boolean,
+): Promise<void> {
+  const former = used === 0 ? { formerHash, formerFingerprint } : { formerHash: null, formerFingerprint: null };
+  await tx
+    .updateTable('enrollments')
+    .set({
+      used: 0,
+      permitted: permitted ? 1 : 0,
+      proofKeyHash: shown.proofKeyHash ?? proofKeyHash,
+      formerHash: shown.previousHash ?? former.formerHash,
+      formerFingerprint: shown.previousFingerprint ?? former.formerFingerprint,
+    })
+    .where('deviceId', '=', deviceId)
+    .execute();
+}
+
+function recordEnrollment(
+  { audit }: MakingContext,
+  tx: Tx,
+  { group, serialNumber, address }: Asked,
+  deviceId: string,
+  how: string,
+): Promise<void> {
+  return audit.record(tx, {
+    event: 'deviceEnrolled',
+    outcome: 'success',
+    accountId: group.accountId,
+    target: { kind: 'device', id: deviceId },
+    address,
+    details: { enrollmentGroupId: group.id, serialNumber, proof: group.proof, how },
+  });
+}

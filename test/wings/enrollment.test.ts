@@ -1,0 +1,3 @@
+/** Devices that enroll themselves. */
+import '../enrollment/exchange.test.ts';
+import '../enrollment/groups.test.ts';
