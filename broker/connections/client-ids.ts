@@ -19,7 +19,8 @@ export function ownerIn(privateId: string): string {
 
 /** The account in a private client id. */
 export function accountIn(privateId: string): string {
-  return privateId.split('/', 1)[0] ?? '';
+  const end = privateId.indexOf('/');
+  return end < 0 ? privateId : privateId.slice(0, end);
 }
 
 /** The principal in a private client id, or in an ownerId. */

@@ -169,7 +169,8 @@ export class PacketReceiver {
   #released(live: LiveClient, { messageId }: Answer, done: Done): void {
     const { client, turns } = live;
     const { received } = this.#parts.persistence;
-    const code = received.isKnown(client, messageId) ? 0 : packetIdNotFound;
+    // PUBCOMP says so from level 5 on.
+    const code = client.codec.level < 5 || received.isKnown(client, messageId) ? 0 : packetIdNotFound;
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);

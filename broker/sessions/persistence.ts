@@ -262,7 +262,9 @@ export class SessionStore {
 
   /** Stored sessions that are chosen for their groups, with the message as they get it. */
   #sharedFor(packet: Incoming): Array<[Session[], Incoming]> {
-    return this.#services.groups.choose(packet).flatMap(({ clientIds, packet: copy }) => {
+    const written = this.#services.groups.choose(packet);
+    if (written.length === 0) return [];
+    return written.flatMap(({ clientIds, packet: copy }) => {
       const sessions = [...clientIds].flatMap((clientId) => this.#sessions.get(clientId) ?? []);
       return sessions.length > 0 ? [[sessions, copy] as [Session[], Incoming]] : [];
     });

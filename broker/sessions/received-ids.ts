@@ -17,8 +17,8 @@ export class ReceivedIds {
   readonly #maxUnreleased: number;
   /** Of clean sessions, by client id. */
   readonly #receivedClean = new Map<string, Set<number>>();
-  /** QoS 2 messages that are on their way to the disk. */
-  readonly #storing = new Map<string, Promise<void>>();
+  /** QoS 2 messages that are on their way to the disk, by client id and packet id. */
+  readonly #storing = new Map<string, Map<number, Promise<void>>>();
 
   /** `maxUnreleased` is for one account; 0 is no limit. */
   constructor(sessions: StoredSessions, journal: Journal, unreleased: Unreleased, maxUnreleased: number) {
@@ -30,7 +30,7 @@ export class ReceivedIds {
 
   /** Whether the QoS 2 message of this packet id is on its way to the disk. */
   isBeingStored({ id }: Id, messageId: number): boolean {
-    return this.#storing.size > 0 && this.#storing.has(`${id}/${messageId}`);
+    return this.#storing.get(id)?.has(messageId) === true;
   }
 
   /** Whether the account of a connection has as many QoS 2 messages without PUBREL as it may. */
@@ -55,15 +55,17 @@ export class ReceivedIds {
 
   /** A new QoS 2 message is on its way to the disk. Call what it returns when that has ended, before PUBREC. */
   storing(client: BrokerClient, messageId: number): (error?: Error) => void {
-    const key = `${client.id}/${messageId}`;
+    const { id } = client;
     let ended = () => {};
     const underWay = new Promise<void>((resolve) => {
       ended = resolve;
     });
-    this.#storing.set(key, underWay);
+    const storing = this.#storing.get(id) ?? new Map<number, Promise<void>>();
+    this.#storing.set(id, storing.set(messageId, underWay));
     return (error) => {
       if (!error) this.add(client, messageId);
-      if (this.#storing.get(key) === underWay) this.#storing.delete(key);
+      if (storing.get(messageId) === underWay) storing.delete(messageId);
+      if (storing.size === 0 && this.#storing.get(id) === storing) this.#storing.delete(id);
       ended();
     };
   }
@@ -72,7 +74,7 @@ export class ReceivedIds {
   isKnown({ id }: Id, messageId: number): boolean | Promise<boolean> {
     if (this.#receivedBy(id)?.has(messageId)) return true;
     // A duplicate on a new connection may arrive while the first is still being written.
-    const storing = this.#storing.get(`${id}/${messageId}`);
+    const storing = this.#storing.get(id)?.get(messageId);
     return storing?.then(() => this.isKnown({ id }, messageId)) ?? false;
   }
 
