@@ -256,7 +256,7 @@ async function measureOpenPage(
   every: number,
 ): Promise<Row[]> {
   const page = await context.newPage();
-  await page.goto(`/console/devices/${device.id}`);
+  await page.goto(`/console/devices/${device.id}/live`);
   await page.getByText('Listening').waitFor();
   const link = await openLink({ port: mqttPort }, { username: device.id, password: device.secret, clientId: 'open' });
   let sent = 0;

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
+import { LinkWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
@@ -82,6 +83,7 @@ function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
       <p>{words.associationHint}</p>
       {label && (
         <figure class="stack">
+          <LinkWarning url={label.url} />
           <QrCode text={label.url} label={words.qr} />
           <figcaption>
             <b>{serialNumber}</b> <code>{label.code}</code>

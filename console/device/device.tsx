@@ -6,7 +6,7 @@ import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.tsx';
+import { Badge, Page, Tabs, Waiting } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { Access } from './access.tsx';
@@ -14,6 +14,7 @@ import { Commands } from './commands.tsx';
 import { Fields } from './fields.tsx';
 import { Firmware } from './firmware.tsx';
 import { Live } from './live.tsx';
+import { Overview } from './overview.tsx';
 import { History, Log, Refusals } from './records.tsx';
 import { readDevice } from './row.ts';
 import { Series } from './series.tsx';
@@ -58,13 +59,10 @@ export function Device({ id, tab }: { id: string; tab: string }) {
         />
         <Badge text={texts.devices.states[device.provisioningState] ?? device.provisioningState} />
         <Where device={device} />
-        <span class="soft small">
-          {texts.devices.lastConnected}: <Time iso={device.lastConnected} />
-        </span>
-        <code class="soft">{id}</code>
       </p>
       <Tabs base={`/devices/${id}`} current={tab} tabs={tabs} />
-      {tab === '' && <Live device={device} />}
+      {tab === '' && <Overview device={device} />}
+      {tab === 'live' && <Live device={device} />}
       {tab === 'series' && <Series device={device} />}
       {tab === 'commands' && <Commands id={id} />}
       {tab === 'log' && <Log id={id} />}

@@ -12,7 +12,8 @@ import { texts } from '../texts.ts';
 import { type DeviceRow, readDevice } from './row.ts';
 
 const words = texts.device;
-const names = [
+/** Fields that every device has. */
+export const fieldNames = [
   'name',
   'firmwareVersion',
   'deviceVersion',
@@ -23,7 +24,7 @@ const names = [
 ] as const;
 type Changes = Record<string, string | null>;
 
-async function readCustomFields(deviceTemplateId: string) {
+export async function readCustomFields(deviceTemplateId: string) {
   if (!can('read', 'customField')) return [];
   const query = { accountId: accountId.value, deviceTemplateId, pageSize: 1000 };
   return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
@@ -31,7 +32,7 @@ async function readCustomFields(deviceTemplateId: string) {
 type CustomField = Awaited<ReturnType<typeof readCustomFields>>[number];
 
 /** A field as a text; the device has custom fields that its type does not know. */
-function valueOfField(device: DeviceRow, name: string): string | null {
+export function valueOfField(device: DeviceRow, name: string): string | null {
   const value = Object.entries(device).find(([key]) => key === name)?.[1] ?? null;
   return value === null ? null : String(value);
 }
@@ -52,7 +53,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   };
   const save = async (values: Values) => {
     const changes: Changes = {};
-    for (const name of [...names, ...custom.map(({ name }) => name), 'organizationId']) {
+    for (const name of [...fieldNames, ...custom.map(({ name }) => name), 'organizationId']) {
       const value = values[name] ?? null;
       if (value !== valueOfField(base, name)) changes[name] = value;
     }
@@ -68,7 +69,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
     <section class="panel">
       <Form key={base.version} save={save} verb={texts.save}>
         <div class="grid fields">
-          {names.map((name) => (
+          {fieldNames.map((name) => (
             <Field key={name} label={words.fields[name]} name={name} defaultValue={base[name] ?? ''} />
           ))}
           {can('read', 'organization') && (

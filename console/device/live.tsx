@@ -2,12 +2,15 @@
 import { useEffect, useState } from 'preact/hooks';
 import { api, done, rawBody } from '../app/api.ts';
 import { can } from '../app/session.ts';
+import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
-import { listen, type Message, type MessageProperties } from '../parts/live.ts';
+import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
 import { Badge } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
+import type { Topic } from './latest.ts';
+import { Messages, type Shown } from './messages.tsx';
 import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
@@ -28,12 +31,12 @@ const readConnectivity = (id: string) =>
 
 /** The newest messages of topics, which are separated by commas. */
 function useMessages(heard: string) {
-  const [messages, setMessages] = useState<readonly (Message & { key: number })[]>([]);
+  const [messages, setMessages] = useState<readonly Shown[]>([]);
   const [open, setOpen] = useState(false);
   useEffect(() => {
     if (heard === '') return;
     let key = 0;
-    let arrived: (Message & { key: number })[] = [];
+    let arrived: Shown[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const show = () => {
       const newest = arrived.reverse();
@@ -62,7 +65,7 @@ function useMessages(heard: string) {
 export function Live({ device }: { device: DeviceRow }) {
   const { id } = device;
   const { data } = useLoad(() => readConnectivity(id), [id]);
-  const topics = data?.connectivity.topics ?? [];
+  const topics: readonly Topic[] = data?.connectivity.topics ?? [];
   const publishable = topics
     .filter(({ service, channel }) => !service || channel === '_set/fields')
     .sort((a, b) => rank(a) - rank(b));
@@ -78,28 +81,18 @@ export function Live({ device }: { device: DeviceRow }) {
     toast(words.published);
   };
   return (
-    <div class="grid">
-      <section class="panel">
+    <div class="aside">
+      <section>
         <div class="row heading">
           <h2>{words.live}</h2>
           <Badge kind={open ? 'good' : 'warn'} text={open ? words.listening : words.connecting} />
         </div>
         {messages.length === 0 ? (
-          <p class="soft">{words.noMessages}</p>
+          <div class="tablewrap empty">
+            <p>{words.noMessages}</p>
+          </div>
         ) : (
-          // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and has to by keyboard
-          <ul class="messages" tabIndex={0} aria-label={words.live}>
-            {messages.map(({ key, topic, payload, time, properties }) => (
-              <li key={key}>
-                <span class="soft">{new Date(time).toLocaleTimeString()}</span>
-                <b>{topic.split('/d/')[1]?.slice(37) ?? topic}</b>
-                <div>
-                  <code>{payload}</code>
-                  {properties && <Properties of={properties} />}
-                </div>
-              </li>
-            ))}
-          </ul>
+          <Messages messages={messages} topics={topics} />
         )}
       </section>
       <div class="stack">
@@ -122,30 +115,6 @@ export function Live({ device }: { device: DeviceRow }) {
   );
 }
 
-/** What came along with a message, in the order of MQTT: a user property by its own name. */
-function Properties({ of }: { of: MessageProperties }) {
-  const { contentType, responseTopic, correlationData, userProperties = [], messageExpiry } = of;
-  const named = [
-    [words.contentType, contentType],
-    [words.responseTopic, responseTopic],
-    [words.correlationData, correlationData],
-    ...userProperties,
-    [words.expiresIn, messageExpiry === undefined ? undefined : words.secondsLeft(messageExpiry)],
-  ] as const;
-  return (
-    <dl class="properties">
-      {named
-        .filter(([, value]) => value !== undefined)
-        .map(([name, value]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-    </dl>
-  );
-}
-
 function Connects({
   id,
   connectivity,
@@ -156,6 +125,7 @@ function Connects({
   return (
     <section class="panel">
       <h2>{words.connects}</h2>
+      {connectivity && <BrokerWarning host={connectivity.host} />}
       <dl>
         <dt>{texts.host}</dt>
         <dd>

@@ -1,7 +1,11 @@
 /** The records of a device: its log, refusals, and changes. */
+
+import { Link } from 'wouter-preact';
 import { auditColumns } from '../account/audit.tsx';
 import { api, done } from '../app/api.ts';
+import { Ago } from '../parts/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useLoad } from '../parts/load.ts';
 import { Badge, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 
@@ -21,17 +25,52 @@ export function Log({ id }: { id: string }) {
         {
           name: 'severity',
           label: words.severity,
-          show: ({ severity }) => (
-            <Badge
-              kind={isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined}
-              text={words.severities[severity] ?? severity}
-            />
-          ),
+          show: ({ severity }) => <Severity of={severity} />,
         },
         { name: 'message', label: texts.message, wrap: true, show: ({ message }) => message },
       ]}
       empty={<p>{words.noLog}</p>}
     />
+  );
+}
+
+function Severity({ of: severity }: { of: string }) {
+  const kind = isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined;
+  return <Badge kind={kind} text={words.severities[severity] ?? severity} />;
+}
+
+/** The newest lines of the log. */
+export function Lately({ id }: { id: string }) {
+  const query = { pageSize: 5 };
+  const { data } = useLoad(
+    async () =>
+      (await done(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query } }))).logs.results ?? [],
+    [id],
+    15_000,
+  );
+  if (!data?.length) return null;
+  return (
+    <section class="panel">
+      <div class="row heading apart">
+        <h2>{words.lately}</h2>
+        <Link class="small" href={`/devices/${id}/log`}>
+          {words.wholeLog}
+        </Link>
+      </div>
+      <ul class="plainlist">
+        {data.map((one) => (
+          <li key={one.id}>
+            <span class="row">
+              <Severity of={one.severity} />
+              {one.message}
+            </span>
+            <span class="small soft">
+              <Ago iso={one.sourceTimestamp} />
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

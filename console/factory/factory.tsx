@@ -5,6 +5,7 @@ import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Progress, readJob } from '../devices/bulk.tsx';
 import { Import } from '../devices/files.tsx';
+import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { Confirm } from '../parts/dialog.tsx';
 import { Act } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
@@ -93,17 +94,20 @@ export function Factory({ id }: { id: string | undefined }) {
 
 function Results({ id, onDestroy }: { id: string; onDestroy: () => void }) {
   return (
-    <div class="row">
-      <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
-        {words.results}
-      </a>
-      <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels?format=html`} target="_blank" rel="noreferrer">
-        {words.labels}
-      </a>
-      <button type="button" class="danger" onClick={onDestroy}>
-        {words.destroy}
-      </button>
-    </div>
+    <>
+      <UnitsWarning />
+      <div class="row">
+        <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
+          {words.results}
+        </a>
+        <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels?format=html`} target="_blank" rel="noreferrer">
+          {words.labels}
+        </a>
+        <button type="button" class="danger" onClick={onDestroy}>
+          {words.destroy}
+        </button>
+      </div>
+    </>
   );
 }
 

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
+import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
@@ -30,6 +31,7 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
       {made && (
         <div class="note warn">
           <p>{words.once}</p>
+          <UnitsWarning />
           <Code label={texts.programs.token} text={stationLines(location.origin, accountId.value, made)} />
         </div>
       )}

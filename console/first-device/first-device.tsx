@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
+import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { listen, type Message } from '../parts/live.ts';
@@ -152,6 +153,7 @@ function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
           onText={(name) => setTool(name as keyof typeof texts.tools)}
         />
         <p class="soft small">{words.toolHint}</p>
+        {connectivity && <BrokerWarning host={connectivity.host} />}
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
       </section>
       {connectivity && (

@@ -13,6 +13,7 @@ const paths = {
   account: 'M12 12a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM3 22c1-5 4-7 9-7s8 2 9 7',
   menu: 'M4 6h16M4 12h16M4 18h16',
   close: 'M6 6l12 12M18 6L6 18',
+  right: 'M9 6l6 6-6 6',
   more: 'M12 5v14M5 12h14',
 } as const;
 export type IconName = keyof typeof paths;

@@ -29,16 +29,30 @@ export async function fill(service: Service): Promise<string[]> {
     serialNumber: 'SN-0001',
     deviceTemplateId,
     organizationId: organization.id,
+    latitude: 53.54,
+    longitude: 9.99,
   });
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,21.5,', { qos: 1 });
+  await client.publishAsync(service.topic(device.id, 'reading'), ',temperature,21.5,', { qos: 1 });
   await service.create('/applications', 'application', { name: 'Back office', kind: 'backEnd' });
   await service.create('/firmware/packages', 'firmwarePackage', {
     name: 'Pump firmware',
     firmwareVersion: '2.0',
     deviceTemplateId,
   });
-  const parts = ['', '/series', '/commands', '/log', '/refusals', '/fields', '/access', '/firmware', '/history'];
+  const parts = [
+    '',
+    '/live',
+    '/series',
+    '/commands',
+    '/log',
+    '/refusals',
+    '/fields',
+    '/access',
+    '/firmware',
+    '/history',
+  ];
   return [
     ...['first-device', 'devices', 'organizations', 'people', 'people/account-users', 'products'],
     ...[`products/${deviceTemplateId}`, `organizations/${organization.id}`, 'factory', 'factory/stations'],

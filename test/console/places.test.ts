@@ -72,10 +72,12 @@ t.test(
       serialNumber: 'SN-PLACE',
       deviceTemplateId: (await service.template({ channels: ['readings'] })).id,
     });
-    const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+    const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/live`);
     await page.getByText('Listening').waitFor();
     await page.getByLabel('Message', { exact: true }).fill(',humidity,63,');
     await press(page, 'Publish');
+    await page.getByRole('row', { name: /readings humidity 63/ }).waitFor();
+    await page.getByRole('button', { name: /^The message on readings at / }).click();
     await page.locator('.messages').getByText(',humidity,63,').waitFor();
     await page.getByRole('link', { name: 'Access', exact: true }).click();
     await press(page, 'Make a code');

@@ -1,0 +1,188 @@
+/** What one wants to know of a device first: what it says, what was refused, what it is and where. */
+import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.ts';
+import { can } from '../app/session.ts';
+import { deliveryKinds } from '../firmware/states.ts';
+import { Ago } from '../parts/ago.tsx';
+import { ErrorNote } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { NameOf } from '../parts/names.tsx';
+import { Badge, Loading } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
+import { type Position, WorldMap } from './map.tsx';
+import { Lately } from './records.tsx';
+import { Refused } from './refused.tsx';
+import type { DeviceRow } from './row.ts';
+import { Values } from './values.tsx';
+
+const words = texts.device;
+
+export function Overview({ device }: { device: DeviceRow }) {
+  const { id } = device;
+  const { data, error, reload } = useLoad(
+    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
+    [id],
+  );
+  const position = positionOf(device);
+  return (
+    <div class="aside">
+      <div class="stack">
+        {data && <Refused device={device} topics={data.connectivity.topics} onChanged={reload} />}
+        <section>
+          <h2>{words.values}</h2>
+          {data ? (
+            <Values id={id} topics={data.connectivity.topics} />
+          ) : error ? (
+            <ErrorNote error={error} />
+          ) : (
+            <Loading />
+          )}
+        </section>
+        <Lately id={id} />
+      </div>
+      <div class="stack">
+        <About device={device} />
+        <section class="panel">
+          <h2>{words.position}</h2>
+          {position ? (
+            <>
+              <WorldMap at={position.at} label={words.mapOf(device.serialNumber, placeText(position.at))} />
+              <p class="small soft">
+                {placeText(position.at)}
+                {position.isGuess && ` · ${words.guessed}`}
+              </p>
+            </>
+          ) : (
+            <p class="soft">
+              {words.noPosition} <Link href={`/devices/${id}/fields`}>{words.setPosition}</Link>
+            </p>
+          )}
+        </section>
+      </div>
+    </div>
+  );
+}
+
+/** Its own position, else the one of the network that it comes from. */
+function positionOf(device: DeviceRow): { at: Position; isGuess: boolean } | undefined {
+  const own = toPosition(device.latitude, device.longitude);
+  if (own) return { at: own, isGuess: false };
+  const guess = toPosition(device.geoIpLatitude, device.geoIpLongitude);
+  return guess && { at: guess, isGuess: true };
+}
+
+function toPosition(latitude: unknown, longitude: unknown): Position | undefined {
+  if (latitude === null || longitude === null || latitude === undefined || longitude === undefined) return undefined;
+  const at = { latitude: Number(latitude), longitude: Number(longitude) };
+  return Number.isFinite(at.latitude) && Number.isFinite(at.longitude) ? at : undefined;
+}
+
+function placeText({ latitude, longitude }: Position): string {
+  const degrees = (value: number, [positive, negative]: readonly [string, string]) =>
+    `${Math.abs(value).toFixed(3)}° ${value < 0 ? negative : positive}`;
+  return `${degrees(latitude, words.northSouth)}, ${degrees(longitude, words.eastWest)}`;
+}
+
+/** Shown elsewhere on the page. */
+const shownElsewhere: readonly string[] = ['firmwareVersion', 'latitude', 'longitude'];
+
+function About({ device }: { device: DeviceRow }) {
+  const { id, deviceTemplateId, organizationId, provisioningState } = device;
+  const { data: custom } = useLoad(() => readCustomFields(deviceTemplateId), [deviceTemplateId]);
+  const fields = [
+    ...fieldNames
+      .filter((name) => !shownElsewhere.includes(name))
+      .map((name) => ({ name, label: words.fields[name], fieldType: '' })),
+    ...(custom ?? []).map(({ name, fieldType }) => ({ name, label: name, fieldType: fieldType as string })),
+  ].map((field) => ({ ...field, value: valueOfField(device, field.name) }));
+  return (
+    <section class="panel about">
+      <div class="row heading apart">
+        <h2>{words.about}</h2>
+        <Link class="small" href={`/devices/${id}/fields`}>
+          {words.editFields}
+        </Link>
+      </div>
+      <dl>
+        <Row name={texts.devices.connected}>
+          <Connection device={device} />
+        </Row>
+        <Row name={texts.devices.product}>
+          <Link href={`/products/${deviceTemplateId}`}>
+            <NameOf kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.devices.product} />
+          </Link>
+        </Row>
+        <Row name={texts.devices.organization}>
+          {organizationId ? (
+            <Link href={`/organizations/${organizationId}`}>
+              <NameOf kind="organization" id={organizationId} />
+            </Link>
+          ) : (
+            <span class="soft">{texts.none}</span>
+          )}
+        </Row>
+        <Row name={texts.devices.state}>
+          {texts.devices.states[provisioningState] ?? provisioningState}
+          <div class="small soft">{texts.devices.stateHints[provisioningState]}</div>
+        </Row>
+        <Row name={texts.devices.firmware}>
+          <FirmwareLine device={device} />
+        </Row>
+        {fields
+          .filter(({ value }) => value !== null)
+          .map(({ name, label, value, fieldType }) => (
+            <Row key={name} name={label}>
+              {fieldType === 'boolean' ? (value === 'true' ? texts.yes : texts.no) : value}
+            </Row>
+          ))}
+        <Row name={words.id}>
+          <code>{id}</code>
+        </Row>
+      </dl>
+    </section>
+  );
+}
+
+function Row({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+function Connection({ device: { connected, lastConnected, externalIp, reverseDns } }: { device: DeviceRow }) {
+  if (!lastConnected) return <span class="soft">{words.neverConnected}</span>;
+  return (
+    <>
+      {connected ? words.onlineSince : words.lastCame} <Ago iso={lastConnected} />
+      {externalIp && <div class="small soft">{words.from(reverseDns ?? externalIp)}</div>}
+    </>
+  );
+}
+
+/** The version that runs, and the update that is under way. */
+function FirmwareLine({ device: { id, firmwareVersion } }: { device: DeviceRow }) {
+  const { data } = useLoad(
+    async () =>
+      can('read', 'firmwareState')
+        ? (await done(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } }))).firmware
+        : null,
+    [id],
+    15_000,
+  );
+  return (
+    <>
+      {firmwareVersion ?? <span class="soft">{words.unknown}</span>}
+      {data && data.firmwareVersion !== firmwareVersion && (
+        <div class="small">
+          <Link href={`/devices/${id}/firmware`}>{words.updateTo(data.firmwareVersion)}</Link>{' '}
+          <Badge kind={deliveryKinds[data.state]} text={texts.firmware.states[data.state]} />
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,126 @@
+/** What a device says now: a card for each category, with its age and a line of its last day. They follow what it publishes. */
+import { useEffect } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { Ago } from '../parts/ago.tsx';
+import { ErrorNote } from '../parts/form.tsx';
+import { listen } from '../parts/live.ts';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { Spark } from '../parts/spark.tsx';
+import { texts } from '../texts.ts';
+import { dayLength, type Latest, readLatest, type Topic } from './latest.ts';
+
+const words = texts.device;
+/** Milliseconds after a message until the values are read again: many that come together are read once. */
+const settleTime = 1000;
+const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
+
+export function Values({ id, topics }: { id: string; topics: readonly Topic[] }) {
+  const stored = topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
+  const heard = stored.map(({ topic }) => topic).join(',');
+  const { data, error, reload } = useLoad(() => readLatest(stored), [heard], 60_000);
+  useEffect(() => {
+    if (heard === '') return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const readSoon = () => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        if (!document.hidden) reload();
+      }, settleTime);
+    };
+    const source = listen(heard.split(','), readSoon);
+    return () => {
+      clearTimeout(timer);
+      source.close();
+    };
+  }, [heard]);
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
+  if (data.length === 0)
+    return (
+      <div class="panel empty">
+        <p>{stored.length === 0 ? words.noSeries : words.noValues}</p>
+        <Link class="button" href={`/devices/${id}/live`}>
+          {words.listenLive}
+        </Link>
+      </div>
+    );
+  const channels = [...new Set(data.map(({ channel }) => channel))];
+  return (
+    <>
+      {channels.map((channel) => (
+        <section key={channel} aria-label={words.valuesOf(channel)}>
+          {channels.length > 1 && <h3>{channel}</h3>}
+          <ul class="values">
+            {data
+              .filter((one) => one.channel === channel)
+              .map((one) => (
+                <Value key={one.category} id={id} of={one} />
+              ))}
+          </ul>
+        </section>
+      ))}
+    </>
+  );
+}
+
+function Value({ id, of: { label, unit, last, isState, day, low, high, states } }: { id: string; of: Latest }) {
+  const withUnit = (value: number) => (unit === '' ? number.format(value) : `${number.format(value)} ${unit}`);
+  const now = Date.now();
+  const hasRange = day.length > 1 && high > low;
+  return (
+    <li class="value">
+      <Link href={`/devices/${id}/series`}>{label}</Link>
+      <p class="figure">
+        {last === undefined ? (
+          <span class="soft">–</span>
+        ) : typeof last.value === 'number' ? (
+          <>
+            {number.format(last.value)} {unit && <span class="unit">{unit}</span>}
+          </>
+        ) : (
+          last.value
+        )}
+      </p>
+      {isState ? (
+        <States states={states} from={now - dayLength} to={now} label={words.dayOf(label)} />
+      ) : day.length > 1 ? (
+        <Spark points={day} from={now - dayLength} to={now} gap={gapOf(day)} label={words.dayOf(label)} />
+      ) : (
+        <div class="spark" />
+      )}
+      <p class="foot">
+        <span>
+          {isState && states.length > 1 && words.changes(states.length - 1)}
+          {hasRange && words.between(withUnit(low), withUnit(high))}
+        </span>
+        {last ? <Ago iso={last.time} /> : words.noValue}
+      </p>
+    </li>
+  );
+}
+
+/** Values that come further apart than three times as usual have a gap between them. */
+function gapOf(day: Latest['day']): number {
+  const steps = day.slice(1).map(({ time }, at) => time - (day[at]?.time ?? time));
+  const usual = steps.sort((a, b) => a - b)[Math.floor(steps.length / 2)] ?? 0;
+  return 3 * usual;
+}
+
+/** A day as a strip: each state has a shade of its own. */
+function States({ states, from, to, label }: { states: Latest['states']; from: number; to: number; label: string }) {
+  const kinds = [...new Set(states.map(({ value }) => value))].sort();
+  const width = 240;
+  return (
+    <svg class="spark" viewBox={`0 0 ${width} 44`} preserveAspectRatio="none" role="img" aria-label={label}>
+      {states.map(({ time, value }, at) => {
+        const x = ((time - from) / (to - from)) * width;
+        const end = (((states[at + 1]?.time ?? to) - from) / (to - from)) * width;
+        return (
+          <rect key={time} class={`state s${kinds.indexOf(value) % 4}`} x={x} y={14} width={end - x} height={16}>
+            <title>{value}</title>
+          </rect>
+        );
+      })}
+    </svg>
+  );
+}

@@ -1,0 +1,98 @@
+/** The page of a device: what it says now, where it is, and a refusal that a button mends. */
+import type { Browser } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser();
+});
+
+/** A device of a product of its own, which publishes. */
+async function publishing(serialNumber: string, more = {}) {
+  const { id: deviceTemplateId } = await service.template({
+    name: `Product of ${serialNumber}`,
+    channels: ['readings'],
+  });
+  const { device, secret } = await service.device({ serialNumber, deviceTemplateId, ...more });
+  const client = await service.connect({ deviceId: device.id, secret });
+  const say = (text: string, channel = 'readings') =>
+    client.publishAsync(service.topic(device.id, channel), text, { qos: 1 });
+  return { device, say };
+}
+
+t.test(
+  'a device opens on its latest values, each with its age and the line of its day, and follows them',
+  async (t) => {
+    const { device, say } = await publishing('SN-NOW');
+    const hour = (ago: number) => new Date(Date.now() - ago * 3_600_000).toISOString();
+    await say([5, 4, 3, 2].map((ago) => `${hour(ago)},temperature,${20 + ago},\n${hour(ago)},door,,closed`).join('\n'));
+    const { page, errors, foreign } = await openAs(t, browser, service, `devices/${device.id}`);
+    const card = page.getByRole('listitem').filter({ hasText: 'temperature' });
+    t.match(await card.textContent(), /temperature22\D.*22 to 25.*2 hours ago/);
+    await card.getByRole('img', { name: 'The last 24 hours of temperature' }).waitFor();
+    t.match(await page.getByRole('listitem').filter({ hasText: 'door' }).textContent(), /closed/);
+    await say(',temperature,30.5,');
+    await card.getByText('30.5', { exact: true }).waitFor();
+    await card.getByText('just now').waitFor();
+    t.strictSame([errors, foreign], [[], []]);
+  },
+);
+
+t.test('a device with a position shows it on a map that comes with the page', async (t) => {
+  const { device } = await publishing('SN-MAP', { latitude: 53.5436, longitude: 9.9883 });
+  const { page, errors, foreign } = await openAs(t, browser, service, `devices/${device.id}`);
+  const map = page.getByRole('img', { name: 'Map: SN-MAP is at 53.544° N, 9.988° E' });
+  await map.waitFor();
+  t.match(await map.locator('path.land').getAttribute('d'), /^M.{1000}/, 'there is land');
+  t.strictSame([errors, foreign], [[], []]);
+});
+
+t.test('a refusal says what to do, and its button creates the channel that is missing', async (t) => {
+  const { device, say } = await publishing('SN-REFUSED');
+  await say(',temperature,21.5,', 'climate');
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+  await page.getByText('It published on “climate”, which is no channel of Product of SN-REFUSED.').waitFor();
+  const create = page.getByRole('button', { name: 'Create the channel climate' });
+  await create.click();
+  await page.getByText('All devices of Product of SN-REFUSED have the channel climate now.').waitFor();
+  await create.waitFor({ state: 'detached' });
+  await say(',temperature,21.5,', 'climate');
+  await page.getByRole('region', { name: 'Latest values of climate' }).getByText('21.5').waitFor();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await create.waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('where lines are shown, the page says that a board cannot use the address', async (t) => {
+  const { device } = await publishing('SN-BROKER');
+  const { page } = await openAs(t, browser, service, `devices/${device.id}/live`);
+  await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
+  await page.goto('/console/factory/stations');
+  await page.getByRole('button', { name: 'New station' }).click();
+  await page.getByLabel('Name').fill('Line 7');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
+});
+
+t.test('live messages are rows of time, channel, category and value, and each shows itself', async (t) => {
+  const { device, say } = await publishing('SN-LIVE');
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/live`);
+  await page.getByText('Listening').waitFor();
+  const sent = new Date(Date.now() - 1000);
+  await say(`[{"bn":"room/","bt":${sent.getTime() / 1000},"n":"humidity","v":63},{"n":"door","vs":"open"}]`);
+  const time = sent.toLocaleTimeString('en-GB');
+  await page.getByRole('row', { name: `${time} readings room/humidity 63` }).waitFor();
+  await page.getByRole('row', { name: `${time} readings room/door open` }).waitFor();
+  await page.getByRole('button', { name: /^The message on readings/ }).click();
+  await page.getByRole('cell', { name: '"bn":"room/"' }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.end();
