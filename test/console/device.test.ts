@@ -77,6 +77,7 @@ t.test('where lines are shown, the page says that a board cannot use the address
   await page.goto('/console/factory/stations');
   await page.getByRole('button', { name: 'New station' }).click();
   await page.getByLabel('Name').fill('Line 7');
+  await page.getByRole('dialog').getByLabel('Product').selectOption({ label: 'Product of SN-BROKER' });
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
 });
