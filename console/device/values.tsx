@@ -28,7 +28,8 @@ export function Values({ id, topics }: { id: string; topics: readonly Topic[] })
         if (!document.hidden) reload();
       }, settleTime);
     };
-    const source = listen(heard.split(','), readSoon);
+    // What was said before the stream opened is read, too.
+    const source = listen(heard.split(','), readSoon, (isOpen) => isOpen && readSoon());
     return () => {
       clearTimeout(timer);
       source.close();

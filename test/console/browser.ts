@@ -136,7 +136,8 @@ export function openWindow(
     const data = { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId };
     const answer = await context.request.post('/api/v1/auth/login-user', { data });
     const { csrfToken } = await answer.json();
-    await context.addInitScript(`localStorage.setItem('slipway-csrf', ${JSON.stringify(csrfToken)})`);
+    // A page that has renewed the session has a newer one.
+    await context.addInitScript(`localStorage['slipway-csrf'] ??= ${JSON.stringify(csrfToken)}`);
     return context;
   };
   const window = logIn();
