@@ -19,6 +19,9 @@ export interface MessageProperties {
   messageExpiry?: number;
 }
 
+/** Milliseconds. A page that is being left closes its streams too: it must not renew, for it would lose the new CSRF token. */
+const pauseBefore = 500;
+
 export function listen(
   topics: readonly string[],
   onMessage: (message: Message) => void,
@@ -27,6 +30,7 @@ export function listen(
   let source = open();
   let isWanted = true;
   let hasRenewed = false;
+  let waiting: ReturnType<typeof setTimeout> | undefined;
 
   function open(): EventSource {
     const opening = new EventSource(`/api/v1/stream?topics=${encodeURIComponent(topics.join(','))}`);
@@ -36,7 +40,7 @@ export function listen(
     });
     opening.addEventListener('error', () => {
       onState?.(false);
-      if (opening.readyState === EventSource.CLOSED) void openRenewed();
+      if (opening.readyState === EventSource.CLOSED) waiting = setTimeout(openRenewed, pauseBefore);
     });
     opening.addEventListener('message', ({ data }) => {
       const { topic, payload, payloadBase64, time, properties } = JSON.parse(data);
@@ -56,6 +60,7 @@ export function listen(
   return {
     close: () => {
       isWanted = false;
+      clearTimeout(waiting);
       source.close();
     },
   };
