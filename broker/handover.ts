@@ -1,6 +1,7 @@
 /** All that the broker has of whole accounts: it ends it, gives it to another server and takes it from there. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/messages/sessions/changes.ts';
+import type { Activity } from './activity.ts';
 import type { BrokerCore, LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
@@ -18,6 +19,7 @@ const lookEvery = 5;
 const endsAtOnce = 200;
 
 interface Parts {
+  activity: Activity;
   aedes: BrokerCore;
   sessions: Sessions;
   persistence: SessionStore;
@@ -55,8 +57,8 @@ export class AccountHandover {
 
   /** Resolves when everything that was handled is on disk. */
   async flush(): Promise<void> {
-    const { persistence, presence, publications, refusals } = this.#parts;
-    await Promise.all([presence.flush(), publications.flush(), refusals.flush()]);
+    const { activity, persistence, presence, publications, refusals } = this.#parts;
+    await Promise.all([activity.flush(), presence.flush(), publications.flush(), refusals.flush()]);
     // The first of them tells subscribers, and so queues of stored sessions.
     await persistence.durable();
   }
@@ -81,6 +83,7 @@ export class AccountHandover {
   async endConnections(accountIds: ReadonlySet<string>): Promise<void> {
     await this.#eachConnection(accountIds, (live) => this.#parts.sessions.kick(live, ends.useAnotherServer));
     this.#parts.connects.forget(accountIds);
+    this.#parts.activity.forget(accountIds);
   }
 
   async #eachConnection(accountIds: ReadonlySet<string>, end: (live: LiveClient) => void): Promise<void> {

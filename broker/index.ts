@@ -75,6 +75,7 @@ export async function openBroker(foundation: Foundation, services: BrokerService
       return listeners.addresses;
     },
     kept: (accountId) => persistence.kept(accountId),
+    runningActivity: (accountId) => parts.activity.running(accountId),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     listen: () => listeners.listen(),
     useCertificate: (tls) => listeners.useCertificate(tls),
@@ -105,6 +106,8 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
     if (wills.length > 0) setImmediate(publishDueWills);
   };
   const sweep = setInterval(() => {
+    guarded('sweep', () => parts.activity.tick());
+    guarded('sweep', () => parts.presence.lookForSilence());
     guarded('expiry', () => sessions.endExpired(clock.now(), services.hasRested));
     guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('expiry', () => signs.endExpired(clock.now()));
@@ -133,5 +136,6 @@ async function close(parts: BrokerParts): Promise<void> {
   await parts.presence.close();
   await parts.publications.flush();
   await parts.refusals.flush();
+  await parts.activity.flush();
   persistence.close();
 }

@@ -1,5 +1,6 @@
 /** The parts of the broker, each made of those above it. */
 import type { BrokerServices } from '../src/broker-ports.ts';
+import { Activity } from './activity.ts';
 import { Authenticator } from './authenticate.ts';
 import { Limits } from './connections/limits.ts';
 import { Listeners } from './connections/listeners.ts';
@@ -78,7 +79,8 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   );
   const reports = new Reports(services);
   const control = new ControlTopics(services, reports);
-  const refusals = new Refusals(services);
+  const activity = new Activity(services);
+  const refusals = new Refusals(services, activity);
   const marks = new Marks(services.messages);
   const rejections = new Rejections(services, channels, refusals);
   const ingest = new Ingest({ services, rejections, persistence, marks, counters, reports });
@@ -86,12 +88,15 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const presence = new Presence(services, channels, names);
   const signs = new DeviceSigns(sessions, authenticator);
   const publications = new Publications(services, signs);
-  const publishing = new Publishing({ ...foundation, services, control, ingest, publications, rejections });
+  const publishing = new Publishing({
+    ...foundation,
+    ...{ services, activity, control, ingest, presence, publications, rejections },
+  });
   const notes = new RefusalNotes(services, refusals);
   const news = new DownlinkNews(services, sessions);
   return {
     ...{ ...foundation, services, limits, guarded, peers, authenticator, reports, control, refusals, marks, ingest },
-    ...{ names, presence, signs, publications, publishing, notes, news },
+    ...{ activity, names, presence, signs, publications, publishing, notes, news },
   };
 }
 

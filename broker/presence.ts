@@ -1,5 +1,6 @@
 import type { NewLogEntry } from '../db/messages/types.ts';
 import { notePresence } from '../db/registry/presence.ts';
+import type { DevicePresence } from '../db/registry/records.ts';
 import { rowsOf } from '../db/registry/statement.ts';
 import type { BrokerServices } from '../src/broker-ports.ts';
 import { newId } from '../src/ids.ts';
@@ -8,6 +9,7 @@ import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { ReverseDns } from './reverse-dns.ts';
 import type { ServiceChannels } from './service-channels.ts';
+import { Signs } from './silence.ts';
 
 /** Milliseconds between two writes. */
 const writeInterval = 250;
@@ -22,6 +24,11 @@ type From = Pick<LiveClient, 'address' | 'clientId' | 'connectionId'>;
 /** Changes of a device since the last write. */
 interface Change extends DeviceAddress {
   connected?: boolean;
+  /** When its last connection ended. */
+  ended?: string;
+  silent?: boolean;
+  /** Seconds between its messages. */
+  usualInterval?: number;
   /** The last connection: ISO 8601, and the peer's address when it is known. */
   arrival?: { time: string; address: string | undefined };
   /** The name that an address turned out to have. */
@@ -37,7 +44,14 @@ interface Seen {
   reverseDns: string | null;
 }
 
-const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", "geoIpLongitude", "reverseDns"
+/** Whether it said nothing for too long, and the usual time between its messages. */
+interface Heard {
+  silent: number;
+  usualInterval: number | null;
+}
+
+const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", "geoIpLongitude", "reverseDns",
+    "silent", "usualInterval"
   FROM "wholeDevices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
 
 /** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
@@ -45,8 +59,8 @@ export class Presence {
   readonly #services: BrokerServices;
   readonly #channels: ServiceChannels;
   readonly #names: ReverseDns;
-  /** Live connections of each connected device. */
-  readonly #connections = new Map<string, number>();
+  /** Each connected device. */
+  readonly #connected = new Map<string, Signs>();
   readonly #changes = new Gathered<Change>({
     ...{ interval: writeInterval, atOnce: devicesPerWrite },
     merge: (before, later) => ({ ...before, ...later }),
@@ -66,38 +80,57 @@ export class Presence {
   async reset(): Promise<void> {
     await this.#services.registry.query
       .updateTable('devicePresence')
-      .set({ connected: 0 })
+      .set({ connected: 0, silent: 0, offlineSince: new Date(this.#services.clock.now()).toISOString() })
       .where('connected', '=', 1)
       .execute();
   }
 
   connected(device: DeviceAddress, from: From): void {
     const { address } = from;
-    const count = this.#connections.get(device.deviceId) ?? 0;
-    this.#connections.set(device.deviceId, count + 1);
-    const time = new Date(this.#services.clock.now()).toISOString();
+    const now = this.#services.clock.now();
+    const signs = this.#connected.get(device.deviceId) ?? new Signs(device.accountId);
+    this.#connected.set(device.deviceId, signs);
+    signs.connect(seconds(now));
+    const time = new Date(now).toISOString();
     this.#change(device, { connected: true, arrival: { time, address } });
     // A name comes later, or never; nobody waits for it.
     if (address !== undefined)
       this.#names.find(address, device.deviceId, (name) => this.#change(device, { named: { address, name } }));
-    if (count === 0) this.#writeLog(device, from, true);
+    if (signs.connections === 1) this.#writeLog(device, from, true);
   }
 
   /** `time`: when, in milliseconds since 1970, if it was not now. */
   disconnected(device: DeviceAddress, from: From, time = this.#services.clock.now()): void {
-    const count = this.#connections.get(device.deviceId) ?? 0;
-    if (count > 1) {
-      this.#connections.set(device.deviceId, count - 1);
+    const signs = this.#connected.get(device.deviceId);
+    if (signs && signs.connections > 1) {
+      signs.connections -= 1;
       return;
     }
-    this.#connections.delete(device.deviceId);
-    this.#change(device, { connected: false });
+    this.#connected.delete(device.deviceId);
+    const { interval = -1 } = signs ?? {};
+    this.#change(device, {
+      connected: false,
+      ended: new Date(time).toISOString(),
+      ...(interval >= 0 && { usualInterval: interval }),
+    });
     this.#writeLog(device, from, false, time);
+  }
+
+  /** A device has sent a message. */
+  message(deviceId: string): void {
+    this.#connected.get(deviceId)?.message(seconds(this.#services.clock.now()));
+  }
+
+  /** Notes which devices have fallen silent, and which are not silent any more. */
+  lookForSilence(): void {
+    const now = seconds(this.#services.clock.now());
+    for (const [deviceId, signs] of this.#connected)
+      if (signs.hasTurned(now)) this.#change({ accountId: signs.accountId, deviceId }, { silent: signs.isSilent });
   }
 
   /** A device is in another server from now on, which says what becomes of it. */
   forget({ accountId, deviceId }: DeviceAddress): void {
-    this.#connections.delete(deviceId);
+    this.#connected.delete(deviceId);
     this.#changes.forgetValue(accountId, deviceId);
   }
 
@@ -149,18 +182,22 @@ export class Presence {
   async #store(changes: Change[]): Promise<Array<[DeviceAddress, Record<string, unknown>]>> {
     const ids = changes.map(({ deviceId }) => deviceId);
     return this.#services.registry.transaction(async (tx) => {
-      const rows = await rowsOf<Seen & { id: string }>(tx, seenOfDevices, [JSON.stringify(ids)]);
+      const rows = await rowsOf<Seen & Heard & { id: string }>(tx, seenOfDevices, [JSON.stringify(ids)]);
       const before = new Map(rows.map(({ id, ...seen }) => [id, seen]));
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {
-        const { deviceId, arrival } = change;
+        const { deviceId } = change;
         const stored = before.get(deviceId);
         if (!stored) continue;
-        const seen = this.#seen(stored, change);
-        const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== stored[name]);
-        if (!arrival && names.length === 0) continue;
+        const { silent, usualInterval, ...known } = stored;
+        this.#connected.get(deviceId)?.recall(change.usualInterval ?? usualInterval);
+        const seen = this.#seen(known, change);
+        const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== known[name]);
         const changed = Object.fromEntries(names.map((name) => [name, seen[name]]));
-        await notePresence(tx, deviceId, arrival ? { ...changed, lastConnected: arrival.time } : changed);
+        const noted = { ...changed, ...heard({ silent, usualInterval }, change) };
+        if (Object.keys(noted).length === 0) continue;
+        await notePresence(tx, deviceId, noted);
+        if (names.length === 0) continue;
         const shown = { ...seen, connected: seen.connected === 1 };
         different.push([change, Object.fromEntries(names.map((name) => [name, shown[name]]))]);
       }
@@ -209,4 +246,19 @@ export class Presence {
         );
       });
   }
+}
+
+/** What a change says of the connection, besides its address. */
+function heard(stored: Heard, { arrival, connected, ended, silent, usualInterval }: Change): Partial<DevicePresence> {
+  const isSilent = connected === undefined ? silent : false;
+  return {
+    ...(arrival && { lastConnected: arrival.time, offlineSince: null }),
+    ...(connected === false && ended !== undefined && { offlineSince: ended }),
+    ...(isSilent !== undefined && isSilent !== (stored.silent === 1) && { silent: isSilent ? 1 : 0 }),
+    ...(usualInterval !== undefined && usualInterval !== stored.usualInterval && { usualInterval }),
+  };
+}
+
+function seconds(milliseconds: number): number {
+  return Math.floor(milliseconds / 1000);
 }

@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Caller } from '../src/access.ts';
 import type { BrokerServices } from '../src/broker-ports.ts';
 import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
+import type { Activity } from './activity.ts';
 import type { BrokerClient, BrokerCore, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
@@ -13,6 +14,7 @@ import { changesRegistry, Message, type Origin, type Sent, type Verdict } from '
 import type { Rejections } from './ingest/rejections.ts';
 import type { Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
+import type { Presence } from './presence.ts';
 import type { Publications } from './publications.ts';
 import { endsConnection, type Reason, reason, rowOf, unusable } from './reasons.ts';
 import { reasonOf } from './refusals.ts';
@@ -23,6 +25,7 @@ export type Sender = Pick<ProvenIdentity, 'caller' | 'ownChannels'>;
 
 export interface PublishingParts {
   services: Pick<BrokerServices, 'clock' | 'config' | 'log'>;
+  activity: Pick<Activity, 'message'>;
   aedes: BrokerCore;
   authority: Authority;
   channels: ServiceChannels;
@@ -30,6 +33,7 @@ export interface PublishingParts {
   counters: Counters;
   fanOut: FanOut;
   ingest: Ingest;
+  presence: Pick<Presence, 'message'>;
   publications: Publications;
   rejections: Rejections;
   maxTopicLevels: number;
@@ -49,8 +53,9 @@ export class Publishing {
 
   /** Decides by its size, its topic and the rights of its sender what becomes of a message, and tells its origin. */
   publish(sender: Sender, packet: Incoming, origin: Origin): void {
-    const { authority, fanOut, maxTopicLevels } = this.#parts;
+    const { authority, fanOut, maxTopicLevels, presence } = this.#parts;
     const { caller } = sender;
+    if (caller.kind === 'device') presence.message(caller.id);
     if (packet.payload.length > this.#maxPayloadBytes) {
       this.refuse({ packet, caller, origin }, reason('payloadTooLarge'), deviceItself(caller));
       return;
@@ -147,9 +152,10 @@ export class Publishing {
 
   /** In the order of its connection, once what PUBACK promises is on disk; QoS 0 waits only for its place before the store. */
   #accept(message: Message): void {
-    const { ingest, publications } = this.#parts;
+    const { activity, ingest, publications } = this.#parts;
     const { origin, packet, route } = message;
     const { live } = origin;
+    activity.message(route.accountId);
     if (!live) {
       ingest.store(message, (failure) => this.#pass(message, failure));
       return;

@@ -4,6 +4,7 @@ import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
 import { type Entry, Gathered } from '../src/limits/gathered.ts';
 import { keepNewest } from '../src/limits/kept.ts';
 import { networkOf } from '../src/limits/networks.ts';
+import type { Activity } from './activity.ts';
 
 /** Kept of each device; more than that at once are not worth writing. */
 const keptPerDevice = 50;
@@ -31,6 +32,8 @@ export interface Refusal {
   /** Null for a CONNECT. */
   topic: string | null;
   reason: string;
+  /** The same for programs: a reason of `reasons.ts`, why a CONNECT was refused, or a limit. */
+  cause: string;
   /** As on `_rejected`; CONNACK's for a CONNECT. */
   code: number;
   address: string | undefined;
@@ -45,11 +48,13 @@ type Noted = Refusal & { time: string; origin: string | undefined };
 /** Keeps refusals of each device and writes them to the registry soon after, at a bounded cost. */
 export class Refusals {
   readonly #services: BrokerServices;
+  readonly #activity: Pick<Activity, 'refusal'>;
   /** By device, a few of each. */
   readonly #noted: Gathered<Noted[]>;
 
-  constructor(services: BrokerServices) {
+  constructor(services: BrokerServices, activity: Pick<Activity, 'refusal'>) {
     this.#services = services;
+    this.#activity = activity;
     this.#noted = new Gathered({
       ...{ interval: writeInterval, atOnce: rowsPerWrite, most: maxWaiting },
       weigh: (noted) => noted.length,
@@ -63,6 +68,7 @@ export class Refusals {
     const accountId = this.#services.access.placement(deviceId)?.accountId;
     // Of an account that is on its way to another server, it is tried again there.
     if (accountId === undefined || this.#services.gate.isAway(accountId)) return;
+    this.#activity.refusal(accountId, refusal.cause);
     const time = new Date(this.#services.clock.now()).toISOString();
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
     this.#noted.putValue(accountId, deviceId, [{ ...shortened(refusal), time, origin }]);
@@ -162,7 +168,7 @@ function cut(text: string, most: number): string {
 
 function toRow(
   of: { accountId: string; deviceId: string },
-  { time, action, topic, reason, code, address, clientId, principal }: Noted,
+  { time, action, topic, reason, cause, code, address, clientId, principal }: Noted,
 ) {
   return {
     ...of,
@@ -170,6 +176,7 @@ function toRow(
     action,
     topic,
     reason,
+    cause,
     code,
     address: address ?? null,
     clientId: clientId ?? null,

@@ -93,6 +93,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   commands: { counts: ['commandBytes'], and: ['commandBytes', 'commands'] },
   commandCounts: { because: derived },
   kept: { because: 'a row for each account and amount' },
+  activity: { counts: ['entityBytes'] },
 };
 
 const held = { counts: ['heldBytes'] } as const;

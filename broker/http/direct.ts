@@ -22,6 +22,7 @@ import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import type { PeerCertificates } from '../connections/peer-certificates.ts';
+import { refusedConnect } from '../hooks/refusal-notes.ts';
 import type { Origin, PostedLog, Verdict } from '../ingest/message.ts';
 import type { Incoming } from '../message-types.ts';
 import type { Publishing, Sender } from '../publish.ts';
@@ -101,11 +102,9 @@ export class DirectPublisher implements Publisher {
     const { limits, counters } = this.#parts;
     counters.failedBasics += 1;
     await limits.failed(error, { address });
-    const { message, limit, reason: why, returnCode: code, isProven } = error;
+    const { limit, reason: why } = error;
     const { allowance, deviceId = username } = error.about;
-    const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
-    const principal = isProven ? ({ type: 'device', id: deviceId } as const) : undefined;
-    this.#note(deviceId, { action: 'connect', topic: null, reason, code, address, principal });
+    this.#note(deviceId, { ...refusedConnect(deviceId, error), address });
     if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
     return { refused: why === 'bad_credentials' ? 'wrong' : 'notNow' };
   }

@@ -48,6 +48,7 @@ export class Rejections {
       action: 'publish',
       topic: packet.topic,
       reason: reasonOf(why),
+      cause: why.code,
       code: failureOf(why.kind).code,
       address: live?.address ?? caller.address,
       clientId: live?.clientId,

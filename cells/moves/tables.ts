@@ -84,6 +84,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   organizationTemplates: { where: own },
   accountUsers: { where: own },
   identities: { where: own },
+  activity: { where: own },
   kept: { where: own, left: byTriggers },
   accounts: { where: '"id" IN "moving"' },
 };

@@ -21,6 +21,7 @@ import { nameMessage, type Outcome, type Target } from './target.ts';
 
 /** Counting ends here: a bridge that is behind by more is far behind. */
 const maxCounted = 100_000;
+const maxOfAccount = 1000;
 /** Bridges that metrics name, those that are furthest behind. */
 const maxNamed = 50;
 
@@ -240,6 +241,20 @@ export class Bridges {
   /** How many rows an account has in the outbox, in any state; counting ends somewhere above a hundred thousand. */
   stored(accountId: string): number {
     return this.kept.stored((this.#byAccount.get(accountId) ?? []).map(({ row }) => row.id));
+  }
+
+  /** The bridges of an account, with what is wrong with each; counting ends at a thousand. */
+  troubleOf(accountId: string) {
+    const { clock, messages } = this.#ctx;
+    const { outbox } = messages;
+    return (this.#byAccount.get(accountId) ?? []).map(({ row: { id, name }, failing: isFailing }) => {
+      const since = outbox.places(id, 'pending', 0, 1)[0]?.since ?? clock.now();
+      const [pending, dead] = [
+        outbox.countInState(id, 'pending', maxOfAccount),
+        outbox.countInState(id, 'dead', maxOfAccount),
+      ];
+      return { id, name, isFailing, pending, dead, seconds: (clock.now() - since) / 1000 };
+    });
   }
 
   /** Bridges that have guaranteed messages pending: how many, and for how many seconds the oldest; the slowest first. */

@@ -74,6 +74,8 @@ export function condition(column: string, match: Match, value: unknown): Express
     }
     case 'date':
       return sql<SqlBool>`${reference} = ${instant(column, value)}`;
+    case 'since':
+      return sql<SqlBool>`${reference} >= ${instant(column, value)}`;
     case 'exact':
       return sql<SqlBool>`${reference} = ${text}`;
   }

@@ -83,6 +83,7 @@ const described: Record<Match, string> = {
   latitude: 'Equal to this number.',
   longitude: 'Equal to this number.',
   date: 'At this instant, ISO 8601.',
+  since: 'At this instant or later, ISO 8601.',
 };
 
 /**

@@ -1,4 +1,5 @@
 /** What the broker says of itself. */
+import type { RunningActivity } from './activity.ts';
 
 /** What the broker says of itself. */
 export interface BrokerState {
@@ -6,6 +7,8 @@ export interface BrokerState {
   readonly addresses: { mqtt: number; mqtts: number | undefined };
   /** The account's amounts here, as its limits count them. */
   kept(accountId: string): BrokerKept;
+  /** What the account has done in the running five minutes, which are not in the registry. */
+  runningActivity(accountId: string): RunningActivity;
   /** Resolves when what has been noted of a device's refusals can be read. */
   refusalsStored(deviceId: string): Promise<void>;
 }

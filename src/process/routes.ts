@@ -47,6 +47,7 @@ import { seriesWriting } from '../messages/series/writing.ts';
 import { streamRoutes } from '../messages/stream.ts';
 import { usageRoutes } from '../messages/usage.ts';
 import { metricsRoutes } from '../metrics/index.ts';
+import { overviewRoutes } from '../overview/routes.ts';
 import { accountUserRoutes } from '../registry/account-users.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
@@ -57,7 +58,7 @@ import { replacementRoutes } from '../registry/credentials/replacement.ts';
 import { customFieldRoutes } from '../registry/custom-fields.ts';
 import { connectivityRoutes } from '../registry/devices/connectivity.ts';
 import { deviceRoutes } from '../registry/devices/devices.ts';
-import { refusalRoutes } from '../registry/devices/refusals.ts';
+import { accountRefusalRoutes, refusalRoutes } from '../registry/devices/refusals.ts';
 import { endUserRoutes } from '../registry/end-users.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
@@ -109,6 +110,8 @@ const forCallers: readonly Mount[] = [
   retentionRoutes,
   usageRoutes,
   refusalRoutes,
+  accountRefusalRoutes,
+  overviewRoutes,
   permissionRoutes,
   applicationRoutes,
   identityProviderRoutes,

@@ -2,12 +2,15 @@
 import { sql } from 'kysely';
 import { timestamp } from '../clock.ts';
 import { answerLifetime } from '../entity/kept-answers.ts';
+import { activityStep } from '../ports/activity.ts';
 import { type PurgeContext, stepSize } from './step.ts';
 
 const day = 24 * 60 * 60_000;
 /** How long commands that have ended, and rollouts, can be read; milliseconds. */
 const commandsKept = 30 * day;
 const rolloutsKept = 180 * day;
+/** Milliseconds; the five minutes that began then are still shown. */
+const activityKept = 7 * day + activityStep;
 
 /** Login sessions that are over for a day: validate-jwt says the same of one that is gone. */
 export async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean> {
@@ -49,6 +52,14 @@ export async function purgeRollouts({ registry, clock }: PurgeContext): Promise<
     await tx.deleteFrom('firmwareRollouts').where('id', '=', id).execute();
   });
   return true;
+}
+
+/** What went on more than a week ago; the overview shows no more. */
+export async function purgeActivity({ registry, clock }: PurgeContext): Promise<boolean> {
+  const over = clock.now() - activityKept;
+  const old = sql`delete from "activity" where ("accountId", "time") in
+    (select "accountId", "time" from "activity" where "time" < ${over} limit ${stepSize})`;
+  return ((await old.execute(registry.query)).numAffectedRows ?? 0n) > 0n;
 }
 
 export async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {

@@ -1,7 +1,7 @@
 /** The end of what has been in the trash for 30 days, and of what has ended, in small steps. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expireMessages } from '../messages/retention.ts';
-import { purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.ts';
+import { purgeActivity, purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.ts';
 import type { PurgeContext, Step } from './step.ts';
 import { fieldPurge, purgeChannels, purgeDevices, purgeEnrollments, purgeUnreferenced } from './trash.ts';
 
@@ -55,6 +55,7 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeAnswers,
     purgeCommands,
     purgeRollouts,
+    purgeActivity,
   ];
   const parts = steps.map((step) => async () => {
     while (!isStopped() && (await step(ctx))) await nextTurn();

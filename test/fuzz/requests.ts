@@ -91,7 +91,7 @@ const dates = [
   '2026-01-31T00:00:00+01:00',
   '0000-01-01T00:00:00Z',
 ];
-const isDate = /^(from|to|expiresAt|expiresBefore|startDateTime|endDateTime|lastConnected|purchaseDate)$/;
+const isDate = /^(from|to|expiresAt|expiresBefore|startDateTime|endDateTime|lastConnected|offlineSince|purchaseDate)$/;
 /** Where a name may lead off this machine, only what is above is tried. */
 const leadsOut = /^(url|issuer|redirectUri|redirectUris|uri)$/;
 

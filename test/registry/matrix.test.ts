@@ -275,6 +275,10 @@ const table = `
   GET /api/v1/devices/{id}/connectivity             | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/counts                        | query accountId: account                        | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/refusals                              | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/refusals                              | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/refusals                              | query deviceId: device                          | none    | 403/21  | 403/21
+  GET /api/v1/overview                              | query accountId: account                        | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
   POST /api/v4/data/{topic}                         | path topic: topic                               | 404/100 | 404/100 | 403/21
   POST /api/v1/messaging/publish/{topic}            | path topic: topic                               | 404/100 | 404/100 | 403/21

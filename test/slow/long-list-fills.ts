@@ -220,6 +220,7 @@ export class Filler {
       for (let n = 0; n < 10; n += 1) await this.#service.ok('POST', url as string, { body: entries });
       return { url: `${url}?`, bytes: 600 * 16_000 };
     },
+    '/api/v1/refusals': async () => ({ bytes: 50 * 900 }),
     '/api/v1/devices/{id}/refusals': async () => {
       const texts = { topic: 't'.repeat(512), reason: 'r'.repeat(300), clientId: 'c'.repeat(128) };
       const refused = this.#file.prepare(

@@ -1,4 +1,4 @@
-/** Messages that are kept: series, logs, streams. */
+/** Messages that are kept: series, logs, streams; and the overview of an account. */
 import '../messages/buckets.test.ts';
 import '../messages/keeping.test.ts';
 import '../messages/log-pages.test.ts';
@@ -11,3 +11,4 @@ import '../messages/publish.test.ts';
 import '../messages/series-files.test.ts';
 import '../messages/stream.test.ts';
 import '../messages/time-series.test.ts';
+import '../overview/overview.test.ts';

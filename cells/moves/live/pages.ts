@@ -227,7 +227,7 @@ export class RegistryPages {
     const [bounds, values] = boundsOf(key, range);
     const read = columns.map(({ name, isBlob }) => {
       // Nobody is connected in the other cell before the account is there.
-      if (rule.table === presence && name === 'connected') return '0';
+      if (rule.table === presence && name in withoutConnection) return withoutConnection[name];
       return isBlob ? `hex("${name}")` : `"${name}"`;
     });
     const order = rule.omit === undefined ? key : [...key, rule.omit];
@@ -241,6 +241,13 @@ export class RegistryPages {
       .all(...values, limit);
   }
 }
+
+/** What devices are without their connections, which end. */
+const withoutConnection: Readonly<Record<string, string>> = {
+  connected: '0',
+  silent: '0',
+  offlineSince: 'CASE WHEN "connected" = 1 THEN "lastConnected" ELSE "offlineSince" END',
+};
 
 /** What a page of `presence` says, for its range of devices. */
 function presenceStatements(

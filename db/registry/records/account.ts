@@ -47,3 +47,13 @@ export const IdempotentAnswerRecord = Type.Object({
 
 /** How much an account keeps of what could grow without end; kept by triggers. */
 export const KeptRecord = Type.Object({ accountId: Id, what: Type.String(), amount: Type.Integer() });
+
+/** Five minutes of an account: devices that are connected at their end, messages, and refusals with their causes as JSON. */
+export const ActivityRecord = Type.Object({
+  accountId: Id,
+  time: Type.Integer(),
+  connected: Type.Integer(),
+  messages: Type.Integer(),
+  refusals: Type.Integer(),
+  causes: Type.String(),
+});

@@ -16,7 +16,15 @@ import {
 
 export const provisioningStates = ['defined', 'activated', 'associated', 'reserved'] as const;
 
-/** `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more. */
+const offlineShown = Type.Unsafe<string | null>({
+  ...OptionalDate,
+  description: 'When its last connection ended; null while it is connected, and before it first was.',
+});
+
+/**
+ * `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more.
+ * `silent`: connected, and without a message for too long. `usualInterval`: seconds between its messages, see broker/silence.ts.
+ */
 export const deviceColumns = {
   deviceTemplateId: column(Id, {
     create: 'optional',
@@ -56,6 +64,9 @@ export const deviceColumns = {
   geoIpLatitude: column(OptionalText, { filter: 'latitude' }),
   geoIpLongitude: column(OptionalText, { filter: 'longitude' }),
   reverseDns: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 255 }, filter: 'exact' }),
+  offlineSince: column(OptionalDate, { filter: 'since', shown: offlineShown }),
+  silent: flag({ filter: 'flag' }),
+  usualInterval: hidden(Nullable(Type.Integer())),
   replaced: hidden(OptionalDate),
   fields: hidden(Type.String()),
 };
@@ -68,6 +79,9 @@ export const presenceNames = [
   'geoIpLatitude',
   'geoIpLongitude',
   'reverseDns',
+  'offlineSince',
+  'silent',
+  'usualInterval',
 ] as const;
 
 /**
@@ -105,7 +119,7 @@ export const AssociationCodeRecord = Type.Object({
 
 /**
  * Why something of a device was refused. The principal is who was refused, with whose address and client
- * id: the device, or a user or an application that spoke to it; null for a CONNECT that proved nothing.
+ * id: the device, or a user or an application that spoke to it; null for a CONNECT that proved nothing. `cause` is for programs.
  */
 export const RefusalRecord = Type.Object({
   accountId: Id,
@@ -114,6 +128,7 @@ export const RefusalRecord = Type.Object({
   action: Type.String(),
   topic: OptionalText,
   reason: Type.String(),
+  cause: OptionalText,
   code: Type.Integer(),
   address: OptionalText,
   clientId: OptionalText,

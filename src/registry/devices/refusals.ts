@@ -1,9 +1,10 @@
 /** Reading why something of a device was refused; broker/refusals.ts notes it. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import { type Caller, isAccountWide } from '../../access.ts';
-import { idParams, listResponse } from '../../entity/routes.ts';
+import { pageOfTable } from '../../entity/list.ts';
+import { idParams, listResponse, readDate } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
@@ -18,6 +19,7 @@ const query = Type.Object({
 });
 
 const refusalShape = Type.Object({
+  deviceId: Id,
   time: DateText,
   action: oneOf(['connect', 'publish', 'subscribe']),
   topic: Nullable(Type.String({ description: 'Or the filter; null for a CONNECT.' })),
@@ -31,6 +33,9 @@ const refusalShape = Type.Object({
       },
     ),
   ),
+  cause: Nullable(
+    Type.String({ description: 'The same for programs, as in GET /overview; null where it was not noted.' }),
+  ),
   code: Type.Integer({ description: 'As on `_rejected`; the return code of CONNACK for a CONNECT.' }),
   address: Nullable(
     Type.String({ description: 'From where; of a user who wrote to the device, for admins and back-ends only.' }),
@@ -41,6 +46,58 @@ const refusalShape = Type.Object({
     }),
   ),
 });
+
+const accountQuery = Type.Object({
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
+  cause: Type.Optional(Type.String({ description: 'Equal to this.' })),
+  deviceId: Type.Optional(Type.String({ description: 'Equal to this id.' })),
+  from: Type.Optional(Type.String({ description: 'ISO 8601, inclusive.' })),
+  ...query.properties,
+});
+
+/** GET /refusals: of all devices of the account. */
+export function accountRefusalRoutes(app: App, ctx: RegistryContext): void {
+  app.get(
+    '/refusals',
+    {
+      config: { right: ['read', 'auditRecord'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags: ['Messages'],
+        operationId: 'listRefusals',
+        summary: 'List the refusals of all devices, newest first',
+        description: 'The last 50 of each device. Filters are combined: a refusal must match all of them.',
+        querystring: accountQuery,
+        response: listResponse('refusals', refusalShape),
+      },
+    },
+    async (request, reply) => {
+      ctx.access.demandAccount(request.caller, request.query.accountId);
+      const ignored = nameIgnored(request, reply, accountQuery);
+      const { rows, meta } = await readAccountRefusals(ctx, request.caller, request.query);
+      const results = showSlices(rows, (caller) => (row) => show(caller, row));
+      return sendList(reply, 'refusals', { results, meta: metaWith(meta, ignored) });
+    },
+  );
+}
+
+async function readAccountRefusals(ctx: RegistryContext, caller: Caller, asked: Static<typeof accountQuery>) {
+  const { query: db } = ctx.registry;
+  const from = readDate('from', asked.from);
+  let matching = db.selectFrom('refusals').where('accountId', '=', asked.accountId);
+  for (const column of ['cause', 'deviceId'] as const) {
+    const value = asked[column];
+    if (value !== undefined) matching = matching.where(column, '=', value);
+  }
+  if (from !== undefined) matching = matching.where('time', '>=', new Date(from).toISOString());
+  return pageOfTable(ctx, caller, asked, {
+    matching,
+    key: 'sequence',
+    order: ['sequence'],
+    long: ['reason', 'topic'],
+    read: (_, some: number[]) => db.selectFrom('refusals').selectAll().where('sequence', 'in', some).execute(),
+    idOf: ({ sequence }) => sequence,
+  });
+}
 
 /** GET /devices/{id}/refusals. */
 export function refusalRoutes(app: App, ctx: RegistryContext): void {
@@ -98,7 +155,7 @@ async function readRefusals(ctx: RegistryContext, caller: Caller, deviceId: stri
 type Stored = Omit<Row<'refusals'>, 'sequence'>;
 
 function show(caller: Caller, { principalType, principalId, ...row }: Stored): Static<typeof refusalShape> {
-  const { time, topic, reason, code, address, clientId } = row;
+  const { deviceId, time, topic, reason, cause, code, address, clientId } = row;
   const action = row.action as Static<typeof refusalShape>['action'];
   const type = principalType as NonNullable<Static<typeof refusalShape>['principal']>['type'];
   const principal = principalId === null ? null : { type, id: principalId };
@@ -106,5 +163,5 @@ function show(caller: Caller, { principalType, principalId, ...row }: Stored): S
   // sent as its client id may be anything.
   const isShown = type === 'device' || isAccountWide(caller);
   const from = { address: isShown || action === 'connect' ? address : null, clientId: isShown ? clientId : null };
-  return { time, action, topic, reason, code, principal, ...from };
+  return { deviceId, time, action, topic, reason, cause, code, principal, ...from };
 }

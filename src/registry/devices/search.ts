@@ -130,7 +130,7 @@ function searchOf({ registry, readers }: SearchServices, asked: AskedList<'devic
 /** The rows that an index has of a filter, if it has one: mostly of few devices. */
 function rowsOf(search: Search, [name, match]: Filter): Rows | undefined {
   const value = search.asked.query[name];
-  if (ordered.includes(name) || (name === 'connected' && value === false)) return undefined;
+  if (ordered.includes(name) || (match === 'flag' && value === false)) return undefined;
   if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
   const text = String(value);
   if (name === 'serialNumber')

@@ -1,0 +1,248 @@
+/** What somebody should look at, each with a sentence, a count and where it is listed. */
+import { type RawBuilder, sql } from 'kysely';
+import { type Caller, isAccountWide } from '../access.ts';
+import { list } from '../entity/list.ts';
+import { laneOf } from '../limits/lanes.ts';
+import { limits } from '../limits/table.ts';
+import { type LimitUse, limitStates } from '../limits/use.ts';
+import { warnedDays } from '../registry/certificates/expiry.ts';
+import { deviceListing } from '../registry/devices/device.ts';
+import { refusedFor } from './causes.ts';
+import type { OverviewContext } from './context.ts';
+import { type Attention, maxOfKind } from './shape.ts';
+
+const day = 24 * 60 * 60_000;
+/** How long a job that has failed needs attention; milliseconds. */
+const jobsShown = 7 * day;
+/** Seconds that a guaranteed message may wait before its bridge is behind. */
+const behindAfter = 60;
+/** Percent of a limit. */
+const nearLimit = 80;
+/** Counting ends here. */
+const maxCounted = 100_000;
+
+/** All of it, the most urgent first. `causes` are the refusals of the last day; undefined for who sees a part of the account. */
+export async function attentionOf(
+  ctx: OverviewContext,
+  caller: Caller,
+  use: LimitUse,
+  causes: ReadonlyMap<string, number> | undefined,
+): Promise<Attention[]> {
+  const devices = devicesOf(ctx, caller);
+  if (!isAccountWide(caller)) return devices;
+  const found = await Promise.all([
+    devices,
+    refusalsOf(ctx, caller, causes ?? new Map()),
+    rolloutsOf(ctx, caller),
+    jobsOf(ctx, caller),
+    bridgesOf(ctx, caller),
+    certificatesOf(ctx, caller),
+    limitsOf(ctx, caller, use),
+  ]);
+  return found.flat();
+}
+
+async function devicesOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+  const { accountId } = caller;
+  const offlineSince = dateBefore(ctx, day);
+  const count = async (filter: object) => {
+    const { meta } = await list(ctx, caller, deviceListing, { accountId, pageSize: 1, results: false, ...filter });
+    return meta?.count ?? 0;
+  };
+  const offline = await count({ offlineSince });
+  const silent = await count({ silent: true });
+  return [
+    {
+      kind: 'devicesOffline' as const,
+      count: offline,
+      sentence: `${offline === 1 ? '1 device was' : `${number(offline)} devices were`} connected in the last day and ${isOrAre(offline)} offline now.`,
+      query: pathOf('devices', { accountId, offlineSince }),
+    },
+    {
+      kind: 'devicesSilent' as const,
+      count: silent,
+      sentence: `${many(silent, 'device')} ${isOrAre(silent)} connected and ${silent === 1 ? 'has' : 'have'} not sent a message for much longer than usual.`,
+      query: pathOf('devices', { accountId, silent: 'true' }),
+    },
+  ].filter(isCounted);
+}
+
+async function refusalsOf(ctx: OverviewContext, { accountId }: Caller, causes: ReadonlyMap<string, number>) {
+  const most = [...causes].sort(([, a], [, b]) => b - a).slice(0, maxOfKind);
+  return most.map(
+    ([cause, count]): Attention => ({
+      kind: 'refusals',
+      count,
+      cause,
+      sentence: `${many(count, 'refusal')} in the last day: ${refusedFor(cause)}.`,
+      query: pathOf('refusals', { accountId, cause, from: dateBefore(ctx, day) }),
+    }),
+  );
+}
+
+interface OpenRollout {
+  id: string;
+  state: string;
+  name: string | null;
+  failed: number;
+  timedOut: number;
+  waiting: number;
+}
+
+async function rolloutsOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+  const countIn = (states: RawBuilder<unknown>) => sql<number>`coalesce((select sum("count") from "firmwareCounts" as c
+    where c."rolloutId" = r."id" and c."state" in (${states})), 0)`;
+  const rows = await read<OpenRollout>(
+    ctx,
+    caller,
+    sql`select * from (
+      select r."id", r."state", (select "name" from "firmwarePackages" where "id" = r."firmwarePackageId") as "name",
+        ${countIn(sql`'failed'`)} as "failed", ${countIn(sql`'timedOut'`)} as "timedOut",
+        ${countIn(sql`'pending', 'offered', 'downloading', 'downloaded', 'installing'`)} as "waiting"
+      from "firmwareRollouts" as r
+      where r."accountId" = ${caller.accountId} and r."deleted" is null and r."state" in ('running', 'paused')
+      order by r."created" desc)
+      where "state" = 'paused' or "failed" + "timedOut" > 0 limit ${maxOfKind}`,
+  );
+  return rows.map(showRollout);
+}
+
+function showRollout({ id, state, name, failed, timedOut, waiting }: OpenRollout): Attention {
+  const all = failed + timedOut;
+  const devices = `firmware/rollouts/${id}/devices`;
+  const failures = `${many(all, 'device')} ${all === 1 ? 'has' : 'have'} failed`;
+  // The list shows one state or all.
+  const filter = timedOut === 0 && failed > 0 ? '?state=failed' : failed === 0 && timedOut > 0 ? '?state=timedOut' : '';
+  const about = {
+    ...{ id, name: name ?? '', count: all > 0 ? all : waiting },
+    query: devices + filter,
+  };
+  if (state === 'paused')
+    return {
+      ...{ kind: 'rolloutPaused', ...about },
+      sentence: `The rollout of ${name} is paused${all > 0 ? `: ${failures}` : ''}.`,
+    };
+  return { kind: 'rolloutFailing', ...about, sentence: `The rollout of ${name} is running, and ${failures}.` };
+}
+
+async function jobsOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+  const rows = await read<{ id: string; action: string; state: string; total: number; failed: number }>(
+    ctx,
+    caller,
+    sql`select "id", "action", "state", "total", "failed" from "jobs"
+      where "accountId" = ${caller.accountId} and "created" >= ${dateBefore(ctx, jobsShown)} and "dryRun" = 0
+        and ("failed" > 0 or "state" = 'failed')
+      order by "created" desc limit ${maxOfKind}`,
+  );
+  return rows.map(({ id, action, state, total, failed }) => ({
+    kind: 'jobFailed',
+    count: failed,
+    id,
+    name: action,
+    sentence:
+      failed > 0
+        ? `${number(failed)} of ${many(total, 'row')} of a job (${action}) failed.`
+        : `A job (${action}) ended because it could not go on.`,
+    query: state === 'failed' && failed === 0 ? `provisioning/jobs/${id}` : `provisioning/jobs/${id}/rows?state=failed`,
+  }));
+}
+
+async function bridgesOf({ bridges }: OverviewContext, { accountId }: Caller): Promise<Attention[]> {
+  return bridges.troubleOf(accountId).flatMap(({ id, name, pending, seconds, isFailing, dead }) => {
+    const found: Attention[] = [];
+    if (isFailing || seconds >= behindAfter)
+      found.push({
+        ...{ kind: 'bridgeBehind', count: pending, id, name },
+        sentence: `The bridge ${name} ${isFailing ? 'cannot deliver' : 'is behind'}: ${many(pending, 'message')} ${isOrAre(pending)} waiting.`,
+        query: `bridges/${id}`,
+      });
+    if (dead > 0)
+      found.push({
+        ...{ kind: 'bridgeDeadLetters', count: dead, id, name },
+        sentence: `The bridge ${name} could not deliver ${many(dead, 'message')}.`,
+        query: `bridges/${id}/dead-letters`,
+      });
+    return found;
+  });
+}
+
+async function certificatesOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+  const { accountId } = caller;
+  const expiresBefore = dateBefore(ctx, -warnedDays * day);
+  const [found] = await read<{ certificates: number; authorities: number }>(
+    ctx,
+    caller,
+    sql`select ${expiring('certificates', accountId, expiresBefore)} as "certificates",
+      ${expiring('certificateAuthorities', accountId, expiresBefore)} as "authorities"`,
+  );
+  const { certificates = 0, authorities = 0 } = found ?? {};
+  const ends = (count: number) =>
+    `${count === 1 ? 'ends' : 'end'} within ${warnedDays} days, or ${count === 1 ? 'has' : 'have'} ended.`;
+  return [
+    {
+      kind: 'authoritiesExpiring' as const,
+      count: authorities,
+      sentence: `${many(authorities, 'certificate authority', 'certificate authorities')} ${ends(authorities)}`,
+      query: pathOf('access/certificate-authorities', { accountId, expiresBefore }),
+    },
+    {
+      kind: 'certificatesExpiring' as const,
+      count: certificates,
+      sentence: `${many(certificates, 'certificate')} ${ends(certificates)}`,
+      query: pathOf('access/mqtt-certificates', { accountId, expiresBefore }),
+    },
+  ].filter(isCounted);
+}
+
+function expiring(table: string, accountId: string, before: string): RawBuilder<unknown> {
+  return sql`(select count(*) from (select 1 from ${sql.table(table)}
+    where "accountId" = ${accountId} and "deleted" is null and "validTo" < ${before} limit ${maxCounted}))`;
+}
+
+async function limitsOf({ config }: OverviewContext, { accountId }: Caller, use: LimitUse): Promise<Attention[]> {
+  const states = await limitStates(use, config.limits, accountId);
+  return states
+    .flatMap(({ name, limit, used }): Attention[] => {
+      const percent = limit > 0 && used !== null ? Math.floor((used * 100) / limit) : 0;
+      if (percent <= nearLimit) return [];
+      const about = limits.find((one) => one.name === name)?.variable ?? name;
+      return [
+        {
+          ...{ kind: 'limit', count: percent, name },
+          sentence: `${percent} % of the limit ${about} ${percent === 1 ? 'is' : 'are'} used.`,
+          query: 'usage',
+        },
+      ];
+    })
+    .sort((a, b) => b.count - a.count)
+    .slice(0, maxOfKind);
+}
+
+function read<R>(ctx: OverviewContext, caller: Caller, query: RawBuilder<unknown>): Promise<R[]> {
+  return ctx.readers.read(laneOf(caller), (query as RawBuilder<R>).compile(ctx.registry.query));
+}
+
+/** The instant so many milliseconds ago. */
+function dateBefore({ clock }: OverviewContext, milliseconds: number): string {
+  return new Date(clock.now() - milliseconds).toISOString();
+}
+
+function pathOf(path: string, query: Record<string, string>): string {
+  return `${path}?${new URLSearchParams(query)}`;
+}
+
+function isCounted({ count }: { count: number }): boolean {
+  return count > 0;
+}
+
+function number(count: number): string {
+  return count.toLocaleString('en-US');
+}
+
+function many(count: number, one: string, more = `${one}s`): string {
+  return `${number(count)} ${count === 1 ? one : more}`;
+}
+
+function isOrAre(count: number): string {
+  return count === 1 ? 'is' : 'are';
+}

@@ -1,0 +1,5 @@
+import type { BridgesContext } from '../bridges/context.ts';
+import type { FactoryContext } from '../factory/context.ts';
+
+/** The services of the overview. */
+export interface OverviewContext extends BridgesContext, FactoryContext {}

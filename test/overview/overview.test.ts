@@ -1,0 +1,247 @@
+/** GET /overview: how many devices, messages and refusals there are, what needs attention, and what happened lately. */
+import type { MqttClient } from 'mqtt';
+import { publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
+import { makeCertificate } from '../support/certificates.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { provision } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
+import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+let now = Date.parse('2026-03-01T00:00:00Z');
+let service: Service;
+const env = { SLIPWAY_MAX_CUSTOM_FIELDS: '5', SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => now }, env });
+});
+
+type Overview = Awaited<ReturnType<typeof read>>;
+
+async function read(of: Service, query = '', token = of.admin) {
+  const { overview } = await of.ok('GET', `/api/v1/overview?accountId=${of.accountId}${query}`, { token });
+  return overview;
+}
+
+async function readUntil(of: Service, isWanted: (overview: Overview) => boolean, query = ''): Promise<Overview> {
+  let overview = await read(of, query);
+  await until(async () => {
+    overview = await read(of, query);
+    return isWanted(overview);
+  });
+  return overview;
+}
+
+const attention = ({ attention }: Overview, kind: string) => attention.filter((row) => row.kind === kind);
+
+/** What the list of an attention row has. */
+async function listed(of: Service, { query }: { query: string }): Promise<number> {
+  const answer = (await of.ok('GET', `/api/v1/${query}`)) as unknown as Record<string, { meta: { count: number } }>;
+  return Object.values(answer)[0]?.meta.count ?? -1;
+}
+
+t.test('devices by state, product and firmware, and those that are online', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ name: 'Sensor', channels: ['data'] });
+  const { device, secret } = await own.device({ deviceTemplateId: template.id, firmwareVersion: '1.0' });
+  await own.create('/devices', 'device', { serialNumber: 'a', deviceTemplateId: template.id, firmwareVersion: '1.0' });
+  await own.create('/devices', 'device', { serialNumber: 'b' });
+  const client = await own.connect({ deviceId: device.id, secret });
+  const overview = await readUntil(own, ({ online }) => online === 1);
+  t.match(overview, { devices: 3, online: 1 });
+  t.same(
+    overview.byState.map(({ value, count, online }) => [value, count, online]),
+    [
+      ['defined', 2, 0],
+      ['activated', 1, 1],
+      ['associated', 0, 0],
+      ['reserved', 0, 0],
+    ],
+  );
+  t.match(overview.byProduct[0], { value: template.id, name: 'Sensor', count: 2, online: 1 });
+  t.equal(overview.byProduct.length, 2);
+  t.same(overview.byFirmware, [
+    { value: '1.0', count: 2 },
+    { value: null, count: 1 },
+  ]);
+  t.same(overview.attention, []);
+  await client.endAsync();
+  await readUntil(own, ({ online }) => online === 0);
+});
+
+t.test('messages and refusals count at once, are kept every five minutes, and go after a week', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ channels: ['data'] });
+  const { device, secret } = await own.device({ deviceTemplateId: template.id });
+  const client = await own.connect({ deviceId: device.id, secret });
+  for (const value of [1, 2, 3]) await client.publishAsync(own.topic(device.id, 'data'), `,x,${value},`, { qos: 1 });
+  await client.publishAsync(own.topic(device.id, 'nowhere'), 'x', { qos: 1 });
+  const running = await readUntil(own, ({ online, messages }) => online === 1 && (messages?.perSecond ?? 0) > 0);
+  t.match(running, { messages: { lastDay: 3 }, refusals: { lastDay: 1 } });
+  t.match(running.history?.at(-1), { connected: 1, messages: 3, refusals: 1 });
+  t.equal(running.history?.length, 289);
+  const [refused] = attention(running, 'refusals');
+  t.match(refused, { count: 1, cause: 'noChannelOfItsOwn', sentence: /no such channel/ });
+  t.equal(await listed(own, refused ?? { query: '' }), 1);
+  const { refusals } = await own.ok('GET', `/api/v1/refusals?accountId=${own.accountId}&deviceId=${device.id}`);
+  t.match(refusals.results, [{ deviceId: device.id, cause: 'noChannelOfItsOwn' }]);
+
+  now += 5 * minute;
+  await until(() => countStored(own, 'activity', `"accountId" = '${own.accountId}'`) > 0);
+  await client.publishAsync(own.topic(device.id, 'data'), ',x,4,', { qos: 1 });
+  const later = await readUntil(own, ({ history }) => history?.at(-1)?.messages === 1);
+  t.match(later.history?.at(-2), { connected: 1, messages: 3, refusals: 1 });
+  t.match(later.messages, { lastDay: 4, perSecondLastDay: 4 / 86_400 });
+
+  now += 2 * day;
+  t.match((await readUntil(own, ({ messages }) => messages?.lastDay === 0)).refusals, { lastDay: 0 });
+  const week = await read(own, '&hours=168');
+  t.equal(week.history?.length, 2017);
+  t.equal(
+    week.history?.reduce((sum, { messages }) => sum + messages, 0),
+    4,
+  );
+  t.match(await own.http('GET', `/api/v1/overview?accountId=${own.accountId}&hours=169`), { status: 400 });
+  await client.endAsync();
+  now += 6 * day;
+  await purgeNow(service);
+  t.equal(countStored(own, 'activity', `"accountId" = '${own.accountId}' AND "messages" > 0`), 0);
+});
+
+t.test(
+  'a device is silent when it says nothing for three of its usual intervals, and offline when it has gone',
+  async (t) => {
+    const own = await service.inNewAccount();
+    const template = await own.template({ channels: ['data'] });
+    const made: Awaited<ReturnType<Service['device']>>[] = [];
+    for (let n = 0; n < 4; n += 1) made.push(await own.device({ deviceTemplateId: template.id }));
+    const clients: MqttClient[] = [];
+    for (const { device, secret } of made) clients.push(await own.connect({ deviceId: device.id, secret }));
+    const say = async (n: number) => {
+      const id = made[n]?.device.id ?? '';
+      await clients[n]?.publishAsync(own.topic(id, 'data'), ',x,1,', { qos: 1 });
+    };
+    await readUntil(own, ({ online }) => online === 4);
+    // The first sends every minute, the second every ten; the third only listens, and the last one leaves.
+    for (let at = 0; at <= 20; at += 1) {
+      await say(0);
+      if (at % 10 === 0) await say(1);
+      now += minute;
+    }
+    now += 15 * minute;
+    const quiet = await readUntil(own, (overview) => attention(overview, 'devicesSilent').length > 0);
+    const [silent] = attention(quiet, 'devicesSilent');
+    t.match(silent, { count: 1, sentence: /^1 device is connected and has not sent/ });
+    const { devices } = await own.ok('GET', `/api/v1/${silent?.query}` as `/api/v1/devices?${string}`);
+    t.match(devices.results, [{ id: made[0]?.device.id, silent: true, connected: true }]);
+    await say(0);
+    await readUntil(own, (overview) => attention(overview, 'devicesSilent').length === 0);
+
+    await clients[3]?.endAsync();
+    const left = await readUntil(own, (overview) => attention(overview, 'devicesOffline').length > 0);
+    const [offline] = attention(left, 'devicesOffline');
+    t.match(offline, { count: 1, sentence: '1 device was connected in the last day and is offline now.' });
+    t.equal(await listed(own, offline ?? { query: '' }), 1);
+    now += day + minute;
+    await readUntil(own, (overview) => attention(overview, 'devicesOffline').length === 0);
+
+    // What is usual outlives a connection; a new one is not silent.
+    await readUntil(own, (overview) => attention(overview, 'devicesSilent')[0]?.count === 2);
+    const [first] = clients;
+    await first?.endAsync();
+    const again = await own.connect({ deviceId: made[0]?.device.id ?? '', secret: made[0]?.secret ?? '' });
+    await readUntil(own, (overview) => attention(overview, 'devicesSilent')[0]?.count === 1);
+    now += 16 * minute;
+    await readUntil(own, (overview) => attention(overview, 'devicesSilent')[0]?.count === 2);
+    await again.endAsync();
+  },
+);
+
+t.test('rollouts, jobs, bridges, certificates and limits need attention', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ channels: [{ name: 'events', streamBridgeDelivery: 2 }] });
+  const { device, secret } = await own.device({ deviceTemplateId: template.id });
+  const firmware = await publish(own, template.id, '2.0.0');
+  const target = { deviceIds: [device.id] };
+  const { id: rolloutId } = await rollOut(own, firmware, { target });
+  const started = await rolloutUntil(own, rolloutId, ({ counts }) => counts.pending === 1);
+  await own.ok('POST', `/api/v1/firmware/rollouts/${rolloutId}/pause`, { headers: { etag: started.version } });
+
+  const failing = await provision(own, [{ serialNumber: 'taken', deviceTemplateId: 'x' }, { serialNumber: 'new' }]);
+
+  const bridge = { name: 'Lake', kind: 'webhook', url: 'http://127.0.0.1:9/' };
+  await own.create('/bridges', 'bridge', bridge);
+  const client = await own.connect({ deviceId: device.id, secret });
+  await client.publishAsync(own.topic(device.id, 'events'), 'hello', { qos: 1 });
+  await client.endAsync();
+
+  const { cert: certificate } = await makeCertificate({ from: now - day, to: now + 20 * day });
+  await own.create('/access/mqtt-certificates', 'mqttCertificate', {
+    ...{ entityId: device.id, entityType: 'device', certificate },
+  });
+  for (const name of ['a', 'b', 'c', 'd', 'e'])
+    await own.create('/devices/custom-fields', 'deviceField', {
+      deviceTemplateId: template.id,
+      name,
+      fieldType: 'int',
+    });
+
+  const kinds = ['bridgeBehind', 'certificatesExpiring', 'jobFailed', 'limit', 'rolloutPaused'];
+  const overview = await readUntil(own, (one) => kinds.every((kind) => attention(one, kind).length > 0));
+  t.match(attention(overview, 'rolloutPaused'), [{ count: 1, id: rolloutId, sentence: /is paused/ }]);
+  t.match(attention(overview, 'jobFailed'), [{ count: 1, id: failing.id, name: 'provision' }]);
+  t.match(attention(overview, 'bridgeBehind'), [{ count: 1, name: 'Lake', sentence: /cannot deliver/ }]);
+  t.match(attention(overview, 'certificatesExpiring'), [{ count: 1 }]);
+  t.match(attention(overview, 'limit'), [{ count: 100, name: 'customFields', query: 'usage' }]);
+  for (const kind of ['jobFailed', 'certificatesExpiring', 'rolloutPaused'])
+    t.equal(await listed(own, attention(overview, kind)[0] ?? { query: '' }), 1, kind);
+});
+
+t.test('claims, new devices, jobs and updates happened lately, and an end-user sees its own', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template();
+  const organization = await own.organization();
+  const { token } = await own.endUser(organization.id);
+  const { device, secret } = await own.device({ deviceTemplateId: template.id, organizationId: organization.id });
+  const other = await own.device({ deviceTemplateId: template.id });
+  now += minute;
+  const body = { deviceId: device.id };
+  const { associationCode } = await own.ok('POST', '/api/v1/association/create-association-code', { body });
+  const claim = { associationCode, organizationId: organization.id };
+  await own.ok('POST', '/api/v1/association/start-association-with-code', { body: claim, token });
+  now += minute;
+  const firmware = await publish(own, template.id, '2.0.0');
+  const { id } = await rollOut(own, firmware, { target: { deviceIds: [device.id, other.device.id] } });
+  await rolloutUntil(own, id, ({ counts }) => counts.pending === 2);
+  await update(own, { id: device.id, secret });
+  now += minute;
+  const rows = [1, 2, 3, 4].map((n) => ({ serialNumber: `job ${n}` }));
+  await provision(own, rows);
+
+  const overview = await readUntil(own, ({ recent }) => recent[0]?.kind === 'newDevices');
+  const { serialNumber } = device;
+  t.match(overview.recent, [
+    { kind: 'newDevices', count: 4, sentence: 'A job made 4 devices.' },
+    { kind: 'update', serialNumber, firmwareVersion: '2.0.0' },
+    { kind: 'claim', deviceId: device.id, sentence: `${serialNumber} was claimed.` },
+    { kind: 'newDevice' },
+    { kind: 'newDevice' },
+  ]);
+  t.equal(overview.recent.length, 5);
+
+  const theirs = await read(own, '', token);
+  t.match(theirs, { devices: 1, online: 0, byProduct: [{ value: template.id, count: 1 }], attention: [] });
+  t.same(
+    theirs.recent.map(({ kind, deviceId }) => [kind, deviceId]),
+    ['update', 'claim', 'newDevice'].map((kind) => [kind, device.id]),
+  );
+  for (const name of ['byFirmware', 'messages', 'refusals', 'history']) t.notOk(name in theirs, name);
+  t.match(await own.http('GET', `/api/v1/refusals?accountId=${own.accountId}`, { token }), { status: 403 });
+  t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
+});
+
+t.end();
