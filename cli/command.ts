@@ -42,11 +42,13 @@ export interface Operand {
   readonly name: string;
   readonly about: string;
   readonly many?: true;
+  readonly optional?: true;
   readonly choices?: readonly string[];
 }
 
 /** Headings of `slipway --help`, in its order. */
 export const groups = [
+  'Login',
   'Server',
   'Accounts and keys',
   'Backup',

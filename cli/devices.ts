@@ -1,13 +1,155 @@
-/** `slipway device send`: a message to a channel of a device, with the properties of MQTT 5. */
+/** `slipway device list|show|new|send`. */
 import { randomUUID } from 'node:crypto';
+import { findDeviceId, findTopic, idsOfSerialNumber, type Page, readConnectivity, readPairs } from './find-device.ts';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
+import { placeOf } from './line/single.ts';
 import { withClient } from './line/work.ts';
+import { ago, printJson, printPairs, printTable } from './printed.ts';
 import { Ending, exitCodes, UsageError } from './usage.ts';
 
-/** Devices whose serial number contains the one that is looked for; the service finds parts too. */
-const maxFound = 1000;
-const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+/** What is read of a device. */
+interface Device {
+  id: string;
+  serialNumber: string;
+  provisioningState: string;
+  connected: boolean;
+  lastConnected: string | null;
+  firmwareVersion: string | null;
+  deviceTemplate?: { name: string };
+  organization?: { name: string } | null;
+}
+
+interface ListFlags extends Connection {
+  product: string | undefined;
+  organization: string | undefined;
+  /** Each is field=value. */
+  where: string[];
+  limit: number;
+}
+
+/** The first devices by serial number. */
+export async function deviceList(flags: ListFlags): Promise<void> {
+  const where = readPairs('--where', flags.where);
+  await withClient(flags, printError, async (client) => {
+    const { template, organization } = await placeOf(client, { ...flags, template: flags.product });
+    const query = new URLSearchParams({
+      accountId: client.accountId,
+      pageSize: String(flags.limit),
+      expand: 'device-template',
+      ...(template && { deviceTemplateId: template }),
+      ...(organization && { organizationId: organization }),
+      ...Object.fromEntries(where),
+    });
+    const { devices } = await client.ok<{ devices: Page<Device> }>('GET', `/devices?${query}`);
+    const { results, meta } = devices;
+    if (flags.json) return printJson(results);
+    printTable(
+      ['SERIAL NUMBER', 'PRODUCT', 'STATE', 'ONLINE', 'LAST CONNECTED', 'FIRMWARE', 'ID'],
+      results.map(({ serialNumber, deviceTemplate, provisioningState, connected, ...device }) => [
+        serialNumber,
+        deviceTemplate?.name ?? '',
+        provisioningState,
+        connected ? 'yes' : 'no',
+        ago(device.lastConnected),
+        device.firmwareVersion ?? '',
+        device.id,
+      ]),
+    );
+    if (meta.count > results.length) printError(`${results.length} of ${meta.count} devices. --limit shows more.`);
+    if (meta.count === 0) printError('No device.');
+  });
+}
+
+/** A point as `/latest` answers it. */
+interface Latest {
+  time: string;
+  category: string;
+  numericValue: number | null;
+  stringValue: string | null;
+}
+
+export async function deviceShow(flags: Connection, [device = '']: readonly string[]): Promise<void> {
+  await withClient(flags, printError, async (client) => {
+    const id = await findDeviceId(client, device);
+    const path = `/devices/${encodeURIComponent(id)}?expand=device-template,organization`;
+    const { device: shown } = await client.ok<{ device: Device }>('GET', path);
+    if (flags.json) return printJson(shown);
+    printPairs([
+      ['Serial number', shown.serialNumber],
+      ['Id', shown.id],
+      ['Product', shown.deviceTemplate?.name ?? ''],
+      ['Organization', shown.organization?.name ?? ''],
+      ['State', shown.provisioningState],
+      ['Online', shown.connected ? 'yes' : `no, last connected ${ago(shown.lastConnected)}`],
+      ['Firmware', shown.firmwareVersion ?? 'not known'],
+    ]);
+    const values = await latestValues(client, id);
+    if (values.length > 0) process.stdout.write('\n');
+    printTable(['CHANNEL', 'CATEGORY', 'VALUE', 'TIME'], values);
+  });
+}
+
+async function latestValues(client: Client, id: string): Promise<string[][]> {
+  const { topics } = await readConnectivity(client, id);
+  const rows: string[][] = [];
+  for (const { channel, topic } of topics.filter(({ service }) => !service)) {
+    // It is next to /api/v1.
+    const answer = await client.call('GET', `/../v4/data/${topic}/latest`);
+    if (answer.status !== 200) continue;
+    const { result } = JSON.parse(answer.text) as { result: Latest[] };
+    // The newest come first.
+    const newest = new Map(result.toReversed().map((one) => [one.category, one]));
+    for (const { category, numericValue, stringValue, time } of newest.values())
+      rows.push([channel, category, `${numericValue ?? stringValue ?? ''}`, ago(time)]);
+  }
+  return rows;
+}
+
+interface NewFlags extends Connection {
+  product: string;
+  organization: string | undefined;
+  /** Each is name=value. */
+  field: string[];
+}
+
+/** A device with its secret, which is shown once. @throws UsageError for a serial number that a device has already. */
+export async function deviceNew(flags: NewFlags, [serialNumber = '']: readonly string[]): Promise<void> {
+  const fields = Object.fromEntries(readPairs('--field', flags.field));
+  await withClient(flags, printError, async (client) => {
+    const { accountId } = client;
+    const [there] = await idsOfSerialNumber(client, serialNumber);
+    if (there) throw new UsageError(`Device ${there} has the serial number ${serialNumber} already.`);
+    const { template, organization } = await placeOf(client, { ...flags, template: flags.product });
+    const place = { deviceTemplateId: template, ...(organization && { organizationId: organization }) };
+    const { device } = await client.ok<{ device: Device }>('POST', '/devices', {
+      body: { ...fields, accountId, serialNumber, ...place },
+      idempotencyKey: randomUUID(),
+    });
+    const { mqttCredential } = await client.ok<{ mqttCredential: { secret: string } }>(
+      'POST',
+      '/access/mqtt-credentials',
+      {
+        body: { accountId, entityId: device.id, entityType: 'device' },
+        idempotencyKey: randomUUID(),
+      },
+    );
+    const { secret } = mqttCredential;
+    const { host, port, tls, topics } = await readConnectivity(client, device.id);
+    const broker = { host, port, tls };
+    const channels = Object.fromEntries(
+      topics.filter(({ service }) => !service).map((one) => [one.channel, one.topic]),
+    );
+    if (flags.json) return printJson({ device, secret, broker, channels });
+    printPairs([
+      ['Id and username', device.id],
+      ['Secret', secret],
+      ['Broker', `${tls ? 'mqtts' : 'mqtt'}://${host}:${port}`],
+      ...Object.entries(channels).map(([name, topic]) => [`Topic of ${name}`, topic] as const),
+    ]);
+    printError('The secret is shown only now. A new one ends it.');
+  });
+}
 
 interface SendFlags extends Connection {
   qos: '0' | '1' | '2' | undefined;
@@ -32,11 +174,12 @@ interface Published {
 export async function deviceSend(flags: SendFlags, [device = '', channel = '', text = '']: readonly string[]) {
   const query = queryOf(flags);
   await withClient(flags, printError, async (client) => {
-    const topic = await topicOf(client, await idOf(client, device), channel);
+    const topic = await findTopic(client, await findDeviceId(client, device), channel);
     const path = `/messaging/publish/${topic.split('/').map(encodeURIComponent).join('/')}?${query}`;
     const call = { body: text, type: 'text/plain', idempotencyKey: randomUUID() };
     const answer = await client.ok<Published>('POST', path, call);
-    process.stdout.write(`${flags.json ? JSON.stringify({ topic, ...answer }) : topic}\n`);
+    if (flags.json) printJson({ topic, ...answer });
+    else process.stdout.write(`${topic}\n`);
     const { rejection } = answer;
     if (!rejection) return;
     const why = [rejection.message, ...rejection.details.map(({ message }) => message)].join(' ');
@@ -58,34 +201,9 @@ function queryOf(flags: SendFlags): URLSearchParams {
   });
 }
 
+/** The name of a user property may be empty. */
 function pairOf(given: string): [name: string, value: string] {
   const at = given.indexOf('=');
   if (at < 0) throw new UsageError(`--user-property ${given} must be NAME=VALUE.`);
   return [given.slice(0, at), given.slice(at + 1)];
-}
-
-/** The id of a device that is given by its id or its whole serial number. */
-async function idOf(client: Client, device: string): Promise<string> {
-  if (idForm.test(device)) return device;
-  const { accountId } = client;
-  const asked = { accountId, serialNumber: device, fields: 'serialNumber', pageSize: String(maxFound) };
-  const { devices } = await client.ok<{ devices: { results: Array<{ id: string; serialNumber: string }> } }>(
-    'GET',
-    `/devices?${new URLSearchParams(asked)}`,
-  );
-  const found = devices.results.filter(({ serialNumber }) => serialNumber === device);
-  if (found.length > 1) throw new UsageError(`Several devices have the serial number ${device}. Give the device id.`);
-  if (!found[0]) throw new UsageError(`There is no device with the serial number ${device}.`);
-  return found[0].id;
-}
-
-async function topicOf(client: Client, deviceId: string, channel: string): Promise<string> {
-  const { connectivity } = await client.ok<{ connectivity: { topics: Array<{ channel: string; topic: string }> } }>(
-    'GET',
-    `/devices/${encodeURIComponent(deviceId)}/connectivity`,
-  );
-  const found = connectivity.topics.find((one) => one.channel === channel);
-  if (found) return found.topic;
-  const names = connectivity.topics.map((one) => one.channel).join(', ');
-  throw new UsageError(`The device has no channel ${channel}. Its channels are: ${names}.`);
 }

@@ -151,9 +151,9 @@ function targetOf({ where, device: deviceIds, organization: organizationId }: Ta
 /** One rollout, or the newest ones. @throws UsageError for --watch without a rollout. */
 export async function firmwareStatus(
   flags: Connection & { rollout: string | undefined; watch: boolean },
+  [id = flags.rollout]: readonly string[],
 ): Promise<void> {
-  const { rollout: id } = flags;
-  if (flags.watch && id === undefined) throw new UsageError('--watch needs --rollout.');
+  if (flags.watch && id === undefined) throw new UsageError('--watch needs the id of a rollout.');
   await withClient(flags, printError, async (client) => {
     if (id === undefined) return printNewest(client);
     if (flags.watch) return watchRollout(client, id);

@@ -56,12 +56,16 @@ function addCommand(program: CommanderCommand, row: Command): void {
     .helpCommand(false)
     .addHelpText('after', afterHelp(row));
   for (const operand of row.operands ?? []) {
-    const { about, choices } = operand;
-    added.addArgument(new Argument(`<${operandOf(operand)}>`, choices ? `${about}: ${choices.join(', ')}` : about));
+    const { about, choices, optional } = operand;
+    const shown = optional ? operandOf(operand) : `<${operandOf(operand)}>`;
+    added.addArgument(new Argument(shown, choices ? `${about}: ${choices.join(', ')}` : about));
   }
   for (const [key, flag] of Object.entries(row.flags)) added.addOption(optionOf(key, flag));
   added.action(async () => {
-    const operands = added.processedArgs.flat().map(String);
+    const operands = added.processedArgs
+      .flat()
+      .filter((one) => one !== undefined)
+      .map(String);
     for (const [place, { name, choices }] of (row.operands ?? []).entries())
       if (choices && !choices.includes(operands[place] ?? '')) throw notOne(name, choices);
     await row.run(valuesOf(row, added.opts()), operands);
@@ -69,8 +73,8 @@ function addCommand(program: CommanderCommand, row: Command): void {
 }
 
 /** As help shows it: FILE, or FILE... */
-function operandOf({ name, many }: { name: string; many?: boolean }): string {
-  return `${name}${many ? '...' : ''}`;
+function operandOf({ name, many, optional }: { name: string; many?: boolean; optional?: boolean }): string {
+  return `${optional ? `[${name}]` : name}${many ? '...' : ''}`;
 }
 
 function afterHelp({ exitCodes, examples }: Command): string {

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { parseEnv } from 'node:util';
 import { type Limits, limits as limitTable, readLimits } from './limits/table.ts';
@@ -286,6 +287,17 @@ function demandDifferentPorts({ httpPort, mqttPort, mqttsPort }: Settings, hasTl
 }
 
 /** Settings of a command that calls a server. */
+/** What `slipway login` keeps: the server, and a JWT for it. */
+export interface SavedLogin {
+  url: string;
+  token: string;
+}
+
+/** Where `slipway login` keeps it, readable for its owner alone. */
+export function loginFile(environment: Environment = process.env): string {
+  return join(environment.XDG_CONFIG_HOME?.trim() || join(homedir(), '.config'), 'slipway', 'login.json');
+}
+
 export interface ClientConfig {
   /** Without a slash at the end. */
   url: string;
@@ -296,28 +308,36 @@ export interface ClientConfig {
 }
 
 /**
- * Where a command finds its server and its rights: what was given on the command line, over the environment, over `.env`.
- * @throws ConfigError naming the variable that is missing or wrong.
+ * Where a command finds its server and its rights: what was given on the command line, over the environment, over `.env`, over
+ * the login that is kept. @throws ConfigError naming the variable that is missing or wrong.
  */
 export function loadClientConfig(
-  given: { url?: string | undefined; token?: string | undefined },
+  given: { url?: string | undefined; token?: string | undefined; saved?: SavedLogin | undefined },
   environment: Environment = process.env,
   directory = process.cwd(),
 ): ClientConfig {
   const file = resolve(directory, '.env');
   const variables = { ...readVariables(file), ...environment };
   const text = (name: string) => variables[name]?.trim() || undefined;
-  const url = given.url ?? text('SLIPWAY_URL') ?? 'http://127.0.0.1:3000';
-  if (!/^https?:\/\/[^/?#]+[^?#]*$/.test(url) || !URL.canParse(url))
-    throw new ConfigError('SLIPWAY_URL (or --url) must be an address such as https://things.example.com.');
-  const token = given.token ?? text('SLIPWAY_TOKEN');
-  if (!token) throw new ConfigError('SLIPWAY_TOKEN (or --token) is missing: a JWT, or the appToken of a station.');
+  const url = readServerUrl(given.url ?? text('SLIPWAY_URL') ?? given.saved?.url ?? 'http://127.0.0.1:3000');
+  const token = given.token ?? text('SLIPWAY_TOKEN') ?? (given.saved?.url === url ? given.saved.token : undefined);
+  if (!token)
+    throw new ConfigError(
+      'SLIPWAY_TOKEN (or --token) is missing: a JWT, or the appToken of a station. People log in with slipway login.',
+    );
   return {
-    url: url.replace(/\/+$/, ''),
+    url,
     token,
     appId: text('SLIPWAY_APP_ID'),
     accountId: text('SLIPWAY_ACCOUNT_ID'),
   };
+}
+
+/** Without a slash at the end. @throws ConfigError for what is no address of a server. */
+export function readServerUrl(given: string): string {
+  if (!/^https?:\/\/[^/?#]+[^?#]*$/.test(given) || !URL.canParse(given))
+    throw new ConfigError('SLIPWAY_URL (or --url) must be an address such as https://things.example.com.');
+  return given.replace(/\/+$/, '');
 }
 
 function readVariables(file: string): Environment {

@@ -2,7 +2,8 @@
  * Calls a server over a bad network. Every call may be sent twice: reading, and what carries an Idempotency-Key, has the
  * same effect and answer the second time. `node:http` and not fetch, which takes longer to load than one unit may.
  */
-import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
+import { once } from 'node:events';
+import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientConfig } from '../../src/config.ts';
 import { refused, trouble, UsageError } from '../usage.ts';
@@ -77,13 +78,24 @@ export class Client {
     return client;
   }
 
+  /** For calls that need no token: it logs nobody in. */
+  static async openAnonymous(options: Omit<ClientOptions, 'token' | 'appId' | 'accountId'>): Promise<Client> {
+    const nobody = { token: '', appId: undefined, accountId: undefined };
+    return new Client({ ...options, ...nobody }, await transportOf(options));
+  }
+
+  /** The newest token of its session. */
+  get token(): string | undefined {
+    return this.#jwt;
+  }
+
   /**
    * The answer, whatever it is but 401 and what may be over in a moment (429, 5xx, no answer): that is tried again.
    * @throws Ending 3 when it does not get through in time, 4 for 401; UsageError for what is no Slipway server.
    */
   async call(method: string, path: string, call: Call = {}): Promise<Answer> {
     const answer = await this.#persist(method, path, call);
-    if (answer.status !== 401) return answer;
+    if (answer.status !== 401 || this.options.token === '') return answer;
     // The token may have expired while nobody used its session; the session may have ended, then the appToken makes a new one.
     if (!jwtForm.test(this.options.token)) await this.#login();
     else if (!(await this.#renewSession())) throw refused(`The token is refused: ${reasonOf(answer)}`);
@@ -185,6 +197,19 @@ export class Client {
     return url.startsWith('https:') ? 'perhaps it speaks http, without TLS' : 'perhaps it speaks https';
   }
 
+  /** The answer of an endpoint whose answer has no end, as it comes. @throws as ok. */
+  async stream(path: string, headers: Record<string, string>): Promise<IncomingMessage> {
+    const url = new URL(`${this.options.url}/api/v1${path}`);
+    const given = { headers: { ...headers, authorization: `Bearer ${this.#jwt}` }, signal: this.#signal };
+    const request = this.#request(url, given);
+    request.end();
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    if (response.statusCode === 200) return response;
+    const text = Buffer.concat(await response.toArray()).toString();
+    const sentence = `GET ${path.replace(/\?.*/, '')} was refused: ${reasonOf({ status: response.statusCode ?? 0, headers: {}, text })}`;
+    throw [401, 403, 404].includes(response.statusCode ?? 0) ? refused(sentence) : new UsageError(sentence);
+  }
+
   #send(
     method: string,
     path: string,
@@ -243,7 +268,7 @@ class EndedConnection extends Error {
 }
 
 /** TLS is loaded where it is spoken. */
-async function transportOf({ url, ca }: ClientOptions) {
+async function transportOf({ url, ca }: Pick<ClientOptions, 'url' | 'ca'>) {
   const settings = { keepAlive: true, maxSockets: 16 };
   if (!url.startsWith('https:')) return { agent: new HttpAgent(settings), request: httpRequest };
   const { Agent, request } = await import('node:https');

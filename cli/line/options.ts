@@ -1,5 +1,6 @@
 /** The client that the flags of a command for the line ask for. */
 import { loadClientConfig } from '../../src/config.ts';
+import { readLogin } from '../saved-login.ts';
 import { Client } from './client.ts';
 import { readPem } from './line.ts';
 
@@ -20,7 +21,7 @@ export function connect(
   printLine: (sentence: string) => void,
   signal?: AbortSignal,
 ): Promise<Client> {
-  const config = loadClientConfig(flags);
+  const config = loadClientConfig({ ...flags, saved: readLogin() });
   const ca = config.url.startsWith('https:') ? readPem(flags.ca) : undefined;
   return Client.open({ ...config, ca, retryFor: 1000 * flags.retryFor, printLine, signal });
 }

@@ -1,4 +1,5 @@
 /** Opens the client, and perhaps a directory, for a command of the line, and closes them however it ends. */
+import { keepToken } from '../saved-login.ts';
 import type { Client } from './client.ts';
 import { Journal } from './journal.ts';
 import { type FileChoice, type Line, readAddresses, settleJournal } from './line.ts';
@@ -16,6 +17,7 @@ export async function withClient<T>(
   try {
     return await work(client);
   } finally {
+    keepToken(client);
     client.close();
   }
 }

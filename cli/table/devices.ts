@@ -1,9 +1,101 @@
-/** Commands for one device. */
+/** Commands for people who look after devices. */
 import { command } from '../command.ts';
 import { forTheLine } from '../guards.ts';
 import { common, connection } from './factory.ts';
 
+const server = 'Calls a server: log in with slipway login first, or give a token.';
+const device = { name: 'DEVICE', about: 'its id or its serial number' } as const;
+const organization = { value: 'NAME', about: 'name or id of the organization' } as const;
+const devices = {
+  ...common,
+  group: 'Devices',
+  exitCodes: { 0: 'done', 2: 'wrong usage or input', 3: 'server or network: run it again', 4: 'refused' },
+} as const;
+const following = {
+  channel: { value: 'CHANNEL', about: 'this channel alone', otherwise: 'all' },
+  count: {
+    value: 'N',
+    about: 'ends after so many messages; 0 is never',
+    whole: { min: 0, max: 1_000_000, default: 0 },
+  },
+  ...connection,
+} as const;
+
 export const deviceCommands = [
+  command({
+    ...devices,
+    words: 'device list',
+    summary: 'lists devices',
+    about: server,
+    flags: {
+      product: { value: 'NAME', about: 'name or id of the device template' },
+      organization,
+      where: { value: 'FIELD=VALUE', about: 'devices with this value', list: true },
+      limit: { value: 'N', about: 'devices at most', whole: { min: 1, max: 1000, default: 50 } },
+      ...connection,
+    },
+    examples: ['slipway device list', 'slipway device list --where connected=true --json'],
+    run: (given) => forTheLine(async () => (await import('../devices.ts')).deviceList(given)),
+  }),
+  command({
+    ...devices,
+    words: 'device show',
+    summary: 'shows a device and its latest values',
+    about: server,
+    operands: [device],
+    flags: { ...connection },
+    examples: ['slipway device show SN-0001'],
+    run: (given, operands) => forTheLine(async () => (await import('../devices.ts')).deviceShow(given, operands)),
+  }),
+  command({
+    ...devices,
+    words: 'device new',
+    summary: 'creates a device and prints its secret, which is shown once',
+    about: server,
+    operands: [{ name: 'SERIAL', about: 'its serial number' }],
+    flags: {
+      product: { value: 'NAME', about: 'name or id of the device template', required: true },
+      organization,
+      field: { value: 'NAME=VALUE', about: 'a field of the device', list: true },
+      ...connection,
+    },
+    examples: ["slipway device new SN-0001 --product 'Room sensor'"],
+    run: (given, operands) => forTheLine(async () => (await import('../devices.ts')).deviceNew(given, operands)),
+  }),
+  command({
+    ...devices,
+    words: 'device tail',
+    summary: 'prints the messages of a device as they come',
+    about: server,
+    operands: [device],
+    flags: following,
+    examples: ['slipway device tail SN-0001 --channel readings'],
+    run: (given, operands) => forTheLine(async () => (await import('../tail.ts')).deviceTail(given, operands)),
+  }),
+  command({
+    ...devices,
+    words: 'tail',
+    summary: 'prints the messages of all devices as they come',
+    about: server,
+    flags: following,
+    examples: ['slipway tail', 'slipway tail --channel readings --json'],
+    run: (given) => forTheLine(async () => (await import('../tail.ts')).tail(given)),
+  }),
+  command({
+    ...devices,
+    words: 'simulate',
+    summary: 'plays a fleet of sensors',
+    about: `Makes the product and the devices SIM-0001 to SIM-COUNT, or gives them new secrets if they exist. ${server}`,
+    operands: [{ name: 'COUNT', about: 'how many, from 1 to 1000' }],
+    flags: {
+      product: { value: 'NAME', about: 'name of the device template', otherwise: 'Simulated sensor' },
+      every: { value: 'SECONDS', about: 'between two messages of a device', whole: { min: 1, max: 3600, default: 10 } },
+      for: { value: 'SECONDS', about: 'how long; 0 is until Ctrl-C', whole: { min: 0, max: 86_400, default: 0 } },
+      ...connection,
+    },
+    examples: ['slipway simulate 20', 'slipway simulate 100 --every 60 --for 3600'],
+    run: (given, operands) => forTheLine(async () => (await import('../simulate.ts')).simulate(given, operands)),
+  }),
   command({
     ...common,
     group: 'Devices',
@@ -11,7 +103,7 @@ export const deviceCommands = [
     summary: 'publishes a message on a channel of a device',
     about: 'Prints the topic. Clients of MQTT 5 and streams get the properties with the message. See docs/messages.md.',
     operands: [
-      { name: 'DEVICE', about: 'its id or its serial number' },
+      device,
       { name: 'CHANNEL', about: 'the channel, such as readings' },
       { name: 'TEXT', about: 'the payload' },
     ],

@@ -5,11 +5,11 @@ import { forTheLine } from '../guards.ts';
 
 /** Flags of every command that calls a server. */
 export const connection = {
-  url: { value: 'URL', about: 'the server', otherwise: 'SLIPWAY_URL, or http://127.0.0.1:3000' },
+  url: { value: 'URL', about: 'the server', otherwise: 'SLIPWAY_URL, that of slipway login, or http://127.0.0.1:3000' },
   token: {
     value: 'TOKEN',
     about: 'a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID',
-    otherwise: 'SLIPWAY_TOKEN',
+    otherwise: 'SLIPWAY_TOKEN, or that of slipway login',
   },
   ca: { value: 'FILE', about: 'PEM file of the CA of the server', completes: 'files' },
   retryFor: {
@@ -164,12 +164,13 @@ export const factoryCommands = [
     words: 'firmware status',
     summary: 'shows a rollout, or the newest 20',
     about: 'Prints one line of JSON for each. See docs/firmware.md.',
+    operands: [{ name: 'ROLLOUT', about: 'id of the rollout', optional: true }],
     flags: {
       rollout: { value: 'ID', about: 'the rollout', otherwise: 'the newest 20' },
       watch: { about: 'shows the rollout until it has ended or paused' },
       ...connection,
     },
-    examples: ['slipway firmware status', 'slipway firmware status --rollout ID --watch'],
-    run: (given) => forTheLine(async () => (await import('../firmware.ts')).firmwareStatus(given)),
+    examples: ['slipway firmware status', 'slipway firmware status ID --watch'],
+    run: (given, operands) => forTheLine(async () => (await import('../firmware.ts')).firmwareStatus(given, operands)),
   }),
 ];

@@ -3,6 +3,7 @@ import { type Command, command } from '../command.ts';
 import { cellsCommands } from './cells.ts';
 import { deviceCommands } from './devices.ts';
 import { factoryCommands } from './factory.ts';
+import { loginCommands } from './login.ts';
 import { operatorCommands } from './operator.ts';
 
 const completion = command({
@@ -20,6 +21,7 @@ const completion = command({
 });
 
 export const commands: readonly Command[] = [
+  ...loginCommands,
   ...operatorCommands,
   ...factoryCommands,
   ...deviceCommands,

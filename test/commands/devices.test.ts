@@ -1,7 +1,12 @@
-/** `slipway device send`: what is sent arrives with its properties, and what cannot be sent is said. */
+/** Commands for people who look after devices: list, show, new, send, tail, simulate. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { runCommand } from '../support/command.ts';
+import { endingWithUs } from '../support/ending.ts';
 import { openStream } from '../support/events.ts';
 import { part } from '../support/part.ts';
+import { cliFile, inherited, plainNode } from '../support/process.ts';
 import type { Made, Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 
@@ -9,20 +14,42 @@ const t = await part(import.meta);
 
 let service: Service;
 let device: Made<'device'>;
+let secret: string;
 t.before(async () => {
   service = await sharedService(t);
   const { id: deviceTemplateId } = await service.template({
     channels: ['readings', { name: 'requests', persistenceType: 'simple' }],
   });
-  ({ device } = await service.device({ deviceTemplateId, serialNumber: 'SEND-1' }));
+  ({ device, secret } = await service.device({ deviceTemplateId, serialNumber: 'SEND-1' }));
   await service.device({ deviceTemplateId, serialNumber: 'SEND-10' });
 });
 
-const send = (...args: string[]) =>
-  runCommand(['device', 'send', ...args], {
-    SLIPWAY_URL: service.server.url,
-    SLIPWAY_TOKEN: service.admin,
+const environment = () => ({ SLIPWAY_URL: service.server.url, SLIPWAY_TOKEN: service.admin });
+const slipway = (...args: string[]) => runCommand(args, environment());
+const send = (...args: string[]) => slipway('device', 'send', ...args);
+
+/** A command that has no end of its own. `next` is its next line. */
+function begin(...args: string[]) {
+  const [command, ...rest] = endingWithUs(['env', ...plainNode, cliFile, ...args]);
+  const child = spawn(command, rest, { env: { ...inherited, ...environment() }, stdio: 'pipe' });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const ended = once(child, 'close');
+  let said = '';
+  child.stderr.on('data', (chunk) => {
+    said += chunk;
   });
+  return {
+    next: async () => (await lines.next()).value as string,
+    /** Waits until it has said so on standard error. */
+    async until(sentence: RegExp) {
+      while (!sentence.test(said)) await once(child.stderr, 'data');
+    },
+    async stop() {
+      child.kill('SIGINT');
+      return (await ended)[0] as number;
+    },
+  };
+}
 
 t.test('a message has the properties that flags name', async (t) => {
   const requests = service.topic(device.id, 'requests');
@@ -95,6 +122,91 @@ t.test('what cannot be sent is said', async (t) => {
     t.match(ended.stderr, sentence);
     t.equal(ended.stdout, '');
   }
+});
+
+t.test('list is a table for people and JSON for programs, with filters', async (t) => {
+  const all = await slipway('device', 'list');
+  t.equal(all.code, 0);
+  const [heading, ...rows] = all.stdout.trimEnd().split('\n');
+  t.match(heading, /^SERIAL NUMBER +PRODUCT +STATE +ONLINE +LAST CONNECTED +FIRMWARE +ID$/);
+  t.ok(rows.some((row) => row.startsWith('SEND-1 ') && row.endsWith(device.id)));
+  const { stdout } = await slipway('device', 'list', '--where', 'serialNumber=SEND-10', '--json');
+  t.match(JSON.parse(stdout), [{ serialNumber: 'SEND-10', id: String }]);
+  const few = await slipway('device', 'list', '--limit', '1');
+  t.match(few.stderr, /^1 of \d+ devices\. --limit shows more\.$/m);
+  t.match(await slipway('device', 'list', '--where', 'nonsense'), {
+    code: 2,
+    stderr: /--where nonsense must be NAME=VALUE/,
+  });
+  t.match(await slipway('device', 'list', '--product', 'none'), { code: 2, stderr: /--template none/ });
+});
+
+t.test('show has the latest values, and text of a device does not move the cursor', async (t) => {
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'readings'), ',mode,,\u001b[2Jopen', { qos: 1 });
+  await client.endAsync();
+  const { code, stdout } = await slipway('device', 'show', 'SEND-1');
+  t.equal(code, 0);
+  t.match(stdout, /^Serial number: +SEND-1$/m);
+  t.match(stdout, /^readings +mode +\ufffd\[2Jopen +/m);
+  t.notOk(stdout.includes('\u001b'));
+  t.match(JSON.parse((await slipway('device', 'show', device.id, '--json')).stdout), { id: device.id });
+});
+
+t.test('new makes a device that can connect, and says when the serial number is taken', async (t) => {
+  const { deviceTemplate } = await service.ok('GET', `/api/v1/devices/templates/${device.deviceTemplateId}`);
+  const product = ['--product', deviceTemplate.name];
+  const { code, stdout, stderr } = await slipway('device', 'new', 'NEW-1', ...product, '--json');
+  t.equal(code, 0, stderr);
+  const made = JSON.parse(stdout);
+  const client = await service.connect({ deviceId: made.device.id, secret: made.secret });
+  await client.publishAsync(made.channels.requests, 'hello', { qos: 1 });
+  await client.endAsync();
+  t.match(await slipway('device', 'new', 'NEW-1', ...product), {
+    code: 2,
+    stderr: /has the serial number NEW-1 already/,
+  });
+  t.match((await slipway('device', 'new', 'NEW-2', ...product)).stdout, /^Secret: +\S+$/m);
+});
+
+t.test('tail prints messages of a device, and of the account, as they come', async (t) => {
+  const topic = service.topic(device.id, 'requests');
+  const one = begin('device', 'tail', 'SEND-1', '--channel', 'requests', '--json');
+  const all = begin('tail');
+  for (const { until } of [one, all]) await until(/Listening to/);
+  t.match(await send('SEND-1', 'requests', 'first'), { code: 0 });
+  t.match(JSON.parse(await one.next()), { topic, payload: 'first' });
+  t.match(await all.next(), new RegExp(`${device.id}/requests  first$`));
+  for (const { stop } of [one, all]) t.equal(await stop(), 130);
+  const counted = begin('tail', '--count', '1', '--json');
+  await counted.until(/Listening to/);
+  await send('SEND-1', 'requests', 'second');
+  t.match(JSON.parse(await counted.next()), { payload: 'second' });
+});
+
+t.test('simulate makes a fleet that publishes, and finds it again', async (t) => {
+  const first = await slipway('simulate', '3', '--every', '1', '--for', '3', '--json');
+  t.equal(first.code, 0, first.stderr);
+  const { devices, messages } = JSON.parse(first.stdout);
+  t.equal(devices, 3);
+  t.ok(messages >= 3, first.stdout);
+  const listed = async () =>
+    JSON.parse((await slipway('device', 'list', '--where', 'serialNumber=SIM-', '--json')).stdout);
+  const made = await listed();
+  t.match(made, [{ serialNumber: 'SIM-0001' }, { serialNumber: 'SIM-0002' }, { serialNumber: 'SIM-0003' }]);
+  t.match(await slipway('simulate', '2', '--every', '1', '--for', '2'), {
+    code: 0,
+    stdout: /^2 devices have published/,
+  });
+  t.strictSame(
+    (await listed()).map(({ id }: Made<'device'>) => id),
+    made.map(({ id }: Made<'device'>) => id),
+  );
+  const topic = service.topic(made[0].id, 'readings');
+  const { result } = await service.ok('GET', `/api/v4/data/${topic}/latest`);
+  const categories = new Set(result.map(({ category }) => category));
+  t.strictSame([...categories].sort(), ['battery', 'door', 'humidity', 'temperature']);
+  t.match(await slipway('simulate', '0'), { code: 2, stderr: /COUNT must be a whole number from 1 to 1000/ });
 });
 
 t.end();

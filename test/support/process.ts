@@ -34,13 +34,15 @@ export interface Running {
   stop(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
 }
 
-/** Runs a file of the service to its end. */
+/** Runs a file of the service to its end; `input` is its standard input. */
 export async function runToEnd(
   file: string,
   args: string[],
   env: Record<string, string>,
+  input?: string,
 ): Promise<{ code: number; stdout: string; stderr: string }> {
   const child = spawn('env', [...plainNode, file, ...args], { env: { ...inherited, ...env }, stdio: 'pipe' });
+  if (input !== undefined) child.stdin.end(input);
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk) => {
     stdout += chunk;

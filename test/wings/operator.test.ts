@@ -5,5 +5,6 @@ import '../operations/image.test.ts';
 import '../operations/install.test.ts';
 import '../commands/command-line.test.ts';
 import '../commands/devices.test.ts';
+import '../commands/login.test.ts';
 import '../cells/commands.test.ts';
 import '../cells/config.test.ts';
