@@ -27,6 +27,7 @@ import * as commandBytes from './0026-command-bytes.ts';
 import * as entityBytes from './0028-entity-bytes.ts';
 import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
+import * as issuedCertificates from './0031-issued-certificates.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -69,6 +70,7 @@ export const registryMigrations: readonly Migration[] = [
   entityBytes,
   textOfAccounts,
   enrollment,
+  issuedCertificates,
 ];
 
 /**

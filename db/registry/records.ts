@@ -6,6 +6,7 @@ import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
 import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.ts';
 import type { EntityTable, entityColumns } from './records/by-table.ts';
+import type { RevokedCertificateRecord } from './records/certificates.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
@@ -65,6 +66,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
+  revokedCertificates: Static<typeof RevokedCertificateRecord> & { sequence: Generated<number> };
   publications: Static<typeof PublicationRecord>;
   enrollments: Static<typeof EnrollmentRecord>;
   enrollmentRefusals: Static<typeof EnrollmentRefusalRecord> & { sequence: Generated<number> };

@@ -238,6 +238,8 @@ const table = `
   PUT /api/v1/access/certificate-authorities/{id}   | body organizationId: organization               | 400/102 | 403/21  | 403/21
   DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/proof | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities/{id}/issue | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}/certificate | path id: certificateAuthority         | 404/100 | 403/21  | 403/21
 
   POST /api/v1/enrollment-groups                    | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/enrollment-groups                    | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
@@ -858,6 +860,8 @@ function bodyOf(
     },
     '/api/v1/access/certificate-authorities': { accountId, name: 'changed', certificate: spare },
     '/api/v1/access/certificate-authorities/{id}/proof': { certificate: spare },
+    '/api/v1/access/certificate-authorities/{id}/issue': { deviceId: own.device?.id, csr: 'spare' },
+    '/api/v1/access/certificate-authorities/{id}/certificate': { certificate: spare },
     '/api/v1/devices/{id}/replace': { serialNumber: 'changed' },
     '/api/v1/provisioning/verify': { timeoutSeconds: 0 },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
