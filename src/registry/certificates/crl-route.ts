@@ -1,6 +1,5 @@
 /** Where whoever checks a certificate downloads the revocation list of its CA. */
 import { Type } from 'typebox';
-import { idParams } from '../../entity/routes.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import type { RegistryContext } from '../context.ts';
@@ -8,7 +7,7 @@ import type { RegistryContext } from '../context.ts';
 /** In a scope without a caller. */
 export function crlRoutes(app: App, ctx: RegistryContext): void {
   app.get(
-    '/crl/:id',
+    '/crl/:authorityId',
     {
       config: { errors: ['notFound', 'tooMany'] },
       schema: {
@@ -18,7 +17,7 @@ export function crlRoutes(app: App, ctx: RegistryContext): void {
         description:
           'Anyone may. A certificate is on it as soon as it was deleted or replaced, until it would have expired. There is no OCSP.',
         security: [],
-        params: idParams,
+        params: Type.Object({ authorityId: Type.String() }),
         response: {
           200: {
             description: 'The list.',
@@ -30,7 +29,7 @@ export function crlRoutes(app: App, ctx: RegistryContext): void {
       },
     },
     async (request, reply) => {
-      const authority = ctx.registry.entity('certificateAuthorities', request.params.id);
+      const authority = ctx.registry.entity('certificateAuthorities', request.params.authorityId);
       if (authority?.issuing !== 1 || authority.state !== 'active') throw new PlatformError('notFound');
       const list = await ctx.issuedLists.listOf(authority);
       return reply.headers({ 'content-type': 'application/pkix-crl', 'cache-control': 'no-cache' }).send(list);
