@@ -352,6 +352,8 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: endUser': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: accountUser': '400/102',
+  // One of its account, which does not issue.
+  'POST /api/v1/access/certificate-authorities/{id}/issue, path id: certificateAuthority': '400/106',
   'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/jobs, query accountId: account': '404/100',
