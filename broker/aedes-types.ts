@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Aedes } from 'aedes';
 import type { Caller } from '../src/access.ts';
+import type { CertificateGround } from '../src/broker-ports.ts';
 import type { Match } from './connections/filters.ts';
 import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
@@ -128,6 +129,7 @@ export interface ProvenIdentity {
   readonly tokenLifetime: number | undefined;
   /** The certificate, or the CA, that let it in. */
   readonly certificateId: string | undefined;
+  readonly ground: CertificateGround | undefined;
   /** Milliseconds since 1970; Infinity for a secret. */
   readonly expires: number;
   /** `<root>/<account>/d/<device>/` of a device; undefined for users. */

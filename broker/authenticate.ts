@@ -309,6 +309,7 @@ export class Authenticator {
       sessionId,
       tokenLifetime,
       certificateId: undefined,
+      ground: undefined,
       expires,
       ownChannels: undefined,
     };
@@ -330,6 +331,7 @@ export class Authenticator {
       sessionId: undefined,
       tokenLifetime: undefined,
       certificateId: undefined,
+      ground: undefined,
       expires: Number.POSITIVE_INFINITY,
       ownChannels: this.#authority.ownChannelsOf(caller),
     };
@@ -345,7 +347,7 @@ export class Authenticator {
       throw new ConnectRefused('bad_credentials', proof.reason, { deviceId: proof.deviceId });
     if (proof.result === 'refused')
       throw new ConnectRefused('not_authorized', proof.reason, { deviceId: proof.deviceId });
-    const { caller, certificateId, expires } = proof;
+    const { caller, certificateId, ground, expires } = proof;
     return {
       caller,
       principal: caller.id,
@@ -353,6 +355,7 @@ export class Authenticator {
       sessionId: undefined,
       tokenLifetime: undefined,
       certificateId,
+      ground,
       expires,
       ownChannels: this.#authority.ownChannelsOf(caller),
     };

@@ -181,7 +181,8 @@ export class Authority {
     if (generation !== null && !this.#services.isInForce(principal, generation)) return undefined;
     const { isOpenSession, certificates } = this.#services;
     if (sessionId !== null && !isOpenSession(sessionId) && !certificates.isLive(sessionId)) return undefined;
-    const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, certificateId: undefined };
+    const certificate = { certificateId: undefined, ground: undefined };
+    const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, ...certificate };
     return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY, tokenLifetime: undefined };
   }
 

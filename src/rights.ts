@@ -21,6 +21,7 @@ export type EntityKind =
   | 'profile'
   | 'logEntry'
   | 'mqttCredential'
+  | 'issuedCertificate'
   | 'associationCode'
   | 'association'
   | 'replacement'
@@ -61,6 +62,7 @@ const administration = {
   mqttCertificate: ['create', 'read', 'delete'],
   certificateAuthority: everything,
   enrollmentGroup: everything,
+  issuedCertificate: ['create'],
   associationCode: ['create'],
   association: ['create'],
   replacement: ['create'],
@@ -99,6 +101,7 @@ export const rights: Record<CallerKind, Rights> = {
   station: {
     device: ['create', 'read'],
     mqttCredential: ['create'],
+    issuedCertificate: ['create'],
     associationCode: ['create'],
     verification: ['create'],
     job: ['create', 'read', 'update'],

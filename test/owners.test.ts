@@ -69,6 +69,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   devicePresence: { within: 'devices', key: ['row'] },
   credentials: entity,
   certificates: entity,
+  revokedCertificates: entity,
   certificateAuthorities: entity,
   enrollmentGroups: entity,
   enrollments: entity,

@@ -1,4 +1,5 @@
 import type { Caller } from '../../src/access.ts';
+import type { CertificateGround } from '../../src/broker-ports.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';
@@ -40,13 +41,13 @@ export class Sessions {
   admit(live: LiveClient, identity: ProvenIdentity, mark: number): boolean {
     if (this.#isCut(`principal:${identity.principal}`, mark)) return false;
     if (identity.sessionId !== undefined && this.#isCut(`session:${identity.sessionId}`, mark)) return false;
-    const { certificateId } = identity;
-    if (certificateId !== undefined && this.#isCut(`certificate:${certificateId}`, mark)) return false;
+    const certificates = certificatesOf(identity);
+    if (certificates.some((id) => this.#isCut(`certificate:${id}`, mark))) return false;
     live.identity = identity;
     add(this.#byPrincipal, identity.principal, live);
     if (identity.ownChannels === undefined) add(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) add(this.#bySession, identity.sessionId, live);
-    if (certificateId !== undefined) add(this.#byCertificate, certificateId, live);
+    for (const id of certificates) add(this.#byCertificate, id, live);
     if (identity.expires !== Number.POSITIVE_INFINITY) this.#expiring.add(live);
     return true;
   }
@@ -60,7 +61,7 @@ export class Sessions {
     drop(this.#byPrincipal, identity.principal, live);
     drop(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
-    if (identity.certificateId !== undefined) drop(this.#byCertificate, identity.certificateId, live);
+    for (const id of certificatesOf(identity)) drop(this.#byCertificate, id, live);
     this.#expiring.delete(live);
     if (live.ready) this.#ended(live);
   }
@@ -97,8 +98,23 @@ export class Sessions {
 
   /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
   endCertificate(certificateId: string): LiveClient[] {
-    this.#cut(`certificate:${certificateId}`);
-    return this.#kickAll(this.#byCertificate.get(certificateId), ends.notAuthorized);
+    return this.#endCertificates(certificateId, ({ ids }) => ids.includes(certificateId));
+  }
+
+  /** Ends every connection whose certificate a CA has revoked; those that were ended. */
+  endRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): LiveClient[] {
+    return this.#endCertificates(authorityId, ({ signatures }) =>
+      signatures.some((one) => one.authorityId === authorityId && isRevoked(one.serialNumber)),
+    );
+  }
+
+  #endCertificates(id: string, isOver: (ground: CertificateGround) => boolean): LiveClient[] {
+    this.#cut(`certificate:${id}`);
+    const lives = [...(this.#byCertificate.get(id) ?? [])];
+    return this.#kickAll(
+      lives.filter(({ identity }) => identity?.ground && isOver(identity.ground)),
+      ends.notAuthorized,
+    );
   }
 
   /** Gives the connections of a principal what it may act as now. */
@@ -256,4 +272,10 @@ function drop(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient
   const lives = index.get(key);
   lives?.delete(live);
   if (lives?.size === 0) index.delete(key);
+}
+
+/** Ids of certificates and CAs whose end, or whose list, may end a connection. */
+function certificatesOf({ ground }: ProvenIdentity): string[] {
+  if (!ground) return [];
+  return [...new Set([...ground.ids, ...ground.signatures.map(({ authorityId }) => authorityId)])];
 }

@@ -61,7 +61,9 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   enrollmentRefusals: { where: own, omit: 'sequence' },
   enrollments: { where: own },
   enrollmentGroups: { where: own },
+  // The removal of certificates writes it.
   certificates: { where: own },
+  revokedCertificates: { where: own, omit: 'sequence' },
   certificateAuthorities: { where: own },
   devicePresence: {
     where: of('row', 'devices', 'row'),

@@ -50,7 +50,7 @@ export type CredentialRow = Pick<
 >;
 
 /** A live certificate of a device, as it is looked up for a connection. */
-export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'entityId'>;
+export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'entityId' | 'certificateAuthorityId'>;
 /** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
 export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
 
@@ -239,7 +239,7 @@ export class Registry {
     return this.#lookups.anyCertificate.get() === 1;
   }
 
-  /** Active CAs of this subject, in all accounts. */
+  /** Active CAs of this subject, in all accounts, but those that issue: of theirs each certificate is registered. */
   authoritiesNamed(subject: string): AuthorityRow[] {
     return this.#lookups.authorities.all(subject);
   }
@@ -247,6 +247,11 @@ export class Registry {
   /** When a live certificate, or a live CA, expires; undefined when it is not there. */
   validityOf(certificateId: string): string | undefined {
     return this.#lookups.certificateEnd.get(certificateId) ?? this.#lookups.authorityEnd.get(certificateId);
+  }
+
+  /** Grows with each certificate of an issuing CA that is revoked; 0 when none is on its list. */
+  newestRevocation(authorityId: string): number {
+    return this.#lookups.newestRevocation.get(authorityId) ?? 0;
   }
 
   /** How many live certificates and CAs expire in a time, and the first date of them. */
@@ -330,7 +335,8 @@ function prepareLookups(reader: Sqlite.Database) {
        FROM "credentials" WHERE "entityId" = ?`,
     ),
     certificates: reader.prepare<[string], CertificateRow>(
-      'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
+      `SELECT "id", "accountId", "entityId", "certificateAuthorityId" FROM "certificates" AS "c"
+       WHERE "fingerprint" = ? AND "deleted" IS NULL AND ${hasIssuer}`,
     ),
     unusedEnrollment: reader
       .prepare<[string], number>('SELECT 1 FROM "enrollments" WHERE "deviceId" = ? AND "used" = 0')
@@ -346,10 +352,21 @@ function prepareLookups(reader: Sqlite.Database) {
       .pluck(),
     authorities: reader.prepare<[string], AuthorityRow>(
       `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
-       WHERE "subject" = ? AND "state" = 'active' AND "deleted" IS NULL ORDER BY "id"`,
+       WHERE "subject" = ? AND "state" = 'active' AND "issuing" = 0 AND "deleted" IS NULL ORDER BY "id"`,
     ),
-    certificateEnd: endOf(reader, 'certificates'),
-    authorityEnd: endOf(reader, 'certificateAuthorities'),
+    certificateEnd: reader
+      .prepare<[string], string>(
+        `SELECT "validTo" FROM "certificates" AS "c" WHERE "id" = ? AND "deleted" IS NULL AND ${hasIssuer}`,
+      )
+      .pluck(),
+    authorityEnd: reader
+      .prepare<[string], string>('SELECT "validTo" FROM "certificateAuthorities" WHERE "id" = ? AND "deleted" IS NULL')
+      .pluck(),
+    newestRevocation: reader
+      .prepare<[string], number | null>(
+        'SELECT max("sequence") FROM "revokedCertificates" WHERE "certificateAuthorityId" = ?',
+      )
+      .pluck(),
     expiringCertificates: expiringIn(reader, 'certificates'),
     expiringAuthorities: expiringIn(reader, 'certificateAuthorities'),
     endUsers: reader
@@ -358,11 +375,9 @@ function prepareLookups(reader: Sqlite.Database) {
   };
 }
 
-function endOf(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
-  return reader
-    .prepare<[string], string>(`SELECT "validTo" FROM "${table}" WHERE "id" = ? AND "deleted" IS NULL`)
-    .pluck();
-}
+/** Whether the certificate `c` was registered, or has a CA that is still there. */
+const hasIssuer = `("certificateAuthorityId" IS NULL OR EXISTS
+  (SELECT 1 FROM "certificateAuthorities" WHERE "id" = "c"."certificateAuthorityId" AND "deleted" IS NULL))`;
 
 function expiringIn(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
   return reader.prepare<[string, string], Expiring>(

@@ -12,6 +12,7 @@ import type {
   KeptRecord,
 } from './records/account.ts';
 import type { EntityTable, entityColumns } from './records/by-table.ts';
+import type { RevokedCertificateRecord } from './records/certificates.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
@@ -72,6 +73,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
+  revokedCertificates: Static<typeof RevokedCertificateRecord> & { sequence: Generated<number> };
   publications: Static<typeof PublicationRecord>;
   enrollments: Static<typeof EnrollmentRecord>;
   enrollmentRefusals: Static<typeof EnrollmentRefusalRecord> & { sequence: Generated<number> };

@@ -7,3 +7,8 @@ import { LRUCache } from 'lru-cache';
 export function boundedCache<K extends {}, V extends {}>(most: number): LRUCache<K, V> {
   return new LRUCache<K, V>({ maxSize: most, sizeCalculation: () => 1 });
 }
+
+/** As boundedCache, of entries whose sizes together are at most `most`; none is larger. */
+export function sizedCache<K extends {}, V extends {}>(most: number, sizeOf: (value: V) => number): LRUCache<K, V> {
+  return new LRUCache<K, V>({ maxSize: most, sizeCalculation: sizeOf });
+}

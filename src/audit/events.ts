@@ -22,6 +22,7 @@ export const auditEvents = [
   'accountUserDeleted',
   'credentialCreated',
   'certificateRegistered',
+  'certificateIssued',
   'certificateDeleted',
   'certificateAuthorityRegistered',
   'certificateAuthorityProven',

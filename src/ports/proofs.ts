@@ -24,12 +24,25 @@ export interface PresentedCertificate {
   others: readonly X509Certificate[];
 }
 
+/** A CA whose revocation list may name a certificate, and the serial number that it would have there. */
+export interface Signature {
+  authorityId: string;
+  serialNumber: string;
+}
+
+/** What a certificate rests on. */
+export interface CertificateGround {
+  /** What let it in: the registered certificate, and the CA that has issued it or vouches for it. */
+  ids: readonly string[];
+  signatures: readonly Signature[];
+}
+
 /**
  * As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). A refusal
  * names the device where the certificate is its.
  */
 export type CertificateCheck =
-  | { result: 'proven'; caller: Caller; certificateId: string; expires: number }
+  | { result: 'proven'; caller: Caller; certificateId: string; ground: CertificateGround; expires: number }
   | { result: 'wrong'; reason: string; deviceId?: string }
   | { result: 'refused'; reason: string; deviceId: string };
 

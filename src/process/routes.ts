@@ -51,6 +51,8 @@ import { overviewRoutes } from '../overview/routes.ts';
 import { accountUserRoutes } from '../registry/account-users.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
+import { crlRoutes } from '../registry/certificates/crl-route.ts';
+import { issuerRoutes } from '../registry/certificates/issuer-routes.ts';
 import { channelTemplateRoutes } from '../registry/channel-templates.ts';
 import { associationRoutes } from '../registry/credentials/association.ts';
 import { credentialRoutes } from '../registry/credentials/credentials.ts';
@@ -76,6 +78,7 @@ const withoutCaller: readonly Mount[] = [
   signInRoutes,
   passwordChangeRoutes,
   emailConfirmationRoutes,
+  crlRoutes,
 ];
 
 /** They need the appToken of an application. */
@@ -102,6 +105,7 @@ const forCallers: readonly Mount[] = [
   enrollmentPermissionRoutes,
   certificateRoutes,
   certificateAuthorityRoutes,
+  issuerRoutes,
   associationRoutes,
   addressRoutes,
   batchRoutes,

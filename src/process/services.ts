@@ -20,6 +20,9 @@ import { Keeping } from '../messages/keeping.ts';
 import { PayloadReader } from '../messages/payload/reader.ts';
 import { Retention } from '../messages/retention.ts';
 import { ClientCertificates } from '../registry/certificates/client-certificates.ts';
+import { IssuedLists } from '../registry/certificates/issued-lists.ts';
+import { Issuing } from '../registry/certificates/issuing.ts';
+import { PkiThreads } from '../registry/certificates/pki/threads.ts';
 import { Overlaps } from '../registry/credentials/overlaps.ts';
 import { Scheduler } from '../scheduler/scheduler.ts';
 import type { Closers } from './closers.ts';
@@ -66,6 +69,9 @@ export async function openAccountServices(
   const audit = new Audit(stores);
   closers.push(() => audit.close());
   const sealing = Sealing.open(keys);
+  const pki = new PkiThreads();
+  closers.push(() => pki.close());
+  const issuing = new Issuing({ ...stores, pki, sealing });
   const bridges = await Bridges.open({ ...stores, sealing });
   closers.push(() => bridges.close());
   const senders = await openSenders(config);
@@ -79,6 +85,9 @@ export async function openAccountServices(
     loginLimits: new LoginLimits(stores),
     textedCodes: new TextedCodes({ clock, config, sealing, sms }),
     certificates: new ClientCertificates({ ...stores, audit, fields }),
+    issuing,
+    issuedLists: new IssuedLists({ ...stores, pki, issuing }),
+    pki,
     revoked: new RevokedCounts(),
     reads: new Scheduler({ atOnce: 1, quantum: ordinaryRead, maxWaiting: maxReads, isLong: true }),
     longAnswers: new Scheduler({ perAccount: config.limits.longAnswers }),

@@ -5,6 +5,7 @@ import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { losingAnswers } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
 import { documentOf } from '../support/openapi.ts';
+import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Person, secondFactors } from '../support/second-factors.ts';
 import { type Anything, present, type Service, startService } from '../support/service.ts';
@@ -138,6 +139,13 @@ const requests: Record<string, () => Promise<Sent>> = {
   '/api/v1/enrollment-groups/{id}/regenerate': async () => {
     const { id, version } = await newGroup(service);
     return { path: `/api/v1/enrollment-groups/${id}/regenerate`, headers: { etag: version }, body: {} };
+  },
+  '/api/v1/access/certificate-authorities/{id}/issue': async () => {
+    const body = { name: service.unique('Issuer'), issuing: true };
+    const { id } = await service.create('/access/certificate-authorities', 'certificateAuthority', body);
+    const { csr } = openssl(t).request();
+    const path = `/api/v1/access/certificate-authorities/${id}/issue`;
+    return { path, body: { deviceId: (await newDevice()).id, csr } };
   },
   '/api/v1/association/create-association-code': async () => ({ body: { deviceId: (await newDevice()).id } }),
   '/api/v1/association/start-association-with-code': async () => {

@@ -238,6 +238,8 @@ const table = `
   PUT /api/v1/access/certificate-authorities/{id}   | body organizationId: organization               | 400/102 | 403/21  | 403/21
   DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/proof | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities/{id}/issue | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}/certificate | path id: certificateAuthority         | 404/100 | 403/21  | 403/21
 
   POST /api/v1/enrollment-groups                    | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/enrollment-groups                    | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
@@ -354,6 +356,8 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: endUser': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: accountUser': '400/102',
+  // One of its account, which does not issue.
+  'POST /api/v1/access/certificate-authorities/{id}/issue, path id: certificateAuthority': '400/106',
   'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/jobs, query accountId: account': '404/100',
@@ -862,6 +866,8 @@ function bodyOf(
     },
     '/api/v1/access/certificate-authorities': { accountId, name: 'changed', certificate: spare },
     '/api/v1/access/certificate-authorities/{id}/proof': { certificate: spare },
+    '/api/v1/access/certificate-authorities/{id}/issue': { deviceId: own.device?.id, csr: 'spare' },
+    '/api/v1/access/certificate-authorities/{id}/certificate': { certificate: spare },
     '/api/v1/devices/{id}/replace': { serialNumber: 'changed' },
     '/api/v1/provisioning/verify': { timeoutSeconds: 0 },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },

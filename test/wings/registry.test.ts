@@ -6,6 +6,7 @@ import '../registry/custom-fields.test.ts';
 import '../registry/devices.test.ts';
 import '../registry/end-users.test.ts';
 import '../registry/explain.test.ts';
+import '../registry/issuing.test.ts';
 import '../registry/lists.test.ts';
 import '../registry/long-lists.test.ts';
 import '../registry/readers.test.ts';

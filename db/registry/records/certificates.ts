@@ -1,6 +1,17 @@
 /** Client certificates, and the authorities that issue them. */
 import { Type } from 'typebox';
-import { column, DateText, flag, Id, Nullable, nameColumn, OptionalId, OptionalText, oneOf } from './columns.ts';
+import {
+  column,
+  DateText,
+  flag,
+  hidden,
+  Id,
+  Nullable,
+  nameColumn,
+  OptionalId,
+  OptionalText,
+  oneOf,
+} from './columns.ts';
 
 const Pem = Type.String({ description: 'PEM.' });
 const pemBody = Type.String({
@@ -35,6 +46,16 @@ export const certificateColumns = {
   }),
   ...contentColumns,
   issuer: column(Type.String(), {}),
+  certificateAuthorityId: column(OptionalId, {
+    shown: Nullable(Type.String({ description: 'The issuing CA that has made it; null when it was registered.' })),
+    filter: 'reference',
+  }),
+  serialNumber: column(OptionalText, {
+    shown: Nullable(Type.String({ description: 'Lower-case hex; null when it was registered before this was noted.' })),
+    filter: 'exact',
+  }),
+  /** SHA-256 of the SubjectPublicKeyInfo, lower-case hex; of issued ones. */
+  publicKeyHash: hidden(OptionalText),
 };
 
 /** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
@@ -42,7 +63,8 @@ export const certificateAuthorityColumns = {
   name: nameColumn,
   state: column(Type.String(), {
     shown: oneOf<string>(['pending', 'active'], {
-      description: 'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active.',
+      description:
+        'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active; one that issues signs nothing until `PUT …/{id}/certificate` has.',
     }),
     filter: 'exact',
   }),
@@ -62,4 +84,23 @@ export const certificateAuthorityColumns = {
   }),
   deviceTemplateId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
   organizationId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
+  issuing: flag({ filter: 'flag' }),
+  certificateRequest: column(OptionalText, {
+    shown: Nullable(
+      Type.String({
+        description: 'PKCS#10, PEM: what the CA of your company signs. Null for any other CA, and when it is active.',
+      }),
+    ),
+  }),
+  /** Of an issuing CA: its key, PKCS#8, sealed with its id. */
+  sealedKey: hidden(OptionalText),
 };
+
+/** A certificate that an issuing CA has made, and that counts no more: on the CA's list until it expires. */
+export const RevokedCertificateRecord = Type.Object({
+  accountId: Id,
+  certificateAuthorityId: Id,
+  serialNumber: Type.String(),
+  revoked: DateText,
+  validTo: DateText,
+});

@@ -100,11 +100,14 @@ type Schemas = Record<string, Tree>;
 /** A value that the schema accepts, with its required properties; of a body without any, its first ones. */
 export function exampleOf(schema: Tree, name: string, schemas: Schemas): Json {
   if (typeof schema.$ref === 'string') {
-    const component = schemas[schema.$ref.slice(schema.$ref.lastIndexOf('/') + 1)];
+    const component = componentOf(schema, schemas);
     return component && exampleOf(component, name, schemas);
   }
   if (Array.isArray(schema.allOf))
-    return Object.assign({}, ...schema.allOf.map((part) => exampleOf(asTree(part), '', schemas)));
+    return Object.assign(
+      {},
+      ...schema.allOf.map((part) => exampleOf(partOf(schema, asTree(part), schemas), '', schemas)),
+    );
   if ('const' in schema) return schema.const;
   if (Array.isArray(schema.examples)) return schema.examples[0];
   const value = tellingValue(name);
@@ -126,6 +129,17 @@ export function exampleOf(schema: Tree, name: string, schemas: Schemas): Json {
     default:
       return objectOf(schema, schemas);
   }
+}
+
+function componentOf({ $ref }: Tree, schemas: Schemas): Tree | undefined {
+  return schemas[String($ref).slice(String($ref).lastIndexOf('/') + 1)];
+}
+
+/** A part of a whole, which may need properties of the part that this one does not. */
+function partOf({ required }: Tree, part: Tree, schemas: Schemas): Tree {
+  if (!Array.isArray(required)) return part;
+  const { examples: _, ...found } = '$ref' in part ? (componentOf(part, schemas) ?? {}) : part;
+  return { ...found, required: [...(Array.isArray(found.required) ? found.required : []), ...required] };
 }
 
 /** Names that end in Id are ids too. */

@@ -28,15 +28,26 @@ import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import type { RegistryContext } from '../context.ts';
-import { readValid, storedForm } from './certificates.ts';
-import { authorityFault, isSignedBy, readPem } from './x509.ts';
+import { expiresShape, readValid } from './certificates.ts';
+import { issuingProperties, newIssuer } from './new-issuer.ts';
+import { authorityFault, isSignedBy, readPem, storedForm } from './x509.ts';
 
 const maxPerAccount = 20;
 
-const createBody = Type.Object({ accountId: Type.String(), ...createProperties(certificateAuthorityColumns) });
+const { certificate: givenCertificate, ...created } = createProperties(certificateAuthorityColumns);
+const createBody = Type.Object({
+  accountId: Type.String(),
+  ...created,
+  certificate: Type.Optional(givenCertificate),
+  ...issuingProperties,
+});
 const updateBody = Type.Object(changeProperties(certificateAuthorityColumns));
-const proofBody = Type.Object({ certificate: createBody.properties.certificate });
-const shape = Type.Object({ ...commonShape, ...shownProperties(certificateAuthorityColumns) });
+const proofBody = Type.Object({ certificate: givenCertificate });
+export const authorityShape = Type.Object({
+  ...commonShape,
+  ...shownProperties(certificateAuthorityColumns),
+  expires: expiresShape,
+});
 
 const listing = listingOf('certificateAuthorities', certificateAuthorityColumns, {
   before: { expiresBefore: 'validTo' },
@@ -49,16 +60,17 @@ export function certificateAuthorityRoutes(app: App, ctx: RegistryContext): void
     entity: 'certificateAuthority',
     wrapper: 'certificateAuthority',
     plural: 'certificateAuthorities',
-    shape,
+    shape: authorityShape,
     listing,
-    prepare: () => show,
+    prepare: () => showAuthority,
     create: {
-      summary: 'Register a CA of the account: its certificates let in the device of the account that their CN names',
-      description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. An account has ${maxPerAccount} at most.`,
+      summary:
+        'Register a CA of the account, whose certificates let in the device that their CN names; or make one that issues',
+      description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. With \`issuing\` the service makes a CA itself, for ten years; with \`request\`, too, one that your company's CA signs (\`certificateRequest\`). An account has ${maxPerAccount} at most.`,
       answer: 'What was registered, with its `challenge`.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,
-      run: (caller, body) => registerAuthority(ctx, caller, body),
+      run: (caller, body) => (body.issuing ? makeAuthority(ctx, caller, body) : registerAuthority(ctx, caller, body)),
     },
     read: { summary: 'Read a CA', answer: 'The CA.' },
     list: { summary: 'List the CAs of the account' },
@@ -95,7 +107,7 @@ function proofRoute(app: App, ctx: RegistryContext): void {
         description: 'Send a certificate that the authority has signed, whose CN is the challenge.',
         params: idParams,
         body: proofBody,
-        response: { 200: Type.Object({ certificateAuthority: shape }, { description: 'The CA, active.' }) },
+        response: { 200: Type.Object({ certificateAuthority: authorityShape }, { description: 'The CA, active.' }) },
       },
     },
     async (request, reply) => {
@@ -108,25 +120,41 @@ function proofRoute(app: App, ctx: RegistryContext): void {
 
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */
 async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
+  if (body.certificate === undefined) throw invalid('certificate', 'is required unless issuing is true');
+  if (body.request) throw invalid('request', 'is for a CA with issuing: true');
   const certificate = readValid(body.certificate, ctx.clock);
   const fault = authorityFault(certificate, 0);
   if (fault !== undefined) throw invalid('certificate', fault);
   const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
   demandTemplate(columns);
+  const unproven = { state: 'pending', challenge: makeSecret() };
+  const none = { issuing: 0, certificateRequest: null, sealedKey: null };
+  return addAuthority(ctx, caller, { ...stamp(ctx.clock, caller), ...columns, ...unproven, ...none });
+}
+
+/** Makes the key and the certificate of a CA that issues. @throws PlatformError 400/106. */
+async function makeAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
+  for (const path of ['certificate', 'createDevices', 'deviceTemplateId', 'organizationId'] as const)
+    if (body[path]) throw invalid(path, 'is not for a CA that issues');
+  const stamped = stamp(ctx.clock, caller);
+  const made = await newIssuer(ctx, caller, stamped.id, body);
+  const columns = readNew(certificateAuthorityColumns, { ...body, certificate: '' });
+  return addAuthority(ctx, caller, { ...stamped, ...columns, ...made });
+}
+
+async function addAuthority(ctx: RegistryContext, caller: Caller, made: Authority) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    await demandLiving(tx, caller, columns);
+    await demandLiving(tx, caller, made);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
     if (others.length >= maxPerAccount)
       throw invalid('accountId', `has ${maxPerAccount} certificate authorities, which is the maximum`);
-    const path = others.some((other) => other.name === body.name) ? 'name' : 'certificate';
-    const unproven = { state: 'pending', challenge: makeSecret() };
-    const made = { ...stamp(ctx.clock, caller), ...columns, ...unproven };
+    const path = others.some((other) => other.name === made.name) ? 'name' : 'certificate';
     const row = await insert(tx, 'certificateAuthorities', made, path);
-    await recordEvent(ctx, tx, caller, row, 'certificateAuthorityRegistered');
+    await recordAuthority(ctx, tx, caller, row, 'certificateAuthorityRegistered');
     return row;
   });
-  return show(row);
+  return showAuthority(row);
 }
 
 /**
@@ -135,7 +163,8 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
  */
 async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, text: string) {
   const before = demandLive(findReached(ctx, caller, 'certificateAuthorities', id));
-  if (before.state === 'active') return show(before);
+  if (before.state === 'active') return showAuthority(before);
+  if (before.issuing === 1) throw invalid('certificate', 'is not for a CA that issues: PUT …/{id}/certificate');
   const certificate = readValid(text, ctx.clock);
   const ca = readPem(before.certificate);
   if (certificate.commonName !== before.challenge)
@@ -150,11 +179,11 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
     const by = { caller, clock: ctx.clock };
     const proven = { state: 'active', challenge: null };
     const changed = await change(tx, 'certificateAuthorities', id, now.version, by, proven);
-    await recordEvent(ctx, tx, caller, changed, 'certificateAuthorityProven');
+    await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityProven');
     return changed;
   });
   ctx.revocations.authorityRegistered();
-  return show(row);
+  return showAuthority(row);
 }
 
 /** @throws PlatformError as change, and 400/102, 400/106 as registerAuthority. */
@@ -169,24 +198,26 @@ async function updateAuthority(
     const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);
+    if (before.issuing === 1 && changes.createDevices === 1)
+      throw invalid('createDevices', 'is not for a CA that issues');
     demandTemplate({ ...before, ...changes });
     await demandLiving(tx, caller, changes);
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, changes);
-    await recordEvent(ctx, tx, caller, changed, 'certificateAuthorityChanged');
+    await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
-  return show(row);
+  return showAuthority(row);
 }
 
 /** @throws PlatformError as trash. */
 async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'certificateAuthorities', id, version, ctx.clock);
-    await recordEvent(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
+    await recordAuthority(ctx, tx, caller, trashed, 'certificateAuthorityDeleted');
     return trashed;
   });
   ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
-  return show(row);
+  return showAuthority(row);
 }
 
 type Authority = Row<'certificateAuthorities'>;
@@ -215,7 +246,7 @@ function isGiven(id: string | null | undefined): id is string {
   return id !== undefined && id !== null;
 }
 
-function recordEvent(
+export function recordAuthority(
   { audit }: RegistryContext,
   tx: Tx,
   actor: Caller,
@@ -229,6 +260,6 @@ function recordEvent(
 
 const showColumns = showing(certificateAuthorityColumns);
 
-function show(row: Authority) {
-  return { ...showCommon(row), ...showColumns(row) };
+export function showAuthority(row: Authority) {
+  return { ...showCommon(row), ...showColumns(row), expires: row.validTo };
 }

@@ -1,8 +1,9 @@
 /** Client certificates of devices: registered by an admin, checked against at CONNECT. */
 
 import { type Static, Type } from 'typebox';
+import type { Tx } from '../../../db/registry/index.ts';
 import { certificateColumns } from '../../../db/registry/records/certificates.ts';
-import type { Row } from '../../../db/registry/records.ts';
+import { DateText, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
 import {
@@ -18,19 +19,24 @@ import { noteAnswer } from '../../entity/kept-answers.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
 import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
-import { invalid } from '../../errors.ts';
+import { invalid, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import type { RegistryContext } from '../context.ts';
 import { activate } from '../credentials/credentials.ts';
-import { type Certificate, readPem, weaknessOf } from './x509.ts';
+import { normalSerial } from './pki/serial-numbers.ts';
+import { type Certificate, readPem, storedForm, weaknessOf } from './x509.ts';
 
 /** One in use, the next one, and some more. */
 const maxPerDevice = 10;
 
+/** The name of `validTo` in whatever expires. */
+export const expiresShape = Type.Unsafe<string>({ ...DateText, description: 'As validTo.' });
+
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(certificateColumns) });
-const shape = Type.Object({
+export const certificateShape = Type.Object({
   ...commonShape,
   ...shownProperties(certificateColumns),
+  expires: expiresShape,
   entityVersion: Type.Optional(entityVersion),
 });
 
@@ -43,9 +49,9 @@ export function certificateRoutes(app: App, ctx: RegistryContext): void {
     entity: 'mqttCertificate',
     wrapper: 'mqttCertificate',
     plural: 'mqttCertificates',
-    shape,
+    shape: certificateShape,
     listing,
-    prepare: () => show,
+    prepare: () => showCertificate,
     create: {
       summary: 'Register the certificate of a device, which may be self-signed',
       description: `A certificate belongs to one device of the account; a device has ${maxPerDevice} at most. Where several accounts have registered one certificate, the device has to connect with its id, or the account id, as username.`,
@@ -67,42 +73,68 @@ export function certificateRoutes(app: App, ctx: RegistryContext): void {
 
 /** Registers a certificate, and moves a defined device to activated. @throws PlatformError 400/102, 400/106. */
 async function registerCertificate(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
-  const { clock, audit, access, downlink } = ctx;
-  const certificate = readValid(body.certificate, clock);
+  const certificate = readValid(body.certificate, ctx.clock);
   const weakness = weaknessOf(certificate);
   if (weakness !== undefined) throw invalid('certificate', weakness);
-  const stamped = stamp(clock, caller);
-  const { row, activated, shown } = await writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
+  const wanted = { deviceId: body.entityId, path: 'entityId', event: 'certificateRegistered' } as const;
+  const made = {
+    ...stamp(ctx.clock, caller),
+    ...readNew(certificateColumns, body),
+    ...storedForm(certificate),
+    issuer: certificate.issuer,
+    ...{ certificateAuthorityId: null, publicKeyHash: null },
+    serialNumber: normalSerial(certificate.x509.serialNumber),
+  };
+  const store = (tx: Tx) => insert(tx, 'certificates', made, 'certificate');
+  return (await addCertificate(ctx, caller, wanted, store, {})).mqttCertificate;
+}
+
+/** Of which device a certificate is, in which property a body says so, and what the audit record calls it. */
+interface Added {
+  deviceId: string;
+  path: string;
+  event: 'certificateRegistered' | 'certificateIssued';
+}
+
+/**
+ * Gives a device the certificate that `store` writes, and moves it to activated where it is defined; `more` joins the answer.
+ * @throws PlatformError 400/102 for a device that the caller does not reach, 400/106 when it has too many.
+ */
+export async function addCertificate<M extends object>(
+  ctx: RegistryContext,
+  caller: Caller,
+  { deviceId, path, event }: Added,
+  store: (tx: Tx) => Promise<Row<'certificates'>>,
+  more: M,
+) {
+  const { audit, access, downlink } = ctx;
+  const { answer, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const device = await demandReference(tx, 'devices', caller.accountId, deviceId, path);
+    if (!access.reachesDevice(caller, device)) throw unknownReference(path);
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
-      throw invalid('entityId', `has ${maxPerDevice} certificates, which is the maximum`);
-    const made = {
-      ...stamped,
-      ...readNew(certificateColumns, body),
-      entityId: device.id,
-      ...storedForm(certificate),
-      issuer: certificate.issuer,
-    };
-    const row = await insert(tx, 'certificates', made, 'certificate');
+      throw invalid(path, `has ${maxPerDevice} certificates, which is the maximum`);
+    const row = await store(tx);
     // Earlier messages do not prove that it works with this one.
     await tx.deleteFrom('publications').where('deviceId', '=', device.id).execute();
     await audit.record(tx, {
-      event: 'certificateRegistered',
+      event,
       outcome: 'success',
       accountId: caller.accountId,
       actor: caller,
       target: { kind: 'device', id: device.id },
       details: { certificateId: row.id, fingerprint: row.fingerprint },
     });
-    const activated = await activate(tx, caller, device.id, stamped.created);
-    const shown = { ...show(row), entityVersion: formatVersion(device.version + (activated ? 1 : 0)) };
-    await noteAnswer(tx, { mqttCertificate: shown }, { etag: etagOf(shown) });
-    return { row, activated, shown };
+    const activated = await activate(tx, caller, device.id, row.created);
+    const entity = formatVersion(device.version + (activated ? 1 : 0));
+    const mqttCertificate = { ...showCertificate(row), entityVersion: entity };
+    const answer = { mqttCertificate, ...more };
+    await noteAnswer(tx, answer, { etag: etagOf(mqttCertificate) });
+    return { answer, activated };
   });
-  const placement = activated ? access.placement(row.entityId) : undefined;
+  const placement = activated ? access.placement(deviceId) : undefined;
   if (placement) downlink.deviceUpdated(placement, { provisioningState: 'activated' });
-  return shown;
+  return answer;
 }
 
 /** @throws PlatformError as trash. */
@@ -120,7 +152,7 @@ async function deleteCertificate(ctx: RegistryContext, caller: Caller, id: strin
     return trashed;
   });
   ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
-  return show(row);
+  return showCertificate(row);
 }
 
 /** The certificate in a body, valid now. @throws PlatformError 400/106. */
@@ -133,19 +165,8 @@ export function readValid(text: string, clock: Clock): Certificate {
   return certificate;
 }
 
-/** The stored columns of every certificate. */
-export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: Certificate) {
-  return {
-    certificate: x509.toString(),
-    fingerprint,
-    subject,
-    validFrom: new Date(validFrom).toISOString(),
-    validTo: new Date(validTo).toISOString(),
-  };
-}
-
 const showColumns = showing(certificateColumns);
 
-function show(row: Row<'certificates'>) {
-  return { ...showCommon(row), ...showColumns(row) };
+export function showCertificate(row: Row<'certificates'>) {
+  return { ...showCommon(row), ...showColumns(row), expires: row.validTo };
 }

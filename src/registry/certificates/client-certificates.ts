@@ -38,6 +38,8 @@ interface Ground {
   /** The id of the certificate, or of the CA, and whose it is. */
   id: string;
   accountId: string;
+  /** The CA that has issued it here. */
+  issuerId?: string | undefined;
   validFrom: number;
   validTo: number;
 }
@@ -151,7 +153,9 @@ export class ClientCertificates {
     const device = access.placement(deviceId);
     if (device?.deleted !== null) return refused('the entity may not connect now', deviceId);
     const caller = { kind: 'device', id: device.id, accountId: device.accountId } as const;
-    return { result: 'proven', caller, certificateId: ground.id, expires: ground.validTo };
+    const { id, issuerId, validTo } = ground;
+    const basis = { ids: issuerId === undefined ? [id] : [id, issuerId], signatures: [] };
+    return { result: 'proven', caller, certificateId: id, ground: basis, expires: validTo };
   }
 
   /**
@@ -339,9 +343,10 @@ function claimOfRegistered(
   if (!meant && !named && registered.length > 1 && username === '') return 'ambiguous';
   const chosen = meant ?? named ?? registered[0];
   if (!chosen) return undefined;
-  const { id, accountId, entityId } = chosen;
+  const { id, accountId, entityId, certificateAuthorityId } = chosen;
   const { validFrom, validTo } = certificate;
-  return { deviceId: entityId, accountId, ground: { id, accountId, validFrom, validTo } };
+  const issuerId = certificateAuthorityId ?? undefined;
+  return { deviceId: entityId, accountId, ground: { id, accountId, issuerId, validFrom, validTo } };
 }
 
 /** Whether a CA has signed the last of a chain, and each of it the one before; those after the first must be CAs. */

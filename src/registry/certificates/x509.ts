@@ -94,6 +94,17 @@ export function readPem(text: string): Certificate | string {
   }
 }
 
+/** The stored columns of every certificate. */
+export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: Certificate) {
+  return {
+    certificate: x509.toString(),
+    fingerprint,
+    subject,
+    validFrom: new Date(validFrom).toISOString(),
+    validTo: new Date(validTo).toISOString(),
+  };
+}
+
 /** Why a key or a signature cannot be relied on; undefined when it can. */
 export function weaknessOf({ x509, hasStrongSignature: isStrong }: Certificate): string | undefined {
   return keyWeakness(x509) ?? (isStrong ? undefined : 'is signed with a weak or unknown algorithm');

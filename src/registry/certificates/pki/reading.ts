@@ -1,0 +1,217 @@
+/** Reads what others have made, in the thread of certificates: requests (PKCS#10) and revocation lists. */
+import { createPublicKey, hash, type KeyObject, verify, X509Certificate } from 'node:crypto';
+import { CertificationRequest } from '@peculiar/asn1-csr';
+import { AsnConvert } from '@peculiar/asn1-schema';
+import * as asn1 from '@peculiar/asn1-x509';
+import * as asn1js from 'asn1js';
+import { contextClass, type Element, elementsOf, partsOf, tags } from './elements.ts';
+import { digestBytes, digestOf } from './serial-numbers.ts';
+
+/** A request whose signature fits its key. */
+export interface SigningRequest {
+  /** SubjectPublicKeyInfo, DER. */
+  publicKey: Uint8Array<ArrayBuffer>;
+  /** Its SHA-256, lower-case hex. */
+  publicKeyHash: string;
+  /** Attributes that the subject has once. */
+  subject: { commonName?: string; serialNumber?: string };
+}
+
+/** A revocation list that the CA has signed; times in milliseconds since 1970. */
+export interface RevocationList {
+  /** Decimal digits. */
+  number: string;
+  thisUpdate: number;
+  nextUpdate: number;
+  count: number;
+  /** Digests of serial numbers, sorted, as `isListed` of serial-numbers.ts wants them. */
+  digests: Uint8Array<ArrayBuffer>;
+}
+
+/** What cannot be used, and why. */
+export interface Fault {
+  fault: string;
+}
+
+/** Hashes by the object identifiers of signatures; Ed25519 has one of its own. */
+const signatureHashes: Readonly<Record<string, string | null>> = {
+  '1.2.840.113549.1.1.11': 'sha256',
+  '1.2.840.113549.1.1.12': 'sha384',
+  '1.2.840.113549.1.1.13': 'sha512',
+  '1.2.840.10045.4.3.2': 'sha256',
+  '1.2.840.10045.4.3.3': 'sha384',
+  '1.2.840.10045.4.3.4': 'sha512',
+  '1.3.101.112': null,
+};
+const curves = ['prime256v1', 'secp384r1'];
+const rsaBits = { min: 2048, max: 4096 };
+const subjectAttributes = { commonName: '2.5.4.3', serialNumber: '2.5.4.5' } as const;
+
+/** The request in a PEM text, or in base64 of DER. */
+export function readRequest(text: string): SigningRequest | Fault {
+  let request: CertificationRequest;
+  try {
+    request = AsnConvert.parse(bytesOfText(text), CertificationRequest);
+  } catch {
+    return { fault: 'must be a certificate request (PKCS#10), as PEM or base64 of DER' };
+  }
+  const {
+    certificationRequestInfo: info,
+    certificationRequestInfoRaw: signed,
+    signatureAlgorithm,
+    signature,
+  } = request;
+  let key: KeyObject;
+  try {
+    key = createPublicKey({ key: Buffer.from(AsnConvert.serialize(info.subjectPKInfo)), format: 'der', type: 'spki' });
+  } catch {
+    return { fault: 'has a key of an unknown kind' };
+  }
+  const weakness = keyFault(key);
+  if (weakness !== undefined) return { fault: weakness };
+  if (!signed || !isSigned(new Uint8Array(signed), signatureAlgorithm.algorithm, new Uint8Array(signature), key))
+    return { fault: 'is not signed by its own key with SHA-256 or better, or with Ed25519' };
+  const publicKey = Uint8Array.from(key.export({ type: 'spki', format: 'der' }));
+  return { publicKey, publicKeyHash: hash('sha256', publicKey, 'hex'), subject: attributesOf(info.subject) };
+}
+
+/** The revocation list of a CA (PEM), in DER or in a PEM text. `now` in milliseconds since 1970. */
+export function readRevocationList(given: Uint8Array, authority: string, now: number): RevocationList | Fault {
+  let parts: Parts;
+  try {
+    parts = partsOfList(given[0] === 0x30 ? given : bytesOfText(Buffer.from(given).toString('latin1')));
+  } catch {
+    return { fault: 'must be a certificate revocation list, as DER or PEM' };
+  }
+  const { publicKey, raw } = new X509Certificate(authority);
+  if (!subjectOf(raw).equals(parts.issuer)) return { fault: 'is that of another CA' };
+  if (!isSigned(parts.signed, parts.algorithm, parts.signature, publicKey))
+    return { fault: 'is not signed by this CA with SHA-256 or better, or with Ed25519' };
+  const { number, thisUpdate, nextUpdate, extensions } = parts;
+  if (number === undefined) return { fault: 'has no number (CRL Number)' };
+  if (nextUpdate === undefined || nextUpdate <= now) return { fault: 'has expired, or does not say when it will' };
+  if (thisUpdate > now + clockTolerance) return { fault: 'is not valid yet' };
+  if (extensions.some(isPeculiar)) return { fault: 'is a delta or indirect list, which is not supported' };
+  try {
+    return { number, thisUpdate, nextUpdate, ...listedIn(parts.entries) };
+  } catch {
+    return { fault: 'has entries that cannot be read' };
+  }
+}
+
+/** Milliseconds that the clock of a CA may be ahead. */
+const clockTolerance = 300_000;
+
+interface Parts {
+  signed: Uint8Array;
+  algorithm: string;
+  signature: Uint8Array;
+  issuer: Uint8Array;
+  thisUpdate: number;
+  nextUpdate: number | undefined;
+  entries: Uint8Array;
+  number: string | undefined;
+  extensions: readonly asn1.Extension[];
+}
+
+/** The parts of a list, in their order [RFC 5280, 5.1], its entries unread. @throws Error when it is none. */
+function partsOfList(der: Uint8Array): Parts {
+  const [list, algorithm, signature] = partsOf(der) as [Element, Element, Element];
+  const rest = [...elementsOf(list.content)];
+  const take = (isWanted: (element: Element) => boolean) => (rest[0] && isWanted(rest[0]) ? rest.shift() : undefined);
+  const isSequence = ({ tagClass, tagNumber }: Element) => tagClass === 1 && tagNumber === tags.sequence;
+  const isTime = ({ tagNumber }: Element) => tagNumber === tags.utcTime || tagNumber === tags.generalizedTime;
+  take(({ tagNumber, tagClass }) => tagClass === 1 && tagNumber === tags.integer);
+  const inner = take(isSequence)?.whole;
+  const issuer = take(isSequence)?.whole;
+  const thisUpdate = take(isTime)?.whole;
+  const nextUpdate = take(isTime)?.whole;
+  const entries = take(isSequence)?.content ?? new Uint8Array();
+  const tagged = take(({ tagClass, tagNumber }) => tagClass === contextClass && tagNumber === 0)?.content;
+  if (!inner || !issuer || !thisUpdate || rest.length > 0) throw new Error('not a revocation list');
+  if (!Buffer.from(inner).equals(algorithm.whole)) throw new Error('two algorithms');
+  const extensions = tagged ? [...AsnConvert.parse(tagged, asn1.Extensions)] : [];
+  const numbered = extensions.find(({ extnID }) => extnID === asn1.id_ce_cRLNumber);
+  return {
+    ...{ issuer, entries, extensions },
+    signed: list.whole,
+    algorithm: AsnConvert.parse(algorithm.whole, asn1.AlgorithmIdentifier).algorithm,
+    // The first byte of a BIT STRING says how many bits of the last one are unused.
+    signature: signature.content.subarray(1),
+    thisUpdate: timeIn(thisUpdate),
+    nextUpdate: nextUpdate && timeIn(nextUpdate),
+    number: numbered && numberIn(numbered.extnValue.buffer),
+  };
+}
+
+function timeIn(der: Uint8Array): number {
+  return AsnConvert.parse(der, asn1.Time).getTime().getTime();
+}
+
+function numberIn(der: ArrayBuffer): string {
+  const { result } = asn1js.fromBER(der);
+  if (!(result instanceof asn1js.Integer)) throw new Error('not a number');
+  return String(result.toBigInt());
+}
+
+/** Whether an extension says that a list is not what it looks like. */
+function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
+  if (extnID === asn1.id_ce_issuingDistributionPoint)
+    return AsnConvert.parse(extnValue.buffer, asn1.IssuingDistributionPoint).indirectCRL;
+  return critical;
+}
+
+function listedIn(entries: Uint8Array): Pick<RevocationList, 'count' | 'digests'> {
+  const digests: Buffer[] = [];
+  for (const entry of elementsOf(entries)) {
+    const [number] = elementsOf(entry.content);
+    if (number?.tagNumber !== tags.integer) throw new Error('not an entry');
+    digests.push(digestOf(Buffer.from(number.content).toString('hex')));
+  }
+  digests.sort(Buffer.compare);
+  const all = new Uint8Array(digests.length * digestBytes);
+  for (const [at, digest] of digests.entries()) all.set(digest, at * digestBytes);
+  return { count: digests.length, digests: all };
+}
+
+/** The subject of a certificate, as it is written there. */
+function subjectOf(certificate: Uint8Array): Buffer {
+  const [content] = partsOf(certificate);
+  const parts = [...elementsOf(content?.content ?? new Uint8Array())];
+  // The version is left out in certificates of the first version.
+  const subject = parts[parts[0]?.tagClass === contextClass ? 5 : 4];
+  return Buffer.from(subject?.whole ?? new Uint8Array());
+}
+
+function isSigned(content: Uint8Array, algorithm: string, signature: Uint8Array, key: KeyObject): boolean {
+  const digest = signatureHashes[algorithm];
+  if (digest === undefined || (digest === null) !== (key.asymmetricKeyType === 'ed25519')) return false;
+  try {
+    return verify(digest, content, key, signature);
+  } catch {
+    return false;
+  }
+}
+
+function keyFault(key: KeyObject): string | undefined {
+  const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
+  const { asymmetricKeyType: kind } = key;
+  if (kind === 'ed25519' || (kind === 'ec' && curves.includes(namedCurve))) return undefined;
+  if (kind === 'rsa' && modulusLength >= rsaBits.min && modulusLength <= rsaBits.max) return undefined;
+  return `has a key that is not P-256, P-384, Ed25519, or RSA of ${rsaBits.min} to ${rsaBits.max} bits`;
+}
+
+function attributesOf(name: asn1.Name): SigningRequest['subject'] {
+  const all = name.flatMap((set) => [...set]);
+  const found = Object.entries(subjectAttributes).flatMap(([attribute, id]) => {
+    const [one, another] = all.filter(({ type }) => type === id);
+    return one && !another ? [[attribute, one.value.toString()]] : [];
+  });
+  return Object.fromEntries(found);
+}
+
+/** DER from PEM, or from base64 alone. */
+function bytesOfText(text: string): Uint8Array {
+  const [, body = text] = /-----BEGIN [A-Z0-9 ]+-----([^-]+)-----END [A-Z0-9 ]+-----/.exec(text) ?? [];
+  return Buffer.from(body, 'base64');
+}
