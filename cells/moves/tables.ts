@@ -85,6 +85,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   accountUsers: { where: own },
   identities: { where: own },
   kept: { where: own, left: byTriggers },
+  brandings: { where: own },
   accounts: { where: '"id" IN "moving"' },
 };
 

@@ -4,7 +4,13 @@
  */
 import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
-import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.ts';
+import type {
+  AccountRecord,
+  AuditRecord,
+  BrandingRecord,
+  IdempotentAnswerRecord,
+  KeptRecord,
+} from './records/account.ts';
 import type { EntityTable, entityColumns } from './records/by-table.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
@@ -52,6 +58,7 @@ type EntityTables = { [T in EntityTable]: EntityRow<(typeof entityColumns)[T]> }
 /** The tables of registry.db. */
 export interface Tables extends Omit<EntityTables, 'devices'> {
   accounts: Static<typeof AccountRecord>;
+  brandings: Static<typeof BrandingRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
   mailedTokens: Static<typeof MailedTokenRecord>;
