@@ -49,6 +49,7 @@ import { usageRoutes } from '../messages/usage.ts';
 import { metricsRoutes } from '../metrics/index.ts';
 import { overviewRoutes } from '../overview/routes.ts';
 import { accountUserRoutes } from '../registry/account-users.ts';
+import { brandingRoutes, publicBrandingRoutes } from '../registry/branding.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
 import { crlRoutes } from '../registry/certificates/crl-route.ts';
@@ -57,6 +58,7 @@ import { channelTemplateRoutes } from '../registry/channel-templates.ts';
 import { associationRoutes } from '../registry/credentials/association.ts';
 import { credentialRoutes } from '../registry/credentials/credentials.ts';
 import { replacementRoutes } from '../registry/credentials/replacement.ts';
+import { signUpRoutes } from '../registry/credentials/sign-up.ts';
 import { customFieldRoutes } from '../registry/custom-fields.ts';
 import { connectivityRoutes } from '../registry/devices/connectivity.ts';
 import { deviceRoutes } from '../registry/devices/devices.ts';
@@ -79,6 +81,8 @@ const withoutCaller: readonly Mount[] = [
   passwordChangeRoutes,
   emailConfirmationRoutes,
   crlRoutes,
+  publicBrandingRoutes,
+  signUpRoutes,
 ];
 
 /** They need the appToken of an application. */
@@ -107,6 +111,7 @@ const forCallers: readonly Mount[] = [
   certificateAuthorityRoutes,
   issuerRoutes,
   associationRoutes,
+  brandingRoutes,
   addressRoutes,
   batchRoutes,
   logRoutes,
