@@ -30,6 +30,7 @@ import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
 import { countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
+import { deviceTextIndex } from './text-index.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -77,6 +78,7 @@ export const registryMigrations: readonly Migration[] = [
     `ALTER TABLE "channelTemplates" ADD COLUMN "categories" TEXT NOT NULL DEFAULT '[]'`,
     ...countText('channelTemplates', 'categories', 1),
   ),
+  sqlStep('0033-device-names', ...deviceTextIndex('name', 'fields', (row) => `json_extract(${row}"fields", '$.name')`)),
 ];
 
 /**

@@ -14,5 +14,6 @@ import '../registry/organizations.test.ts';
 import '../registry/overlaps.test.ts';
 import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
+import '../registry/search.test.ts';
 import '../registry/templates.test.ts';
 import '../registry/without-person.test.ts';
