@@ -85,11 +85,30 @@ export const texts = {
   keys: {
     title: 'Keys',
     list: [
-      ['/', 'Go to the search'],
+      ['/', 'Search everything'],
+      ['Ctrl K', 'Search everything, also from a field'],
       ['?', 'List the keys'],
       ['Tab', 'Go to the next field or button'],
       ['Escape', 'Close a dialog'],
     ],
+  },
+  palette: {
+    title: 'Search everything',
+    hint: 'Device, organization, person, place …',
+    results: 'Results',
+    places: 'Places',
+    actions: 'Actions',
+    found: (count: number) => `${count} ${count === 1 ? 'result' : 'results'}`,
+    kinds: {
+      device: 'Devices',
+      organization: 'Organizations',
+      endUser: 'People',
+      accountUser: 'Account users',
+      deviceTemplate: 'Products',
+      firmwarePackage: 'Firmware',
+      application: 'Programs',
+      bridge: 'Bridges',
+    },
   },
   tools: {
     mosquitto: 'Mosquitto',

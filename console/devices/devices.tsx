@@ -1,6 +1,7 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
 import { useMemo, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
@@ -79,6 +80,8 @@ export function Devices() {
   const [search, setSearch] = useSearchParams();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [open, setOpen] = useState<'new' | 'import' | 'columns' | undefined>();
+  useAction('newDevice', () => setOpen('new'));
+  useAction('importDevices', () => setOpen('import'));
   const { shown, choose, shownColumns } = useColumns();
   const filter = filterOf(search);
   const page = Number(search.get('page') ?? 1);

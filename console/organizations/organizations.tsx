@@ -1,6 +1,7 @@
 /** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
 import { useMemo, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
@@ -37,6 +38,7 @@ export function Organizations() {
       { replace: true },
     );
   const [open, setOpen] = useState<Open>();
+  useAction('newOrganization', () => setOpen({ kind: 'new', of: undefined }));
   const close = () => setOpen(undefined);
   const move = async ({ id, version, name }: Organization, parentId: string | null) => {
     const params = { path: { id }, header: { etag: version } };

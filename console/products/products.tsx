@@ -1,5 +1,6 @@
 /** Products: the device templates of the account. */
 import { useState } from 'preact/hooks';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
@@ -15,6 +16,7 @@ const account = () => ({ accountId: accountId.value });
 export function Products() {
   const [making, setMaking] = useState(false);
   const [round, setRound] = useState(0);
+  useAction('newProduct', () => setMaking(true));
   const make = async ({ name = '' }: Values) => {
     await done(api.POST('/api/v1/devices/templates', { body: { ...account(), name } }));
     toast(texts.saved);

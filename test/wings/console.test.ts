@@ -2,5 +2,6 @@
 import '../console/access.test.ts';
 import '../console/console.test.ts';
 import '../console/device.test.ts';
+import '../console/search.test.ts';
 import '../console/places.test.ts';
 import '../console/work.test.ts';
