@@ -1,4 +1,4 @@
-/** Keys that work everywhere: `/` and Ctrl+K search everything, `?` lists the keys. */
+/** Keys that work everywhere: `/` and Ctrl+K find anything, `?` lists the keys. */
 import { useEffect, useState } from 'preact/hooks';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -25,13 +25,7 @@ export function Keys({ places }: { places: readonly Place[] }) {
   }, []);
   return (
     <>
-      <button
-        type="button"
-        class="find"
-        aria-label={texts.palette.title}
-        aria-keyshortcuts="Control+K /"
-        onClick={() => setShown('palette')}
-      >
+      <button type="button" class="find" aria-keyshortcuts="Control+K /" onClick={() => setShown('palette')}>
         <Icon name="search" /> <span>{texts.palette.title}</span> <kbd>Ctrl K</kbd>
       </button>
       {shown === 'palette' && <Palette places={places} onClose={close} />}

@@ -152,8 +152,14 @@ async function hitsOfDevices(ctx: RegistryContext, caller: Caller, text: string)
   for (const form of forms) await find(['serialNumber', 'exact'], form);
   for (const form of forms) await find(['serialNumber', 'beginning'], form);
   if (isIdPart(text)) await find(['id', 'beginning'], text.toLowerCase());
+  // The rest would look for what nobody has meant.
+  if (found.has(text.toLowerCase())) return shown(found);
   await find(['name', 'partial']);
   await find(['serialNumber', 'partial']);
+  return shown(found);
+}
+
+function shown(found: ReadonlyMap<string, FoundDevice>): Hit[] {
   return [...found.values()].map(({ id, serialNumber, name, organizationId }) => ({
     type: 'device',
     id,

@@ -30,6 +30,7 @@ const presence: readonly string[] = presenceNames;
 /** Rows that an index finds for one filter, if they are to be told from others; and devices that are looked up to be sorted. */
 const maxRows = 50_000;
 const few = 5000;
+const fewNamed = 1000;
 /** The rows that an index has of a filter; `isExact` where every one of them matches. */
 interface Rows {
   rows: RawBuilder<{ row: number }>;
@@ -159,12 +160,12 @@ function rowsOf(search: Search, [name, match]: Filter): Rows | undefined {
   if (ordered.includes(name) || (match === 'flag' && value === false)) return undefined;
   if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
   const text = String(value);
-  // So many that a million others are told from them quickly, however common a name is.
-  if (name === 'name')
-    return {
-      rows: sql`select "row" from (${rowsWithText(search.account, text, name)} limit ${maxRows})`,
-      isExact: isWord(text),
-    };
+  // However common a name is: where everything is in reach, any of them will do.
+  if (name === 'name') {
+    const limit = isAccountWide(search.asked.caller) ? fewNamed : maxRows;
+    const rows = sql<{ row: number }>`select "row" from (${rowsWithText(search.account, text, name)} limit ${limit})`;
+    return { rows, isExact: isWord(text) };
+  }
   if (name === 'serialNumber' && match === 'partial')
     return text === '' ? undefined : { rows: rowsWithText(search.account, text), isExact: isWord(text) };
   const live = sql`select "row" from "devices" where ${isOfAccount(search)}`;
