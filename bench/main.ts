@@ -27,6 +27,7 @@ import { measureQos } from './qos.ts';
 import { measureReconnect } from './reconnect.ts';
 import { writeReport } from './report.ts';
 import { begin, loadNow, machineCpu, pressureNow, pressureSince, sayResults, writeResults } from './results.ts';
+import { measureSearch } from './search.ts';
 import { seed } from './seed.ts';
 import { measureSeries } from './series.ts';
 import { full, quick, type Scenario, type Size } from './sizes.ts';
@@ -50,6 +51,7 @@ const figures: Record<string, Listed> = {
   provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },
   enroll: { shows: 'devices that get their credential by themselves, next to others', run: measureEnrollment },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
+  search: { shows: 'GET /search with what people type', run: measureSearch },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
   start: { shows: 'how long a start takes with a large registry', run: measureStarts },

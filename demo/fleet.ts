@@ -209,12 +209,20 @@ function dayOf(series: readonly string[], device: number): string {
   return times.map((time) => readingsOf(series, device, time)).join('');
 }
 
+/** How the console shows the readings. */
+const categories = [
+  { name: 'temperature', label: 'Temperature', unit: '°C', kind: 'number' },
+  { name: 'humidity', label: 'Humidity', unit: '%', kind: 'number' },
+  { name: 'battery', label: 'Battery', unit: 'V', kind: 'number' },
+  { name: 'door', label: 'Door', kind: 'state' },
+];
+
 async function makeProducts(make: Make): Promise<Map<string, string>> {
   const ids = new Map<string, string>();
   for (const { name } of products) {
     const { id } = await make('/devices/templates', { name });
     const channel = { entityId: id, entityType: 'deviceTemplate' };
-    await make('/channels/templates', { ...channel, name: 'readings', persistenceType: 'timeSeries' });
+    await make('/channels/templates', { ...channel, name: 'readings', persistenceType: 'timeSeries', categories });
     await make('/channels/templates', { ...channel, name: 'events', persistenceType: 'simple' });
     const field = { deviceTemplateId: id };
     await make('/devices/custom-fields', {

@@ -1,26 +1,42 @@
-/** Keys that work everywhere: `/` goes to the search, `?` lists the keys. */
+/** Keys that work everywhere: `/` and Ctrl+K find anything, `?` lists the keys. */
 import { useEffect, useState } from 'preact/hooks';
-import { Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
+import { Palette, type Place } from './palette.tsx';
 
-export function Keys() {
-  const [shown, setShown] = useState(false);
+/** The button that searches everything, and the keys. */
+export function Keys({ places }: { places: readonly Place[] }) {
+  const [shown, setShown] = useState<'keys' | 'palette'>();
+  const close = () => setShown(undefined);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
+      const { key, ctrlKey, metaKey, altKey } = event;
+      const isCombined = (ctrlKey || metaKey) && !altKey && key.toLowerCase() === 'k';
       const isTyping = (event.target as HTMLElement).matches('input, select, textarea');
-      if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
-      if (event.key === '?') setShown(true);
-      const search = event.key === '/' && document.querySelector<HTMLInputElement>('input[type=search]');
-      if (!search) return;
+      if (document.querySelector('dialog[open]') || (!isCombined && (isTyping || ctrlKey || metaKey || altKey))) return;
+      if (key === '?') setShown('keys');
+      if (!isCombined && key !== '/') return;
       event.preventDefault();
-      search.focus();
+      setShown('palette');
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
   }, []);
-  if (!shown) return null;
   return (
-    <Dialog title={texts.keys.title} onClose={() => setShown(false)}>
+    <>
+      <button type="button" class="find" aria-keyshortcuts="Control+K /" onClick={() => setShown('palette')}>
+        <Icon name="search" /> <span>{texts.palette.title}</span> <kbd>Ctrl K</kbd>
+      </button>
+      {shown === 'palette' && <Palette places={places} onClose={close} />}
+      {shown === 'keys' && <KeyList onClose={close} />}
+    </>
+  );
+}
+
+function KeyList({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title={texts.keys.title} onClose={onClose}>
       <dl>
         {texts.keys.list.map(([key, does]) => (
           <>
@@ -31,11 +47,7 @@ export function Keys() {
           </>
         ))}
       </dl>
-      <div class="row end">
-        <button type="button" onClick={() => setShown(false)}>
-          {texts.close}
-        </button>
-      </div>
+      <CloseButton onClose={onClose} />
     </Dialog>
   );
 }

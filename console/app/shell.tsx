@@ -74,6 +74,7 @@ export function Shell() {
   const [path] = useLocation();
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
+  const reached = places.filter(({ shown }) => shown());
   return (
     <>
       <a class="skip" href="#main">
@@ -87,18 +88,17 @@ export function Shell() {
             <Link class="brand" href="/">
               <Icon name="slipway" /> Slipway
             </Link>
+            <Keys places={reached.map(({ path, icon, name }) => ({ path, icon, name: texts.places[name] }))} />
             <button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
               <Icon name="menu" /> {texts.menu}
             </button>
           </div>
           <nav aria-label={texts.menu}>
-            {places
-              .filter(({ shown }) => shown())
-              .map(({ path: to, icon, name }) => (
-                <Link key={to} href={to} aria-current={path.startsWith(to) ? 'page' : undefined}>
-                  <Icon name={icon} /> {texts.places[name]}
-                </Link>
-              ))}
+            {reached.map(({ path: to, icon, name }) => (
+              <Link key={to} href={to} aria-current={path.startsWith(to) ? 'page' : undefined}>
+                <Icon name={icon} /> {texts.places[name]}
+              </Link>
+            ))}
           </nav>
           <div class="who">
             {me.value?.emailAddress}
@@ -134,7 +134,6 @@ export function Shell() {
           </Suspense>
         </main>
       </div>
-      <Keys />
     </>
   );
 }

@@ -67,6 +67,7 @@ export function Commands({ id }: { id: string }) {
         label={words.title}
         on={[round]}
         every={1000}
+        newestFirst
         load={async (page) => {
           const query = { page, pageSize };
           return (await done(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;

@@ -17,6 +17,7 @@ export function Log({ id }: { id: string }) {
     <Listing
       label={words.tabs.log}
       every={5000}
+      newestFirst
       load={async (page) =>
         (await done(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query: { page, pageSize } } }))).logs
       }
@@ -79,6 +80,7 @@ export function Refusals({ id }: { id: string }) {
     <Listing
       label={words.tabs.refusals}
       every={5000}
+      newestFirst
       load={async (page) => {
         const query = { page, pageSize };
         const { refusals } = await done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }));

@@ -1,100 +1,187 @@
-/** Charts of what a device has stored, by range and roll-up. */
-import { useMemo, useState } from 'preact/hooks';
+/** Charts of what devices have stored: by range, zoomed, live, up to five devices together. The address holds all of it. */
+import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { Chart } from '../parts/chart.tsx';
 import { ErrorNote, Select } from '../parts/form.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
+import { nameOf } from '../parts/names.tsx';
 import { Loading } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
 import { texts } from '../texts.ts';
+import { type Aggregate, aggregates, bucketOf, type Category, chartsOf, readStored } from './readings.ts';
 import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 const hour = 3_600_000;
-/** Milliseconds, and the roll-up that makes a few hundred values of it. */
-const ranges = {
-  '1h': [hour, '15s'],
-  '6h': [6 * hour, '1m'],
-  '24h': [24 * hour, '5m'],
-  '7d': [168 * hour, '30m'],
-  '30d': [720 * hour, '2h'],
-} as const;
+const ranges = { '1h': hour, '6h': 6 * hour, '24h': 24 * hour, '7d': 168 * hour, '30d': 720 * hour } as const;
 type Range = keyof typeof ranges;
-const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
-type Aggregate = (typeof aggregates)[number];
-type Bucket = { time?: string; category?: string } & Partial<Record<Aggregate, unknown>>;
+const maxDevices = 5;
+/** Milliseconds: a loud device must not keep the page busy; a silent one moves out of the chart. */
+const liveEvery = 2000;
+const againEvery = 30_000;
+
+/** What the address says is shown. */
+function useShown() {
+  const [search, setSearch] = useSearchParams();
+  const set = (values: Record<string, string>) =>
+    setSearch(
+      (before) => {
+        for (const [name, value] of Object.entries(values))
+          value === '' ? before.delete(name) : before.set(name, value);
+        return before;
+      },
+      { replace: true },
+    );
+  const range = (search.get('range') ?? '24h') as Range;
+  const [from, to] = [Number(search.get('from')), Number(search.get('to'))];
+  return {
+    set,
+    channel: search.get('channel') ?? '',
+    range: range in ranges ? range : '24h',
+    zoom: from > 0 && to > from ? ([from, to] as const) : undefined,
+    aggregate: aggregates.find((one) => one === search.get('value')) ?? 'avg',
+    others: (search.get('with') ?? '')
+      .split(',')
+      .filter(Boolean)
+      .slice(0, maxDevices - 1),
+  };
+}
+
+/** Reads again soon after a message. */
+function useMessages(topics: readonly string[], isLive: boolean, onMessage: () => void): void {
+  const latest = useRef(onMessage);
+  latest.current = onMessage;
+  const heard = isLive ? topics.join(',') : '';
+  useEffect(() => {
+    if (heard === '') return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const source = listen(heard.split(','), () => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        if (!document.hidden) latest.current();
+      }, liveEvery);
+    });
+    return () => {
+      clearTimeout(timer);
+      source.close();
+    };
+  }, [heard]);
+}
 
 export function Series({ device }: { device: DeviceRow }) {
-  const [range, setRange] = useState<Range>('24h');
-  const [aggregate, setAggregate] = useState<(typeof aggregates)[number]>('avg');
-  const stored = useLoad(
+  const { set, channel, range, zoom, aggregate, others } = useShown();
+  const { data: connectivity, error: failure } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id: device.id } } })),
     [device.id],
-  ).data?.connectivity.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
-  const [chosen, setTopic] = useState<string>();
-  const topic = chosen ?? stored?.[0]?.topic;
-  const { data, error } = useLoad(() => readBuckets(topic, range, aggregate), [topic, range, aggregate], 30_000);
-  const lines = useMemo(() => linesOf(data ?? [], aggregate), [data, aggregate]);
+  );
+  const stored = connectivity?.connectivity.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
+  const chosen = stored?.find((one) => one.channel === channel) ?? stored?.[0];
+  const categories: readonly Category[] = chosen?.categories ?? [];
+  const ids = [device.id, ...others.filter((id) => id !== device.id)];
+  const topics = chosen ? ids.map((id) => chosen.topic.replace(device.id, id)) : [];
+  const { data, error, reload } = useLoad(
+    async (signal) => {
+      const [from, to] = zoom ?? [Date.now() - ranges[range], Date.now()];
+      const read = (topic: string) => readStored({ topic, from, to, aggregate }, categories, signal);
+      return { from, to, devices: await Promise.all(topics.map(read)) };
+    },
+    [topics, range, zoom, aggregate],
+    zoom ? 0 : againEvery,
+  );
+  useMessages(topics, zoom === undefined, reload);
+  const names = ids.map((id) => (id === device.id ? device.serialNumber : (nameOf('device', id) ?? '…')));
+  const charts = useMemo(
+    () =>
+      chartsOf(
+        (data?.devices ?? []).map((stored, at) => ({ name: names[at] ?? '', stored })),
+        categories,
+        texts.charts.values,
+      ),
+    [data, names.join()],
+  );
+  const isEmpty = charts.every(({ lines }) => lines.every(({ readings }) => readings.length === 0));
   return (
     <section class="panel">
       <div class="toolbar">
         <Select
           label={words.channel}
-          value={topic}
-          options={(stored ?? []).map(({ topic, channel }) => [topic, channel] as const)}
-          onText={setTopic}
+          value={chosen?.channel}
+          options={(stored ?? []).map(({ channel }) => [channel, channel] as const)}
+          onText={(channel) => set({ channel })}
         />
         <Select
           label={words.range}
           value={range}
-          options={Object.keys(ranges).map((one) => [one, one] as const)}
-          onText={(one) => setRange(one as Range)}
+          options={Object.entries(texts.charts.ranges)}
+          onText={(range) => set({ range, from: '', to: '' })}
         />
         <Select
           label={words.rollup}
           value={aggregate}
-          options={aggregates.map((one) => [one, one] as const)}
-          onText={(one) => setAggregate(one as 'avg')}
+          options={aggregates.map((one) => [one, texts.charts.aggregates[one]] as const)}
+          onText={(value) => set({ value: value as Aggregate })}
         />
+        {ids.length < maxDevices && (
+          <Picker
+            key={ids.join()}
+            kind="device"
+            label={texts.charts.compare}
+            none={texts.charts.noOther}
+            value=""
+            onText={(id) => id && !ids.includes(id) && set({ with: [...others, id].join() })}
+          />
+        )}
       </div>
-      <ErrorNote error={error} />
-      {!stored || (!data && !error && stored.length > 0) ? (
-        <Loading />
-      ) : stored.length === 0 || lines.times.length === 0 ? (
+      {ids.length > 1 && (
+        <ul class="compared">
+          {ids.map((id, at) => (
+            <li key={id}>
+              <i class={`swatch line-${at + 1}`} /> {names[at]}
+              {at > 0 && (
+                <button
+                  type="button"
+                  class="plain"
+                  aria-label={texts.charts.remove(names[at] ?? '')}
+                  onClick={() => set({ with: others.filter((one) => one !== id).join() })}
+                >
+                  <Icon name="close" />
+                </button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      <p class="small soft row">
+        {zoom ? (
+          <button type="button" onClick={() => set({ from: '', to: '' })}>
+            {texts.charts.zoomOut}
+          </button>
+        ) : (
+          texts.charts.zoomHint
+        )}
+      </p>
+      <ErrorNote error={failure ?? error} />
+      {!stored || (!data && !error) ? (
+        !failure && <Loading />
+      ) : stored.length === 0 || isEmpty ? (
         <p class="empty">{stored.length === 0 ? words.noSeries : words.noPoints}</p>
       ) : (
         <div class="charts">
-          {lines.lines.map((line) => (
-            <div key={line.label}>
-              <h3>{line.label}</h3>
-              <Chart label={words.chart(line.label)} times={lines.times} line={line} />
-            </div>
+          {charts.map(({ category, ...chart }) => (
+            <Chart
+              key={category}
+              {...chart}
+              from={(data?.from ?? 0) / 1000}
+              to={(data?.to ?? 0) / 1000}
+              bucket={bucketOf((data?.to ?? 0) - (data?.from ?? 0))[0]}
+              onZoom={(from, to) => set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) })}
+            />
           ))}
         </div>
       )}
     </section>
   );
-}
-
-async function readBuckets(
-  topic: string | undefined,
-  range: Range,
-  aggregate: (typeof aggregates)[number],
-): Promise<Bucket[] | undefined> {
-  if (topic === undefined) return undefined;
-  const [length, rollup] = ranges[range];
-  const query = { startDateTime: new Date(Date.now() - length).toISOString(), rollup, aggregate };
-  const answer = await done(api.GET('/api/v4/data/{topic}', { params: { path: { topic }, query } }));
-  return typeof answer === 'string' ? [] : answer.result;
-}
-
-function linesOf(buckets: Bucket[], aggregate: Aggregate) {
-  const times = [...new Set(buckets.map(({ time = '' }) => Date.parse(time) / 1000))].sort((a, b) => a - b);
-  const place = new Map(times.map((time, at) => [time, at]));
-  const byCategory = new Map<string, (number | null)[]>();
-  for (const { time = '', category = '', [aggregate]: value } of buckets) {
-    const values = byCategory.get(category) ?? times.map(() => null);
-    byCategory.set(category, values);
-    values[place.get(Date.parse(time) / 1000) ?? 0] = typeof value === 'number' ? value : null;
-  }
-  return { times, lines: [...byCategory].map(([label, values]) => ({ label: label || aggregate, values })) };
 }

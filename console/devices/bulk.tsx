@@ -13,7 +13,7 @@ import type { DeviceFilter } from './query.ts';
 
 const words = texts.bulk;
 type Action = 'move' | 'command' | 'regenerate' | 'delete';
-const actions = ['move', 'command', 'regenerate', 'delete'] as const;
+export const actions = ['move', 'command', 'regenerate', 'delete'] as const;
 const canUndo: readonly Action[] = ['move', 'delete'];
 /** The parameters of the job besides its devices. */
 type Order = { organizationId?: string | null; command?: { name: string; payload?: unknown } };
@@ -78,7 +78,8 @@ export function Bulk({
   );
 }
 
-function Run({
+/** Plans the change, says what it would do, and does it as a job. */
+export function Run({
   action,
   what,
   onClose,

@@ -1,75 +1,28 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
-import { useMemo, useState } from 'preact/hooks';
-import { useSearchParams } from 'wouter-preact';
+import { useState } from 'preact/hooks';
+import { useLocation, useSearchParams } from 'wouter-preact';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { SearchField } from '../parts/lists/search-field.tsx';
-import { type Column, Pager, type Sort, Table } from '../parts/lists/table.tsx';
+import { useLiveRows } from '../parts/lists/live-rows.ts';
+import { Pager, type Sort, Table } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Page, Time } from '../parts/page.tsx';
+import { Page } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
-import { Bulk } from './bulk.tsx';
+import { Bulk, actions as bulkActions, Run } from './bulk.tsx';
+import { Columns, useColumns } from './columns.tsx';
 import { exportDevices, Import } from './files.tsx';
-import { filterOf, type Row, readRows, sizes } from './query.ts';
+import { filterOf, readRows } from './query.ts';
+import { Toolbar } from './toolbar.tsx';
 
 const words = texts.devices;
-const columnsKey = 'slipway-columns';
-
-const columns: readonly Column<Row>[] = [
-  { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
-  {
-    name: 'connected',
-    label: words.connected,
-    show: ({ connected }) => (
-      <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
-    ),
-  },
-  {
-    name: 'provisioningState',
-    label: words.state,
-    sort: 'provisioningState',
-    show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
-  },
-  {
-    name: 'product',
-    label: words.product,
-    sort: 'deviceTemplateId',
-    show: ({ deviceTemplate }) => deviceTemplate?.name ?? '–',
-  },
-  {
-    name: 'organization',
-    label: words.organization,
-    sort: 'organizationId',
-    show: ({ organization }) => organization?.name ?? '–',
-  },
-  {
-    name: 'firmwareVersion',
-    label: words.firmware,
-    sort: 'firmwareVersion',
-    show: (row) => row.firmwareVersion ?? '–',
-  },
-  { name: 'lastConnected', label: words.lastConnected, show: ({ lastConnected }) => <Time iso={lastConnected} /> },
-  { name: 'created', label: texts.created, sort: 'created', show: ({ created }) => <Time iso={created} /> },
-];
-
-const usual = ['serialNumber', 'connected', 'provisioningState', 'product', 'organization', 'lastConnected'];
-
-/** The columns that a person has chosen, on this machine. */
-function useColumns() {
-  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
-  const choose = (names: string[]) => {
-    setShown(names);
-    localStorage.setItem(columnsKey, JSON.stringify(names));
-  };
-  // The same columns as before let the table leave its rows as they are.
-  const shownColumns = useMemo(() => columns.filter(({ name }) => shown.includes(name)), [shown]);
-  return { shown, choose, shownColumns };
-}
+/** Milliseconds between two looks at what the table shows. */
+const liveEvery = 4000;
 
 function sortOf(search: URLSearchParams): Sort {
   return { by: search.get('sort') ?? 'serialNumber', order: search.get('order') === 'desc' ? 'desc' : 'asc' };
@@ -79,16 +32,20 @@ export function Devices() {
   const [search, setSearch] = useSearchParams();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [open, setOpen] = useState<'new' | 'import' | 'columns' | undefined>();
-  const { shown, choose, shownColumns } = useColumns();
+  useAction('newDevice', () => setOpen('new'));
+  useAction('importDevices', () => setOpen('import'));
+  const { shown, choose, shownColumns, custom } = useColumns();
   const filter = filterOf(search);
   const page = Number(search.get('page') ?? 1);
   const pageSize = Number(search.get('size') ?? 50);
   const sort = sortOf(search);
-  const { data, error, loading, reload } = useLoad(
-    (signal) => readRows({ filter, sort, page, pageSize }, signal),
-    [filter, sort, page, pageSize],
-    15_000,
+  const { data, error, loading, reload, fresh } = useLiveRows(
+    (signal) => readRows({ filter, sort, page, pageSize }, custom, signal),
+    [filter, sort, page, pageSize, custom],
+    { every: liveEvery, newestFirst: sort.by === 'created' && sort.order === 'desc' },
   );
+  const [one, setOne] = useState<{ action: 'move' | 'command' | 'regenerate' | 'delete'; id: string }>();
+  const [, go] = useLocation();
   const set = (values: Record<string, string>) =>
     setSearch(
       (before) => {
@@ -142,6 +99,19 @@ export function Devices() {
         error={data ? undefined : error}
         href={({ id }) => `/devices/${id}`}
         nameOf={({ serialNumber }) => serialNumber}
+        fresh={fresh}
+        actions={({ id }) => [
+          { text: words.open, run: () => go(`/devices/${id}`) },
+          { text: words.charts, run: () => go(`/devices/${id}/series`) },
+          { text: words.copyId, run: () => navigator.clipboard.writeText(id).then(() => toast(words.copied), failed) },
+          ...(can('create', 'bulkChange')
+            ? bulkActions.map((action) => ({
+                text: texts.bulk.verbsOfOne[action],
+                run: () => setOne({ action, id }),
+                danger: action === 'delete',
+              }))
+            : []),
+        ]}
         sort={sort}
         onSort={({ by, order }) => set({ sort: by, order })}
         {...(can('create', 'bulkChange') && { selected, onSelect: setSelected })}
@@ -150,103 +120,11 @@ export function Devices() {
       <Pager page={page} pageSize={pageSize} count={count} onPage={(to) => set({ page: String(to) })} />
       {open === 'new' && <New onClose={() => setOpen(undefined)} onMade={reload} />}
       {open === 'import' && <Import onClose={() => setOpen(undefined)} onDone={reload} />}
-      {open === 'columns' && <Columns shown={shown} choose={choose} onClose={() => setOpen(undefined)} />}
-    </Page>
-  );
-}
-
-function Toolbar({
-  search,
-  set,
-  pageSize,
-  onColumns,
-  onExport,
-}: {
-  search: URLSearchParams;
-  set: (values: Record<string, string>) => void;
-  pageSize: number;
-  onColumns: () => void;
-  onExport: () => void;
-}) {
-  return (
-    <search class="toolbar">
-      <SearchField
-        label={texts.search}
-        hint={words.searchHint}
-        value={search.get('q') ?? ''}
-        onText={(q) => set({ q })}
-      />
-      <Picker
-        kind="organization"
-        label={words.organization}
-        none={texts.all}
-        value={search.get('organization') ?? ''}
-        onText={(organization) => set({ organization })}
-      />
-      {can('read', 'deviceTemplate') && (
-        <Picker
-          kind="product"
-          label={words.product}
-          none={texts.all}
-          value={search.get('product') ?? ''}
-          onText={(product) => set({ product })}
-        />
+      {open === 'columns' && (
+        <Columns shown={shown} choose={choose} product={filter.deviceTemplateId} onClose={() => setOpen(undefined)} />
       )}
-      <Select
-        label={words.state}
-        value={search.get('state') ?? ''}
-        onText={(state) => set({ state })}
-        options={[['', texts.all], ...Object.entries(words.states)]}
-      />
-      <Select
-        label={words.connected}
-        value={search.get('connected') ?? ''}
-        onText={(connected) => set({ connected })}
-        options={[
-          ['', texts.all],
-          ['true', texts.online],
-          ['false', texts.offlineShort],
-        ]}
-      />
-      <Select
-        label={words.perPage}
-        value={String(pageSize)}
-        onText={(size) => set({ size })}
-        options={sizes.map((size) => [size, size] as const)}
-      />
-      <button type="button" onClick={onColumns}>
-        {words.columns}
-      </button>
-      <button type="button" onClick={onExport}>
-        {words.export}
-      </button>
-    </search>
-  );
-}
-
-function Columns({
-  shown,
-  choose,
-  onClose,
-}: {
-  shown: string[];
-  choose: (names: string[]) => void;
-  onClose: () => void;
-}) {
-  return (
-    <Dialog title={words.columns} onClose={onClose}>
-      {columns.slice(1).map(({ name, label }) => (
-        <label class="check" key={name}>
-          <input
-            type="checkbox"
-            checked={shown.includes(name)}
-            onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
-          />
-          {label}
-        </label>
-      ))}
-      <CloseButton onClose={onClose} primary />
-    </Dialog>
+      {one && <Run action={one.action} what={{ ids: [one.id] }} onClose={() => setOne(undefined)} onDone={reload} />}
+    </Page>
   );
 }
 

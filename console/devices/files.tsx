@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, done, rawBody } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
+import { download } from '../parts/download.ts';
 import { Form, TextArea, type Values } from '../parts/form.tsx';
 import type { Sort } from '../parts/lists/table.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -43,16 +44,8 @@ export async function exportDevices(filter: DeviceFilter, sort: Sort): Promise<v
     count = meta?.count ?? 0;
     if (results.length === 0 || page * pageSize >= count) break;
   }
-  save('devices.csv', lines.join('\r\n'), 'text/csv');
+  download('devices.csv', new Blob([lines.join('\r\n')], { type: 'text/csv' }));
   if (count > maxExported) toast(words.exportCut(maxExported, count));
-}
-
-export function save(name: string, text: string, type: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 /** Makes a provisioning job of a CSV; its results wait in the factory. */

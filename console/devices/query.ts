@@ -1,6 +1,6 @@
 /** The query of the table of devices. */
 import type { paths } from '../api-types.d.ts';
-import { api, done } from '../app/api.ts';
+import { ApiError, api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import type { Sort } from '../parts/lists/table.tsx';
 
@@ -35,6 +35,7 @@ export function filterOf(search: URLSearchParams): DeviceFilter {
 /** What the table shows of a device: all of a device is many times longer. */
 const shownFields = [
   'serialNumber',
+  'name',
   'connected',
   'provisioningState',
   'deviceTemplate.name',
@@ -49,7 +50,7 @@ type Device = paths['/api/v1/devices/{id}']['get']['responses'][200]['content'][
 export type Row = Pick<Device, 'id' | Extract<(typeof shownFields)[number], keyof Device>> & {
   deviceTemplate?: { name: string };
   organization?: { name: string } | null;
-};
+} & Record<string, unknown>;
 
 interface Wanted {
   filter: DeviceFilter;
@@ -58,9 +59,35 @@ interface Wanted {
   pageSize: number;
 }
 
-/** One page of the table. */
-export function readRows(wanted: Wanted, signal: AbortSignal) {
-  return readDevices<Row>(wanted, { fields: shownFields.join(','), expand }, signal);
+/** One page of the table, also with these custom fields, as far as there are such. */
+export async function readRows(wanted: Wanted, custom: readonly string[], signal: AbortSignal) {
+  const read = (names: readonly string[]) =>
+    readDevices<Row>(wanted, { fields: [...shownFields, ...names].join(','), expand }, signal);
+  return read(custom).catch((error) => {
+    // Somebody has removed a field whose column this person has chosen.
+    if (custom.length > 0 && error instanceof ApiError && error.details.some(({ path }) => path === 'fields'))
+      return read([]);
+    throw error;
+  });
+}
+
+/** Products whose custom fields are offered as columns. */
+const maxProducts = 20;
+
+/** The names of the custom fields of a product, or of the first products. */
+export async function readCustomNames(product: string | undefined): Promise<string[]> {
+  const account = { accountId: accountId.value };
+  const products = async () => {
+    const query = { ...account, pageSize: maxProducts, fields: 'name' };
+    const { deviceTemplates } = await done(api.GET('/api/v1/devices/templates', { params: { query } }));
+    return (deviceTemplates.results ?? []).map(({ id }) => id);
+  };
+  const fieldsOf = async (deviceTemplateId: string) => {
+    const query = { ...account, deviceTemplateId, pageSize: 100 };
+    return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
+  };
+  const found = await Promise.all((product ? [product] : await products()).map(fieldsOf));
+  return [...new Set(found.flat().map(({ name }) => name))].sort();
 }
 
 /** One page of devices, of which each has its id and these properties. */

@@ -42,6 +42,7 @@ export function Factory({ id }: { id: string | undefined }) {
         <Listing
           label={words.tabs['']}
           every={3000}
+          newestFirst
           load={async (page) =>
             (await done(api.GET('/api/v1/provisioning/jobs', { params: { query: { ...query, page } } }))).jobs
           }

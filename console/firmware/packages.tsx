@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { Act, Field, Form, type Values } from '../parts/form.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -64,28 +64,17 @@ export function Packages({ round, onChanged }: { round: number; onChanged: () =>
             wrap: true,
             show: ({ files }) => files.map(({ name, size }) => `${name} (${bytes(size)})`).join(', ') || '–',
           },
-          {
-            name: 'do',
-            label: texts.actions,
-            show: (one) =>
-              can('update', 'firmwarePackage') && (
-                <span class="row">
-                  {one.state === 'draft' && (
-                    <>
-                      <button type="button" onClick={() => setUploading(one)}>
-                        {words.upload}
-                      </button>
-                      <Act label={words.publish} act={() => change(one, 'publish')} onError={failed} />
-                    </>
-                  )}
-                  {one.state === 'published' && (
-                    <Act label={words.retire} act={() => change(one, 'retire')} onError={failed} kind="plain" />
-                  )}
-                  <Act label={texts.delete} act={() => remove(one)} onError={failed} kind="plain" />
-                </span>
-              ),
-          },
         ]}
+        nameOf={({ name }) => name}
+        {...(can('update', 'firmwarePackage') && {
+          actions: (one: Package) => [
+            one.state === 'draft' && { text: words.upload, run: () => setUploading(one) },
+            one.state === 'draft' && { text: words.publish, run: () => void change(one, 'publish').catch(failed) },
+            one.state === 'published' && { text: words.retire, run: () => void change(one, 'retire').catch(failed) },
+            { text: texts.delete, run: () => void remove(one).catch(failed), danger: true },
+          ],
+        })}
+        every={10_000}
         empty={<p>{words.noPackages}</p>}
       />
       {uploading && (

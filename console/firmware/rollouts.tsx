@@ -34,6 +34,7 @@ export function Rollouts({ round }: { round: number }) {
       label={words.tabs.rollouts}
       on={[round]}
       every={3000}
+      newestFirst
       load={async (page) => {
         const query = { accountId: accountId.value, page, pageSize };
         const { results = [], ...rest } = (await done(api.GET('/api/v1/firmware/rollouts', { params: { query } })))
@@ -110,6 +111,7 @@ export function RolloutPage({ id }: { id: string }) {
           label={words.counts}
           on={[state]}
           every={3000}
+          newestFirst
           load={async (page) => {
             const query = { page, pageSize, ...(state && { state: state as (typeof deliveryStates)[number] }) };
             const { devices } = await done(

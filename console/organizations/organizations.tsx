@@ -1,12 +1,14 @@
 /** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
 import { useMemo, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { SearchField } from '../parts/lists/search-field.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Menu } from '../parts/menu.tsx';
 import { Loading, Page } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -37,6 +39,7 @@ export function Organizations() {
       { replace: true },
     );
   const [open, setOpen] = useState<Open>();
+  useAction('newOrganization', () => setOpen({ kind: 'new', of: undefined }));
   const close = () => setOpen(undefined);
   const move = async ({ id, version, name }: Organization, parentId: string | null) => {
     const params = { path: { id }, header: { etag: version } };
@@ -192,21 +195,18 @@ function Branches({
               {one.name}
             </Link>
             <Link href={`/devices?organization=${one.id}`}>{texts.places.devices}</Link>
-            {mayMove && (
-              <button type="button" class="plain" onClick={() => onOpen({ kind: 'move', of: one })}>
-                {words.move}
-              </button>
-            )}
-            {can('delete', 'organization') && (
-              <button
-                type="button"
-                class="plain"
-                aria-label={words.deleteOf(one.name)}
-                onClick={() => onOpen({ kind: 'delete', of: one })}
-              >
-                {texts.delete}
-              </button>
-            )}
+            <Menu
+              label={texts.actionsOf(one.name)}
+              items={[
+                can('create', 'organization') && { text: words.newBelow, run: () => onOpen({ kind: 'new', of: one }) },
+                mayMove && { text: words.move, run: () => onOpen({ kind: 'move', of: one }) },
+                can('delete', 'organization') && {
+                  text: texts.delete,
+                  run: () => onOpen({ kind: 'delete', of: one }),
+                  danger: true,
+                },
+              ]}
+            />
           </div>
           <Branches branches={branches} of={one.id} move={move} onOpen={onOpen} />
         </li>

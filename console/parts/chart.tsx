@@ -1,44 +1,183 @@
-/** A line chart. The library is loaded with the first one. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+/** A chart of one value over time, of one or several devices. The library is loaded with the first one. */
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type Plot from 'uplot';
+import { texts } from '../texts.ts';
+import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
+import { download } from './download.ts';
+import { optionsOf } from './plot.ts';
+import { numbers, wholeTimes } from './times.ts';
 
-export interface Line {
-  label: string;
-  values: (number | null)[];
+const words = texts.charts;
+
+export interface ChartProps {
+  /** What is measured, and in which unit. */
+  title: string;
+  unit: string;
+  lines: readonly Line[];
+  isState: boolean;
+  /** Seconds since 1970, and between points at least. */
+  from: number;
+  to: number;
+  bucket: number;
+  /** Told of a part that was chosen with the pointer. */
+  onZoom: (from: number, to: number) => void;
 }
 
-/** Pixels. */
-const height = 180;
-
-/** `times` are seconds since 1970. */
-export function Chart({ label, times, line }: { label: string; times: number[]; line: Line }) {
-  const place = useRef<HTMLDivElement>(null);
-  const [isDrawn, setDrawn] = useState(false);
+/** Whether colours are dark has changed, or the width of the page: a drawing knows neither by itself. */
+function useScheme(): boolean {
+  const [isDark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
   useEffect(() => {
-    let chart: { destroy(): void; setSize(size: { width: number; height: number }): void } | undefined;
-    const resized = new ResizeObserver(([entry]) => {
-      if (entry) chart?.setSize({ width: entry.contentRect.width, height });
-    });
+    const query = matchMedia('(prefers-color-scheme: dark)');
+    const change = () => setDark(query.matches);
+    query.addEventListener('change', change);
+    return () => query.removeEventListener('change', change);
+  }, []);
+  return isDark;
+}
+
+export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<Plot>();
+  const [isDrawn, setDrawn] = useState(false);
+  const [at, setAt] = useState<number | null>(null);
+  const isDark = useScheme();
+  const plotted = useMemo(() => plot(lines, bucket, isState), [lines, bucket, isState]);
+  const latest = useRef({ plotted, from, to, onZoom });
+  latest.current = { plotted, from, to, onZoom };
+  const form = [isDark, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
+  useEffect(() => {
     let isGone = false;
-    const style = getComputedStyle(document.documentElement);
-    const [text, grid, stroke] = ['--soft', '--line', '--accent'].map((name) => style.getPropertyValue(name));
-    const axis = { stroke: text ?? '', grid: { stroke: grid ?? '', width: 1 }, ticks: { stroke: grid ?? '' } };
+    const resized = new ResizeObserver(([entry]) => {
+      if (entry) chart.current?.setSize({ width: entry.contentRect.width, height: chart.current.height });
+    });
     import('uplot').then(({ default: Plot }) => {
-      if (isGone || !place.current) return;
-      const options = {
-        width: place.current.clientWidth,
-        height,
-        axes: [axis, axis],
-        hooks: { draw: [() => setDrawn(true)] },
-        series: [{}, { label: line.label, stroke: stroke ?? '', width: 2, spanGaps: true }],
-      };
-      chart = new Plot(options, [times, line.values], place.current);
-      resized.observe(place.current);
+      const parent = place.current;
+      if (isGone || !parent) return;
+      const options = optionsOf(Plot, parent, {
+        latest: latest.current,
+        now: () => latest.current,
+        isState,
+        onAt: setAt,
+        onDrawn: () => setDrawn(true),
+      });
+      chart.current = new Plot(options, dataOf(latest.current.plotted), parent);
+      resized.observe(parent);
     });
     return () => {
       isGone = true;
       resized.disconnect();
-      chart?.destroy();
+      chart.current?.destroy();
+      chart.current = undefined;
     };
-  }, [times, line]);
-  return <div ref={place} class="chart" role="img" aria-label={label} aria-busy={!isDrawn} />;
+  }, [form]);
+  useEffect(() => chart.current?.setData(dataOf(plotted)), [plotted, from, to]);
+  const move = (event: KeyboardEvent) => {
+    const moves: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 };
+    const step = moves[event.key];
+    if (step === undefined || !chart.current) return;
+    event.preventDefault();
+    const last = plotted.times.length - 1;
+    const next = Math.min(last, Math.max(0, (at ?? (step < 0 ? last + 1 : -1)) + step));
+    chart.current.setCursor({ left: chart.current.valToPos(plotted.times[next] ?? 0, 'x'), top: 10 });
+  };
+  const files = `${title} ${new Date(to * 1000).toISOString().slice(0, 16).replace(':', '-')}`;
+  return (
+    <div class="charted">
+      <div class="row heading">
+        <h3>
+          {title} {unit && <span class="soft">{unit}</span>}
+        </h3>
+        <span class="row">
+          <button
+            type="button"
+            class="plain"
+            aria-label={words.pngOf(title)}
+            onClick={() => chart.current && savePicture(chart.current.ctx.canvas, `${title} ${unit}`, lines, files)}
+          >
+            PNG
+          </button>
+          <button
+            type="button"
+            class="plain"
+            aria-label={words.csvOf(title)}
+            onClick={() => download(`${files}.csv`, new Blob([csvOf(title, lines)], { type: 'text/csv' }))}
+          >
+            CSV
+          </button>
+        </span>
+      </div>
+      <Readout {...{ plotted, lines, unit, isState, at }} />
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the arrow keys go from value to value */}
+      {/* biome-ignore lint/a11y/useSemanticElements: it is no group of fields */}
+      <div class="keyed" role="group" tabIndex={0} aria-label={words.keys(title)} onKeyDown={move}>
+        <div ref={place} class="chart" role="img" aria-label={texts.device.chart(title)} aria-busy={!isDrawn} />
+      </div>
+    </div>
+  );
+}
+
+const dataOf = ({ times, values }: Plotted) => [times, ...values] as Plot.AlignedData;
+
+/** The time and the values under the pointer; without one, the last ones. */
+function Readout({
+  plotted: { times, values, levels },
+  lines,
+  unit,
+  isState,
+  at,
+}: {
+  plotted: Plotted;
+  at: number | null;
+} & Pick<ChartProps, 'lines' | 'unit' | 'isState'>) {
+  const place = Math.min(at ?? times.length - 1, times.length - 1);
+  return (
+    <p class="readout" aria-live="polite">
+      <time>{times[place] === undefined ? '–' : wholeTimes.format((times[place] ?? 0) * 1000)}</time>
+      {lines.map(({ name }, line) => {
+        const of = values[line] ?? [];
+        // Without a pointer each line shows its own last value.
+        const shown = shownAt(of, place, isState || at === null);
+        const value = shown === null ? undefined : of[shown];
+        return (
+          <span key={name}>
+            <i class={`swatch line-${line + 1}`} /> {lines.length > 1 && `${name} `}
+            <b>
+              {typeof value !== 'number' ? '–' : levels ? levels[value] : `${numbers.format(value)} ${unit}`.trim()}
+            </b>
+          </span>
+        );
+      })}
+    </p>
+  );
+}
+
+/** Pixels above the drawing, for the title and whose lines these are. */
+const head = 44;
+
+function savePicture(canvas: HTMLCanvasElement, title: string, lines: readonly Line[], name: string): void {
+  const picture = document.createElement('canvas');
+  const ratio = devicePixelRatio;
+  picture.width = canvas.width;
+  picture.height = canvas.height + head * ratio;
+  const context = picture.getContext('2d');
+  if (!context) return;
+  const style = getComputedStyle(document.documentElement);
+  const colour = (variable: string) => style.getPropertyValue(variable);
+  context.fillStyle = colour('--panel');
+  context.fillRect(0, 0, picture.width, picture.height);
+  context.drawImage(canvas, 0, head * ratio);
+  context.scale(ratio, ratio);
+  context.fillStyle = colour('--text');
+  context.font = '600 14px system-ui, sans-serif';
+  context.fillText(title, 10, 18);
+  context.font = '12px system-ui, sans-serif';
+  let left = 10;
+  for (const [line, { name }] of lines.entries()) {
+    context.fillStyle = colour(`--line-${line + 1}`);
+    context.fillRect(left, 28, 10, 10);
+    context.fillStyle = colour('--text');
+    context.fillText(name, left + 14, 37);
+    left += 30 + context.measureText(name).width;
+  }
+  picture.toBlob((blob) => blob && download(`${name}.png`, blob));
 }

@@ -1,4 +1,4 @@
-/** Chooses one organization or product: from a list of a few, or by searching many. */
+/** Chooses one organization, product or device: from a list of a few, or by searching many. */
 import { useEffect, useId, useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
@@ -46,7 +46,19 @@ async function findProducts(name: string, signal: AbortSignal): Promise<Found> {
   return { found: matching.slice(0, maxListed), count: matching.length };
 }
 
-const find = { organization: findOrganizations, product: findProducts };
+async function findDevices(serialNumber: string, signal: AbortSignal): Promise<Found> {
+  const query = {
+    accountId: accountId.value,
+    pageSize: maxListed,
+    fields: 'serialNumber',
+    ...(serialNumber && { serialNumber }),
+  };
+  const { devices } = await done(api.GET('/api/v1/devices', { params: { query }, signal }));
+  const found = (devices.results ?? []).map(({ id, serialNumber }) => ({ id, name: serialNumber }));
+  return { found, count: devices.meta?.count ?? 0 };
+}
+
+const find = { organization: findOrganizations, product: findProducts, device: findDevices };
 
 interface PickerProps {
   label: string;
@@ -55,7 +67,7 @@ interface PickerProps {
   /** What stands for no choice; without it the first is chosen. */
   none?: string;
   onText?: (text: string) => void;
-  kind: 'organization' | 'product';
+  kind: keyof typeof find;
 }
 
 export function Picker(props: PickerProps) {

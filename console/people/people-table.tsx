@@ -1,11 +1,11 @@
 /** A list of people, and what can be done for each: see the login, move, delete. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
 import { Form, type Values } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import type { Column } from '../parts/lists/table.tsx';
-import { Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -38,6 +38,9 @@ interface PeopleProps<P extends Person> {
   mayRemove: (one: P) => boolean;
 }
 
+/** Milliseconds. */
+const liveEvery = 10_000;
+
 type Kind = 'security' | 'move' | 'delete';
 
 export function PeopleTable<P extends Person>({
@@ -56,7 +59,11 @@ export function PeopleTable<P extends Person>({
   const [round, setRound] = useState(0);
   const close = () => setOpen(undefined);
   const again = () => setRound((before) => before + 1);
-  const action = (kind: Kind, of: P, text: string) => <Plain text={text} onClick={() => setOpen({ kind, of })} />;
+  const action = (kind: Kind, of: P, text: string) => ({
+    text,
+    run: () => setOpen({ kind, of }),
+    danger: kind === 'delete',
+  });
   return (
     <>
       <Listing
@@ -74,19 +81,15 @@ export function PeopleTable<P extends Person>({
             ),
           },
           ...columns,
-          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-          {
-            name: 'do',
-            label: texts.actions,
-            show: (of) => (
-              <span class="row">
-                {of.userId && maySecure && action('security', of, words.security)}
-                {move && action('move', of, texts.move)}
-                {mayRemove(of) && action('delete', of, texts.delete)}
-              </span>
-            ),
-          },
+          { name: 'created', label: texts.created, show: ({ created }) => <Ago iso={created} /> },
         ]}
+        nameOf={({ email }) => email}
+        actions={(of) => [
+          of.userId !== null && maySecure && action('security', of, words.security),
+          move && action('move', of, texts.move),
+          mayRemove(of) && action('delete', of, texts.delete),
+        ]}
+        every={liveEvery}
         empty={<p>{words.none}</p>}
       />
       {open?.kind === 'security' && open.of.userId && (
@@ -117,14 +120,6 @@ export function PeopleTable<P extends Person>({
         />
       )}
     </>
-  );
-}
-
-function Plain({ text, onClick }: { text: string; onClick: () => void }) {
-  return (
-    <button type="button" class="plain" onClick={onClick}>
-      {text}
-    </button>
   );
 }
 

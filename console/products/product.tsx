@@ -10,6 +10,7 @@ import { useLoad } from '../parts/load.ts';
 import { Badge, Page, Waiting } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
+import { Categories, type Category } from './categories.tsx';
 
 const words = texts.products;
 const account = () => ({ accountId: accountId.value });
@@ -188,10 +189,11 @@ function ChannelDialog({
   onClose: () => void;
   onDone: () => void;
 }) {
-  const save = async ({ name = '', persistenceType, payload, retentionDays, bridge }: Values) => {
+  const save = async ({ name = '', persistenceType, payload, retentionDays, bridge, categories }: Values) => {
     const settings = {
       retentionDays: retentionDays === undefined ? null : Number(retentionDays),
       payload: payload as Channel['payload'],
+      categories: JSON.parse(categories ?? '[]') as Category[],
       streamBridgeDelivery: bridge === undefined ? 0 : Math.max(bridged, channel?.streamBridgeDelivery ?? 0),
     };
     if (channel) {
@@ -206,7 +208,7 @@ function ChannelDialog({
     onDone();
   };
   return (
-    <Dialog title={channel ? words.editOf(channel.name) : words.newChannel} onClose={onClose}>
+    <Dialog title={channel ? words.editOf(channel.name) : words.newChannel} onClose={onClose} wide>
       <Form save={save} verb={channel ? texts.save : texts.create} onCancel={onClose}>
         {!channel && (
           <>
@@ -235,6 +237,7 @@ function ChannelDialog({
           defaultValue={channel?.retentionDays ?? ''}
           hint={words.retentionHint}
         />
+        <Categories of={channel?.categories ?? []} />
         <Check label={words.bridge} name="bridge" value="yes" checked={(channel?.streamBridgeDelivery ?? 0) > 0} />
       </Form>
     </Dialog>

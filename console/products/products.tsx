@@ -1,11 +1,13 @@
 /** Products: the device templates of the account. */
 import { useState } from 'preact/hooks';
+import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
+import { Ago } from '../parts/ago.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { Page, Time } from '../parts/page.tsx';
+import { Page } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 
@@ -15,6 +17,7 @@ const account = () => ({ accountId: accountId.value });
 export function Products() {
   const [making, setMaking] = useState(false);
   const [round, setRound] = useState(0);
+  useAction('newProduct', () => setMaking(true));
   const make = async ({ name = '' }: Values) => {
     await done(api.POST('/api/v1/devices/templates', { body: { ...account(), name } }));
     toast(texts.saved);
@@ -42,8 +45,9 @@ export function Products() {
         href={({ id }) => `/products/${id}`}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },
-          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+          { name: 'created', label: texts.created, show: ({ created }) => <Ago iso={created} /> },
         ]}
+        every={10_000}
         empty={<p>{words.none}</p>}
       />
       {making && (

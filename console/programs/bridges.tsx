@@ -53,6 +53,7 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
         label={texts.programs.tabs.bridges}
         on={[round]}
         every={2000}
+        newestFirst
         load={readBridges}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },

@@ -29,8 +29,9 @@ import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
 import * as issuedCertificates from './0032-issued-certificates.ts';
-import { countRows } from './entity-bytes.ts';
+import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
+import { deviceTextIndex } from './text-index.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -82,6 +83,12 @@ export const registryMigrations: readonly Migration[] = [
       "logo" TEXT) STRICT`,
     ...countRows('brandings', { row: 200, texts: { name: 1, color: 1, logo: 1 } }),
   ),
+  sqlStep(
+    '0034-categories',
+    `ALTER TABLE "channelTemplates" ADD COLUMN "categories" TEXT NOT NULL DEFAULT '[]'`,
+    ...countText('channelTemplates', 'categories', 1),
+  ),
+  sqlStep('0035-device-names', ...deviceTextIndex('name', 'fields', (row) => `json_extract(${row}"fields", '$.name')`)),
 ];
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Texts that contain a text, ignoring case: one folding for all letters, and an index of the serial numbers of devices. Its words
- * are the parts of one, two and three characters of each, behind the account's key.
+ * Texts that contain a text, ignoring case: one folding for all letters, and indexes of the serial numbers and the names of devices.
+ * Their words are the parts of one, two and three characters of each, behind the account's key.
  */
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import { fold } from '../sqlite/fold.ts';
@@ -11,15 +11,22 @@ const longest = 3;
 const maxWords = 32;
 
 /** Whether a column contains a text, looked at row by row; null contains nothing. */
-export function contains(column: string, text: string): Expression<SqlBool> {
-  const value = sql.ref(column);
+export function contains(column: string | RawBuilder<unknown>, text: string): Expression<SqlBool> {
+  const value = typeof column === 'string' ? sql.ref(column) : column;
   // ASCII, where SQLite's own lower() does the same, is spared the way into JavaScript.
   const folded = sql`case when octet_length(${value}) > length(${value}) then fold(${value}) else lower(${value}) end`;
   return sql<SqlBool>`instr(${folded}, ${fold(text)}) > 0`;
 }
 
-/** The rows of an account's live devices whose serial number may contain a text that is not empty: all that do, and few others. */
-export function rowsWithText(account: string, text: string): RawBuilder<{ row: number }> {
+/**
+ * The rows of an account's live devices whose serial number, or name, may contain a text that is not empty: all that do, and
+ * few others.
+ */
+export function rowsWithText(
+  account: string,
+  text: string,
+  what: 'serialNumber' | 'name' = 'serialNumber',
+): RawBuilder<{ row: number }> {
   const characters = [...fold(text)];
   const wordLength = Math.min(longest, characters.length);
   const words = new Set<string>();
@@ -30,8 +37,8 @@ export function rowsWithText(account: string, text: string): RawBuilder<{ row: n
         .join('')
         .replaceAll('"', '""')}"`,
     );
-  return sql`select rowid as "row" from "devices_serialNumber_text"
-    where "devices_serialNumber_text" match ${[...words].join(' AND ')}`;
+  const index = sql.table(`devices_${what}_text`);
+  return sql`select rowid as "row" from ${index} where ${index} match ${[...words].join(' AND ')}`;
 }
 
 /** Whether a text is one word of the index, which then has all rows that contain it, and no others. */

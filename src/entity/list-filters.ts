@@ -55,6 +55,9 @@ export function inReach(db: Db, caller: Caller, reach: string | undefined): Expr
   return sql<SqlBool>`${sql.ref(reach)} in (${subtree})`;
 }
 
+/** SQLite compares texts by their bytes, and none has larger ones. */
+const lastCharacter = '\u{10FFFF}';
+
 /** @throws PlatformError 400/106 naming the column for a value that can be none. */
 export function condition(column: string, match: Match, value: unknown): Expression<SqlBool> {
   const reference = sql.ref(column);
@@ -64,6 +67,8 @@ export function condition(column: string, match: Match, value: unknown): Express
       return sql<SqlBool>`${reference} = ${value === true ? 1 : 0}`;
     case 'partial':
       return contains(column, text);
+    case 'beginning':
+      return sql<SqlBool>`${reference} >= ${text} and ${reference} < ${text + lastCharacter}`;
     case 'reference':
       return text === 'null' ? sql<SqlBool>`${reference} is null` : sql<SqlBool>`${reference} = ${text}`;
     case 'latitude':

@@ -79,6 +79,7 @@ const described: Record<Match, string> = {
   exact: 'Equal to this.',
   reference: 'Equal to this id; the text null selects entities without one.',
   partial: 'Contains this, ignoring case.',
+  beginning: 'Begins with this.',
   flag: 'Equal to this.',
   latitude: 'Equal to this number.',
   longitude: 'Equal to this number.',

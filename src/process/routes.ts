@@ -66,6 +66,7 @@ import { accountRefusalRoutes, refusalRoutes } from '../registry/devices/refusal
 import { endUserRoutes } from '../registry/end-users.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
+import { searchRoutes } from '../registry/search.ts';
 import { templateRoutes } from '../registry/templates.ts';
 import type { Context } from './context.ts';
 
@@ -95,6 +96,7 @@ const forCallers: readonly Mount[] = [
   meRoutes,
   emailAddressRoutes,
   userRoutes,
+  searchRoutes,
   deviceRoutes,
   connectivityRoutes,
   endUserRoutes,

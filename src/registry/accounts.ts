@@ -157,5 +157,6 @@ export function serviceChannelRows(stamped: ReturnType<typeof stamp>, templateId
       persistenceType: 'simple',
       retentionDays: null,
       payload: 'auto',
+      categories: '[]',
     }));
 }

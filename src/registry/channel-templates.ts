@@ -3,7 +3,7 @@
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
-import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
+import { type Category, channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
@@ -50,6 +50,15 @@ function checkRetention(retentionDays: number | null | undefined, persistenceTyp
     throw invalid('retentionDays', 'is for timeSeries channels only');
 }
 
+/** @throws PlatformError 400 with 106 for two categories of one name. */
+function checkCategories(categories: readonly Category[] = []): void {
+  const names = new Set<string>();
+  for (const [index, { name }] of categories.entries()) {
+    if (names.has(name)) throw invalid(`categories.${index}.name`, 'is the name of another category');
+    names.add(name);
+  }
+}
+
 export function channelTemplateRoutes(app: App, ctx: RegistryContext): void {
   const { clock, access } = ctx;
 
@@ -57,6 +66,7 @@ export function channelTemplateRoutes(app: App, ctx: RegistryContext): void {
     const { persistenceType, retentionDays } = readNew(channelTemplateColumns, body);
     checkName(body.name);
     checkRetention(retentionDays, persistenceType);
+    checkCategories(body.categories);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await demandReference(tx, 'deviceTemplates', caller.accountId, body.entityId, 'entityId');
       const made = await insert(tx, 'channelTemplates', {
@@ -79,6 +89,7 @@ export function channelTemplateRoutes(app: App, ctx: RegistryContext): void {
   ) {
     const changes = readChanges(channelTemplateColumns, body);
     checkRetention(changes.retentionDays, before.persistenceType);
+    checkCategories(body.categories);
     const row = await writeAs(ctx, caller, undefined, (tx) =>
       change(tx, 'channelTemplates', before.id, version, { caller, clock }, changes),
     );

@@ -135,7 +135,8 @@ t.test('a person is invited by email, deleted, and restored by Undo', async (t) 
   await page.getByText('An invitation to guest@example.com is on its way.').waitFor();
   t.ok(await mail.nextTokenTo('guest@example.com'));
   const row = page.getByRole('row', { name: /guest@example\.com/ });
-  await row.getByRole('button', { name: 'Delete' }).click();
+  await row.getByRole('button', { name: 'Actions of guest@example.com' }).click();
+  await row.getByRole('menuitem', { name: 'Delete' }).click();
   await inDialog(page, 'Delete');
   await row.waitFor({ state: 'detached' });
   await press(page, 'Undo');
@@ -151,13 +152,15 @@ t.test('firmware is uploaded to a package and published; a token of a program is
   await page.getByLabel('Version').fill('3.1');
   await page.getByRole('dialog').getByLabel('Product').selectOption({ label: 'Motor' });
   await inDialog(page, 'Create');
-  await press(page, 'Upload');
+  await press(page, 'Actions of Motor firmware');
+  await page.getByRole('menuitem', { name: 'Upload' }).click();
   await page
     .getByLabel('File', { exact: true })
     .setInputFiles({ name: 'motor.bin', mimeType: '', buffer: Buffer.alloc(2048, 1) });
   await inDialog(page, 'Upload');
   const row = page.getByRole('row', { name: /Motor firmware 3\.1 .*motor\.bin \(2\.0 KB\)/ });
-  await row.getByRole('button', { name: 'Publish' }).click();
+  await row.getByRole('button', { name: 'Actions of Motor firmware' }).click();
+  await row.getByRole('menuitem', { name: 'Publish' }).click();
   await row.getByText('Published').waitFor();
   await page.getByRole('link', { name: 'Programs' }).click();
   await press(page, 'New application');

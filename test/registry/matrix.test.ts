@@ -282,6 +282,7 @@ const table = `
   POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 403/21  | 403/21
   GET /api/v1/devices/{id}/connectivity             | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/counts                        | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/search                                | query accountId: account                        | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/refusals                              | -                                               | own     | 403/21  | 403/21
   GET /api/v1/refusals                              | query accountId: account                        | 404/100 | 403/21  | 403/21
@@ -916,6 +917,7 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
     // The list of custom fields is that of one template.
     const template = fieldTemplates[row.path];
     if (template) query.set(`${template}Id`, caller.own[template]?.id ?? '');
+    if (row.path === '/api/v1/search') query.set('q', 'canary');
     if (row.path === '/api/v1/devices')
       for (const [name, value] of Object.entries(caller.deviceQuery ?? {})) query.set(name, value);
     if (place === 'query') query.set(parameter, thing.id);

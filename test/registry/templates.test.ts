@@ -125,6 +125,45 @@ t.test('channel templates: names, types, service channels', async (t) => {
   t.equal(list.channelTemplates.meta.count, 6);
 });
 
+t.test('a channel template says how values of its categories are shown', async (t) => {
+  const template = await service.template();
+  const temperature = { name: 'temperature', label: 'Temperature', unit: '°C', kind: 'number' };
+  const door = { name: 'door', kind: 'state' };
+  const made = await service.channel(template.id, {
+    name: 'data',
+    persistenceType: 'timeSeries',
+    categories: [temperature, door],
+  });
+  t.same(made.categories, [temperature, door]);
+  const path = `/api/v1/channels/templates/${made.id}`;
+  const put = (etag: string, body: object) => service.http('PUT', path, { headers: { etag }, body });
+  const kept = (await put(made.version, { streamBridgeDelivery: 1 })).body.channelTemplate;
+  t.same(kept.categories, [temperature, door], 'a PUT without categories keeps them');
+
+  const organization = await service.organization();
+  const { device } = await service.device({ deviceTemplateId: template.id, organizationId: organization.id });
+  const { token } = await service.endUser(organization.id);
+  const { connectivity } = await service.ok('GET', `/api/v1/devices/${device.id}/connectivity`, { token });
+  const shown = Object.fromEntries(connectivity.topics.map(({ channel, categories }) => [channel, categories]));
+  t.same(shown.data, [temperature, door], 'an end-user sees them at the device');
+  t.same(shown._log, []);
+
+  const refused = async (categories: unknown, path: string) =>
+    t.match(await put(kept.version, { categories }), { status: 400, body: { error: { details: [{ path }] } } }, path);
+  await refused([door, temperature, door], 'categories.2.name');
+  await refused([{ name: 'door' }], 'categories.0.kind');
+  await refused([{ ...door, kind: 'text' }], 'categories.0.kind');
+  await refused([{ ...door, colour: 'red' }], 'categories.0.colour');
+  await refused([{ ...door, unit: 'x'.repeat(21) }], 'categories.0.unit');
+  await refused([{ ...door, label: 'x'.repeat(101) }], 'categories.0.label');
+  await refused([{ ...door, name: 'x'.repeat(256) }], 'categories.0.name');
+  const many = Array.from({ length: 51 }, (_, n) => ({ name: `c${n}`, kind: 'number' }));
+  await refused(many, 'categories');
+  const { channelTemplate } = (await put(kept.version, { categories: many.slice(1) })).body;
+  t.equal(channelTemplate.categories.length, 50);
+  t.same((await put(channelTemplate.version, { categories: [] })).body.channelTemplate.categories, []);
+});
+
 t.test('an end-user has nothing to do with templates and channels', async (t) => {
   const { token } = await service.endUser((await service.organization()).id);
   for (const path of [

@@ -17,5 +17,6 @@ import '../registry/overlaps.test.ts';
 import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
 import '../registry/sign-up.test.ts';
+import '../registry/search.test.ts';
 import '../registry/templates.test.ts';
 import '../registry/without-person.test.ts';

@@ -1,7 +1,8 @@
 /** A list of the API with its pages, whose number is in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
-import { useLoad } from '../load.ts';
+import type { Item } from '../menu.tsx';
+import { useLiveRows } from './live-rows.ts';
 import { type Column, Pager, Table } from './table.tsx';
 
 export const pageSize = 50;
@@ -15,7 +16,8 @@ export function Listing<T extends { id: string }>({
   label,
   load,
   on = [],
-  every,
+  every = 0,
+  newestFirst = false,
   page: given,
   onPage,
   ...table
@@ -24,17 +26,24 @@ export function Listing<T extends { id: string }>({
   load: (page: number, signal: AbortSignal) => Promise<Slice<T>>;
   /** Further values whose change loads the list again. */
   on?: readonly unknown[];
+  /** Milliseconds until it is read again. */
   every?: number;
+  newestFirst?: boolean;
   /** Where the page does not be in the address: in a dialog. */
   page?: number;
   onPage?: (page: number) => void;
   columns: readonly Column<T>[];
   href?: (row: T) => string;
+  nameOf?: (row: T) => string;
+  actions?: (row: T) => readonly (Item | false | null | undefined)[];
   empty: ComponentChildren;
 }) {
   const [search, setSearch] = useSearchParams();
   const page = given ?? Number(search.get('page') ?? 1);
-  const { data, error, loading } = useLoad((signal) => load(page, signal), [page, label, ...on], every);
+  const { data, error, loading, fresh } = useLiveRows((signal) => load(page, signal), [page, label, ...on], {
+    every,
+    newestFirst,
+  });
   const turn = (to: number) =>
     setSearch((before) => {
       before.set('page', String(to));
@@ -42,7 +51,14 @@ export function Listing<T extends { id: string }>({
     });
   return (
     <>
-      <Table label={label} rows={data?.results} loading={loading} error={data ? undefined : error} {...table} />
+      <Table
+        label={label}
+        rows={data?.results}
+        loading={loading}
+        error={data ? undefined : error}
+        fresh={fresh}
+        {...table}
+      />
       <Pager page={page} pageSize={pageSize} count={data?.meta?.count} onPage={onPage ?? turn} />
     </>
   );

@@ -5,6 +5,7 @@ import { useCallback, useMemo, useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../../texts.ts';
 import { ErrorNote } from '../form.tsx';
+import { type Item, Menu } from '../menu.tsx';
 import { useDrawnRows } from './drawn-rows.ts';
 
 export interface Column<T> {
@@ -34,6 +35,10 @@ interface TableProps<T> {
   onSort?: (sort: Sort) => void;
   selected?: ReadonlySet<string>;
   onSelect?: (ids: ReadonlySet<string>) => void;
+  /** What can be done with a row, in a menu at its end. */
+  actions?: ((row: T) => readonly (Item | false | null | undefined)[]) | undefined;
+  /** Rows that have come while the list was looked at. */
+  fresh?: ReadonlySet<string>;
   empty: ComponentChildren;
 }
 
@@ -49,16 +54,19 @@ export function Table<T extends { id: string }>({
   onSort,
   selected,
   onSelect,
+  actions,
+  fresh,
   empty,
 }: TableProps<T>) {
   const drawn = useDrawnRows(rows?.length ?? 0, columns);
-  const latest = useRef({ selected, onSelect });
-  latest.current = { selected, onSelect };
+  const latest = useRef({ selected, onSelect, actions });
+  latest.current = { selected, onSelect, actions };
   const toggle = useCallback((id: string) => {
     const next = new Set(latest.current.selected);
     if (!next.delete(id)) next.add(id);
     latest.current.onSelect?.(next);
   }, []);
+  const actionsOf = useCallback((row: { id: string }) => latest.current.actions?.(row as T) ?? [], []);
   // Rows that show what they have shown are left alone: a table is drawn with each key of a search and each answer.
   const body = useMemo(
     () =>
@@ -73,14 +81,20 @@ export function Table<T extends { id: string }>({
             nameOf={nameOf as ((row: { id: string }) => string) | undefined}
             selected={selected?.has(rows?.[part]?.id ?? '')}
             onToggle={onSelect && toggle}
+            actionsOf={actions && actionsOf}
+            isFresh={fresh?.has(rows?.[part]?.id ?? '') ?? false}
           />
         ) : (
           <tr key={`from ${part.from}`}>
-            <td class="gap" colSpan={columns.length + (onSelect ? 1 : 0)} style={{ height: `${part.height}px` }} />
+            <td
+              class="gap"
+              colSpan={columns.length + (onSelect ? 1 : 0) + (actions ? 1 : 0)}
+              style={{ height: `${part.height}px` }}
+            />
           </tr>
         ),
       ),
-    [rows, columns, selected, drawn.parts],
+    [rows, columns, selected, fresh, actions === undefined, drawn.parts],
   );
   if (error) return <ErrorNote error={error} />;
   if (rows === undefined)
@@ -93,7 +107,7 @@ export function Table<T extends { id: string }>({
   const all = rows.every(({ id }) => selected?.has(id));
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
-    <section class="tablewrap" tabIndex={0} aria-label={label}>
+    <section class="tablewrap cards" tabIndex={0} aria-label={label}>
       <table ref={drawn.table} aria-busy={loading} aria-rowcount={drawn.isLong ? rows.length + 1 : undefined}>
         <thead>
           <tr>
@@ -110,6 +124,11 @@ export function Table<T extends { id: string }>({
             {columns.map((column) => (
               <Heading key={column.name} column={column} sort={sort} onSort={onSort} />
             ))}
+            {actions && (
+              <th scope="col" class="last">
+                <span class="hidden">{texts.actions}</span>
+              </th>
+            )}
           </tr>
         </thead>
         <tbody onFocusIn={drawn.onFocusIn}>{body}</tbody>
@@ -126,6 +145,8 @@ function Row<T extends { id: string }>({
   nameOf,
   selected,
   onToggle,
+  actionsOf,
+  isFresh,
 }: {
   row: T;
   /** Counted from 0, where the table does not draw all of its rows. */
@@ -135,9 +156,15 @@ function Row<T extends { id: string }>({
   nameOf: ((row: T) => string) | undefined;
   selected: boolean | undefined;
   onToggle: ((id: string) => void) | undefined;
+  actionsOf: ((row: T) => readonly (Item | false | null | undefined)[]) | undefined;
+  isFresh: boolean;
 }) {
   return (
-    <tr data-place={place} aria-rowindex={place === undefined ? undefined : place + 2}>
+    <tr
+      class={isFresh ? 'fresh' : undefined}
+      data-place={place}
+      aria-rowindex={place === undefined ? undefined : place + 2}
+    >
       {onToggle && (
         <td class="tick">
           <input
@@ -148,11 +175,17 @@ function Row<T extends { id: string }>({
           />
         </td>
       )}
-      {columns.map(({ name, show, wrap }, at) => (
-        <td key={name} class={wrap ? 'wrap' : undefined}>
+      {columns.map(({ name, label, show, wrap }, at) => (
+        <td key={name} class={wrap ? 'wrap' : undefined} data-label={label}>
           {at === 0 && href ? <Link href={href(row)}>{show(row)}</Link> : show(row)}
+          {at === 0 && isFresh && <span class="badge good">{texts.fresh}</span>}
         </td>
       ))}
+      {actionsOf && (
+        <td class="last">
+          <Menu label={texts.actionsOf(nameOf?.(row) ?? row.id)} items={actionsOf(row)} />
+        </td>
+      )}
     </tr>
   );
 }

@@ -18,10 +18,19 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
 
 /**
  * The match of a column in a list: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
- * `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant; `since`, that instant
+ * `beginning`, the first characters; `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant; `since`, that instant
  * or a later one.
  */
-export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date' | 'since';
+export type Match =
+  | 'exact'
+  | 'reference'
+  | 'partial'
+  | 'beginning'
+  | 'flag'
+  | 'latitude'
+  | 'longitude'
+  | 'date'
+  | 'since';
 
 /** Tables whose rows others need. */
 export type Kept =

@@ -1,7 +1,7 @@
 /** Templates of devices, end-users, organizations and channels, and their custom fields. */
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { maxRetentionDays } from './account.ts';
-import { column, flag, hidden, Id, Nullable, OptionalText, oneOf } from './columns.ts';
+import { column, flag, hidden, Id, json, Nullable, OptionalText, oneOf } from './columns.ts';
 
 /** Device, end-user and organization templates have one shape; `fields` holds values of device templates only. */
 export const templateColumns = {
@@ -24,6 +24,16 @@ export const templateColumns = {
 /** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */
 export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 export type PayloadForm = (typeof payloadForms)[number];
+
+/** How a page shows the values of a category. */
+export const Category = Type.Object({
+  name: Type.String({ maxLength: 255, description: 'The category of the points; empty for points without one.' }),
+  label: Type.Optional(Type.String({ maxLength: 100 })),
+  unit: Type.Optional(Type.String({ maxLength: 20 })),
+  kind: oneOf(['number', 'state'], { description: 'A state lasts until the next point.' }),
+});
+export type Category = Static<typeof Category>;
+export const maxCategories = 50;
 
 export const channelTemplateColumns = {
   entityId: column(Id, { create: 'required', body: Type.String(), filter: 'exact', goesWith: true }),
@@ -68,6 +78,15 @@ export const channelTemplateColumns = {
     }),
     initial: 'auto',
   }),
+  categories: json(
+    Type.Array(Category, { maxItems: maxCategories }),
+    // It is stored as it comes, so nothing else may be in it.
+    Type.Array(Type.Object(Category.properties, { additionalProperties: false }), {
+      maxItems: maxCategories,
+      description: 'How pages show the values of categories. Stored points, streams and exports do not change.',
+    }),
+    { create: 'optional', change: true, initial: '[]' },
+  ),
 };
 
 /** A custom field. `templateId` is the account's id for fields of device templates themselves. */

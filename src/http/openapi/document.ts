@@ -51,6 +51,7 @@ declare module 'fastify' {
 /** The groups of endpoints, in reading order. */
 const tags = [
   { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
+  { name: 'Search', description: 'One search for all that has a name.' },
   { name: 'Devices', description: 'Devices in the field.' },
   { name: 'End-users', description: 'People in organizations, who log in.' },
   { name: 'Organizations', description: 'A tree of at most five levels. Permissions cascade downwards.' },

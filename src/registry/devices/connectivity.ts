@@ -1,6 +1,7 @@
 /** How one device connects, with lines ready to run; and how many devices are in which state. */
 
 import { Type } from 'typebox';
+import { type Category, channelTemplateColumns } from '../../../db/registry/records/templates.ts';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { list } from '../../entity/list.ts';
@@ -34,6 +35,7 @@ const connectivityShape = Type.Object({
       persistenceType: text,
       service: Type.Boolean({ description: 'Whether every device has this channel.' }),
       devicePublishes: Type.Boolean({ description: 'Whether the device may publish there.' }),
+      categories: channelTemplateColumns.categories.marks.shown,
     }),
     { maxItems: maxChannels },
   ),
@@ -87,6 +89,7 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
       // Without a public address, the name by which the caller has reached us is the best one that is known.
       const isNamed = config.mqttPublicUrl !== undefined || config.publicUrl !== undefined;
       const tls = broker.protocol === 'mqtts:';
+      const categories = await categoriesOf(ctx, device.deviceTemplateId);
       const channels = [...access.channelsOf(device.deviceTemplateId).values()].map(
         ({ name, persistenceType, service }) => ({
           channel: name,
@@ -94,6 +97,7 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
           persistenceType,
           service,
           devicePublishes: !service || (serviceChannel(name)?.publishers.some((kind) => kind === 'device') ?? false),
+          categories: categories.get(name) ?? [],
         }),
       );
       const own = channels.filter(({ service }) => !service);
@@ -126,6 +130,13 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
     },
   );
   countRoute(app, ctx);
+}
+
+/** How values of the channels of a device template are shown, by the names of the channels. */
+async function categoriesOf({ registry }: RegistryContext, templateId: string): Promise<Map<string, Category[]>> {
+  const channels = registry.query.selectFrom('channelTemplates').select(['name', 'categories']);
+  const rows = await channels.where('entityId', '=', templateId).where('deleted', 'is', null).execute();
+  return new Map(rows.map(({ name, categories }) => [name, JSON.parse(categories) as Category[]]));
 }
 
 function countRoute(app: App, ctx: RegistryContext): void {

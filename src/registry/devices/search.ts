@@ -8,8 +8,9 @@ import type { Db } from '../../../db/registry/index.ts';
 import { longColumns } from '../../../db/registry/records/by-table.ts';
 import type { Match } from '../../../db/registry/records/columns.ts';
 import { presenceNames } from '../../../db/registry/records/devices.ts';
+import type { Row } from '../../../db/registry/records.ts';
 import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registry/text.ts';
-import { isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../access.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
 import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
 import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';
@@ -29,6 +30,7 @@ const presence: readonly string[] = presenceNames;
 /** Rows that an index finds for one filter, if they are to be told from others; and devices that are looked up to be sorted. */
 const maxRows = 50_000;
 const few = 5000;
+const fewNamed = 1000;
 /** The rows that an index has of a filter; `isExact` where every one of them matches. */
 interface Rows {
   rows: RawBuilder<{ row: number }>;
@@ -45,7 +47,7 @@ interface Ways {
 /** A list that is looked for. */
 interface Search {
   db: Db;
-  asked: AskedList<'devices'>;
+  asked: Pick<AskedList<'devices'>, 'caller' | 'query'>;
   account: string;
   filters: readonly Filter[];
   rows: Map<string, Rows>;
@@ -54,7 +56,7 @@ interface Search {
 
 /** The devices that a list matches. @throws PlatformError 400/106 for a filter value that can be none. */
 export async function searchDevices(services: SearchServices, asked: AskedList<'devices'>): Promise<Matches> {
-  const search = searchOf(services, asked);
+  const search = searchOf(services, asked, filtersOf(asked));
   const known = await knownCount(search);
   const ways = await waysOf(search, search.filters.length === 1 && isAccountWide(asked.caller) ? known : undefined);
   const count = known ?? (await countOf(search, ways));
@@ -67,7 +69,7 @@ export async function deviceIds(
   asked: AskedList<'devices'>,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const search = searchOf(services, asked);
+  const search = searchOf(services, asked, filtersOf(asked));
   const ways = await waysOf(search);
   const [set] = ways.sets;
   const { index } = ways;
@@ -80,6 +82,31 @@ export async function deviceIds(
     sql<{ id: string }>`select "id" ${from} and "id" > ${after} order by "id" limit ${limit}`,
   );
   return ids.map(({ id }) => id);
+}
+
+/** A device that one text finds. */
+export type FoundDevice = Pick<
+  Row<'devices'>,
+  'id' | 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById' | 'serialNumber'
+> & { name: string | null };
+
+const nameOfDevice = sql<string | null>`json_extract("fields", '$.name')`;
+const found = sql`"id", "accountId", "organizationId", "deviceTemplateId", "createdById", "serialNumber", ${nameOfDevice} as "name"`;
+
+/** At most `limit` devices that one filter finds, which may be one of their names. They are not counted: that can take long. */
+export async function findDevices(
+  services: SearchServices,
+  caller: Caller,
+  filter: Filter,
+  { value, limit }: { value: string; limit: number },
+): Promise<FoundDevice[]> {
+  const [column] = filter;
+  const asked = { caller, query: { accountId: caller.accountId, [column]: value } };
+  const search = searchOf(services, asked, [filter]);
+  const ways = await waysOf(search);
+  const most = Math.min(...[...ways.sets, ...(ways.index ? [ways.index] : [])].map(({ size }) => size));
+  const wanted = { order: [column === 'id' ? 'id' : defaultSort], sortOrder: 'asc', offset: 0, limit } as const;
+  return search.read(pageOf<FoundDevice>(search, ways, wanted, most, found));
 }
 
 /** How many match, where counts that are kept tell it, or an index by itself. */
@@ -108,14 +135,14 @@ async function countOf(search: Search, ways: Ways): Promise<number> {
   return found?.count ?? 0;
 }
 
-function searchOf({ registry, readers }: SearchServices, asked: AskedList<'devices'>): Search {
+function searchOf({ registry, readers }: SearchServices, asked: Search['asked'], filters: readonly Filter[]): Search {
   const { caller } = asked;
   const [db, lane] = [registry.query, laneOf(caller)];
   const search: Search = {
     db,
     asked,
     account: accountKey(caller.accountId),
-    filters: filtersOf(asked),
+    filters,
     rows: new Map(),
     read: (query) => readers.read(lane, query.compile(db)),
   };
@@ -133,7 +160,13 @@ function rowsOf(search: Search, [name, match]: Filter): Rows | undefined {
   if (ordered.includes(name) || (match === 'flag' && value === false)) return undefined;
   if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
   const text = String(value);
-  if (name === 'serialNumber')
+  // However common a name is: where everything is in reach, any of them will do.
+  if (name === 'name') {
+    const limit = isAccountWide(search.asked.caller) ? fewNamed : maxRows;
+    const rows = sql<{ row: number }>`select "row" from (${rowsWithText(search.account, text, name)} limit ${limit})`;
+    return { rows, isExact: isWord(text) };
+  }
+  if (name === 'serialNumber' && match === 'partial')
     return text === '' ? undefined : { rows: rowsWithText(search.account, text), isExact: isWord(text) };
   const live = sql`select "row" from "devices" where ${isOfAccount(search)}`;
   if (name !== 'firmwareVersion') return { rows: sql`${live} and ${condition(name, match, value)}`, isExact: true };
@@ -156,6 +189,7 @@ function reachOf({ db, asked: { caller } }: Search): Expression<SqlBool>[] {
 function conditionOf(search: Search, [name, match]: Filter): Expression<SqlBool> {
   const { caller, query } = search.asked;
   if (match === 'partial' && caller.kind === 'station') return condition(name, 'exact', query[name]);
+  if (name === 'name') return contains(nameOfDevice, String(query[name]));
   if (!presence.includes(name)) return condition(name, match, query[name]);
   const isIn = query[name] === false ? sql`not in` : sql`in`;
   return sql<SqlBool>`"row" ${isIn} (${present(search, [name, match], query[name])})`;
@@ -238,7 +272,13 @@ async function waysOf(search: Search, known?: number): Promise<Ways> {
 }
 
 /** The query of a page of the `count` devices that match: few are looked up and sorted, others are met in order. */
-function pageOf(search: Search, ways: Ways, wanted: Wanted, count: number): RawBuilder<RowPlace> {
+function pageOf<R = RowPlace>(
+  search: Search,
+  ways: Ways,
+  wanted: Wanted,
+  count: number,
+  columns = sql`"id", ${bytesOf(longColumns('devices'))} as "bytes"`,
+): RawBuilder<R> {
   const { sortOrder, limit, offset } = wanted;
   const [sort = defaultSort] = wanted.order;
   const order = [sort, ...(ordered.includes(sort) ? [defaultSort] : []), 'row'];
@@ -251,6 +291,5 @@ function pageOf(search: Search, ways: Ways, wanted: Wanted, count: number): RawB
     set && set.size <= few
       ? bySet(search, { sets, index })
       : byIndex(search, { sets, index }, isInIndex ? index.name : sort);
-  const bytes = bytesOf(longColumns('devices'));
-  return sql`select "id", ${bytes} as "bytes" ${from} order by ${by} limit ${limit} offset ${offset}`;
+  return sql`select ${columns} ${from} order by ${by} limit ${limit} offset ${offset}`;
 }

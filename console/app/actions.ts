@@ -1,0 +1,21 @@
+/** What is begun from elsewhere: the place that does it hears of it, now or when it is shown. */
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+
+export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | 'newProduct';
+
+const begun = signal<Action | undefined>(undefined);
+
+export function begin(action: Action): void {
+  begun.value = action;
+}
+
+/** Does it when somebody has begun it. */
+export function useAction(action: Action, run: () => void): void {
+  const isBegun = begun.value === action;
+  useEffect(() => {
+    if (!isBegun) return;
+    begun.value = undefined;
+    run();
+  }, [isBegun]);
+}

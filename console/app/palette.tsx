@@ -1,0 +1,210 @@
+/** Search everywhere: what the API finds, and places and actions of the page. All by keyboard. */
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
+import { Icon, type IconName } from '../parts/icons.tsx';
+import { useLoad } from '../parts/load.ts';
+import { texts } from '../texts.ts';
+import { begin } from './actions.ts';
+import { api, done } from './api.ts';
+import { accountId, can, signOut } from './session.ts';
+
+const words = texts.palette;
+/** Milliseconds without typing until it searches. */
+const typingPause = 40;
+
+export interface Place {
+  path: string;
+  icon: IconName;
+  name: string;
+}
+
+interface Offer {
+  key: string;
+  group: string;
+  icon: IconName;
+  name: string;
+  detail?: string | null;
+  run: () => void;
+}
+
+async function find(q: string, signal: AbortSignal) {
+  if (q === '') return [];
+  const query = { accountId: accountId.value, q };
+  return (await done(api.GET('/api/v1/search', { params: { query }, signal }))).hits;
+}
+type Hit = Awaited<ReturnType<typeof find>>[number];
+
+/** What each kind looks like, and where it is shown. */
+const kinds: Record<Hit['type'], { icon: IconName; path: (hit: Hit) => string }> = {
+  device: { icon: 'devices', path: ({ id }) => `/devices/${id}` },
+  organization: { icon: 'organizations', path: ({ id }) => `/organizations/${id}` },
+  endUser: { icon: 'people', path: ({ organizationId }) => `/organizations/${organizationId}` },
+  accountUser: { icon: 'people', path: () => '/people/account-users' },
+  deviceTemplate: { icon: 'products', path: ({ id }) => `/products/${id}` },
+  firmwarePackage: { icon: 'firmware', path: () => '/firmware' },
+  application: { icon: 'programs', path: () => '/programs' },
+  bridge: { icon: 'programs', path: () => '/programs/bridges' },
+};
+
+/** What a person can begin from anywhere. */
+function actions(go: (path: string) => void): Offer[] {
+  const at = (kind: Parameters<typeof begin>[0], path: string, icon: IconName, name: string) => ({
+    key: name,
+    group: words.actions,
+    icon,
+    name,
+    run: () => {
+      begin(kind);
+      go(path);
+    },
+  });
+  return [
+    ...(can('create', 'device') ? [at('newDevice', '/devices', 'more', texts.devices.new)] : []),
+    ...(can('create', 'device') ? [at('importDevices', '/devices', 'more', texts.devices.import)] : []),
+    ...(can('create', 'organization')
+      ? [at('newOrganization', '/organizations', 'more', texts.organizations.new)]
+      : []),
+    ...(can('create', 'deviceTemplate') ? [at('newProduct', '/products', 'more', texts.products.new)] : []),
+    { key: 'out', group: words.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
+  ];
+}
+
+const contains = (name: string, text: string) => name.toLowerCase().includes(text.toLowerCase());
+
+export function Palette({ places, onClose }: { places: readonly Place[]; onClose: () => void }) {
+  const [, go] = useLocation();
+  const [text, setText] = useState('');
+  const [asked, setAsked] = useState('');
+  const [at, setAt] = useState(0);
+  /** A scanner presses Enter before the answer is there: then it chooses when it comes. */
+  const [entered, setEntered] = useState(false);
+  const typed = text.trim();
+  useLayoutEffect(() => {
+    const timer = setTimeout(() => setAsked(typed), typingPause);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const { data, error, loading } = useLoad(async (signal) => ({ of: asked, hits: await find(asked, signal) }), [asked]);
+  const isWaiting = !error && (loading || data?.of !== typed);
+  const found: Offer[] = (data?.hits ?? []).map((hit) => ({
+    key: hit.id,
+    group: words.kinds[hit.type],
+    icon: kinds[hit.type].icon,
+    name: hit.name,
+    detail: hit.detail === hit.name ? null : hit.detail,
+    run: () => go(kinds[hit.type].path(hit)),
+  }));
+  const own = [
+    ...places.map(({ path, icon, name }) => ({ key: path, group: words.places, icon, name, run: () => go(path) })),
+    ...actions(go),
+  ].filter(({ name }) => contains(name, typed));
+  const isNamed = own.some(({ name }) => name.toLowerCase() === typed.toLowerCase());
+  const offers = isNamed ? [...own, ...found] : [...found, ...own];
+  const choose = (offer: Offer | undefined) => {
+    if (!offer) return;
+    onClose();
+    offer.run();
+  };
+  useEffect(() => {
+    if (!entered || isWaiting) return;
+    setEntered(false);
+    choose(offers[0]);
+  }, [entered, isWaiting]);
+  const press = (event: KeyboardEvent) => {
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
+    const move = moves[event.key];
+    if (move !== undefined) setAt(Math.min(Math.max(0, at + move), offers.length - 1));
+    else if (event.key === 'Enter' && !event.isComposing) isWaiting && at === 0 ? setEntered(true) : choose(offers[at]);
+    else return;
+    event.preventDefault();
+  };
+  const type = (next: string) => {
+    setText(next);
+    setAt(0);
+    setEntered(false);
+  };
+  const said = isWaiting ? '' : offers.length === 0 ? texts.nothingFound : words.found(offers.length);
+  return <View {...{ text, type, press, offers, at, choose, said, error, onClose }} />;
+}
+
+function View({
+  text,
+  type,
+  press,
+  offers,
+  at,
+  choose,
+  said,
+  error,
+  onClose,
+}: {
+  text: string;
+  type: (text: string) => void;
+  press: (event: KeyboardEvent) => void;
+  offers: readonly Offer[];
+  at: number;
+  choose: (offer: Offer) => void;
+  said: string;
+  error: unknown;
+  onClose: () => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  // Before the next key: people type at once.
+  useLayoutEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }), [at]);
+  const groups = [...new Set(offers.map(({ group }) => group))];
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape does the same by keyboard
+    <dialog
+      ref={dialog}
+      class="palette"
+      aria-label={words.title}
+      onClose={onClose}
+      onClick={({ target }) => target === dialog.current && onClose()}
+    >
+      <input
+        type="search"
+        role="combobox"
+        aria-label={words.title}
+        aria-expanded
+        aria-controls={`${id}-list`}
+        aria-autocomplete="list"
+        aria-activedescendant={offers[at] ? `${id}-${at}` : undefined}
+        autoComplete="off"
+        spellcheck={false}
+        maxLength={255}
+        placeholder={words.hint}
+        value={text}
+        onInput={({ currentTarget }) => type(currentTarget.value)}
+        onKeyDown={press}
+      />
+      <div id={`${id}-list`} class="offers" role="listbox" aria-label={words.results}>
+        {groups.map((group) => (
+          // biome-ignore lint/a11y/useSemanticElements: a fieldset has no place in a list box
+          <div key={group} role="group" aria-label={group}>
+            <p aria-hidden="true">{group}</p>
+            {offers.map(
+              (offer, place) =>
+                offer.group === group && (
+                  // biome-ignore lint/a11y/useKeyWithClickEvents: the input hears the keys
+                  <div
+                    key={offer.key}
+                    id={`${id}-${place}`}
+                    role="option"
+                    tabIndex={-1}
+                    aria-selected={place === at}
+                    onClick={() => choose(offer)}
+                  >
+                    <Icon name={offer.icon} /> <b>{offer.name}</b> {offer.detail && <span>{offer.detail}</span>}
+                  </div>
+                ),
+            )}
+          </div>
+        ))}
+      </div>
+      <p class="said" role="status">
+        {error ? (error as Error).message : said}
+      </p>
+    </dialog>
+  );
+}

@@ -1,0 +1,124 @@
+/** The columns of the table of devices: built-in ones, and those of custom fields. */
+import { useMemo, useState } from 'preact/hooks';
+import { can } from '../app/session.ts';
+import { Ago } from '../parts/ago.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { ErrorNote } from '../parts/form.tsx';
+import type { Column } from '../parts/lists/table.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import { type Row, readCustomNames } from './query.ts';
+
+const words = texts.devices;
+const columnsKey = 'slipway-columns';
+/** Before the name of a custom field: built-in columns have names of their own. */
+const ofField = 'field:';
+/** Characters of a value that a cell shows. */
+const maxShown = 80;
+
+export const columns: readonly Column<Row>[] = [
+  { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
+  { name: 'name', label: words.name, show: ({ name }) => name ?? '–' },
+  {
+    name: 'connected',
+    label: words.connected,
+    show: ({ connected }) => (
+      <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
+    ),
+  },
+  {
+    name: 'provisioningState',
+    label: words.state,
+    sort: 'provisioningState',
+    show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
+  },
+  {
+    name: 'product',
+    label: words.product,
+    sort: 'deviceTemplateId',
+    show: ({ deviceTemplate }) => deviceTemplate?.name ?? '–',
+  },
+  {
+    name: 'organization',
+    label: words.organization,
+    sort: 'organizationId',
+    show: ({ organization }) => organization?.name ?? '–',
+  },
+  {
+    name: 'firmwareVersion',
+    label: words.firmware,
+    sort: 'firmwareVersion',
+    show: (row) => row.firmwareVersion ?? '–',
+  },
+  { name: 'lastConnected', label: words.lastConnected, show: ({ lastConnected }) => <Ago iso={lastConnected} /> },
+  { name: 'created', label: texts.created, sort: 'created', show: ({ created }) => <Ago iso={created} /> },
+];
+
+const usual = ['serialNumber', 'connected', 'provisioningState', 'product', 'organization', 'lastConnected'];
+
+function customColumn(name: string): Column<Row> {
+  const show = (row: Row) => {
+    const value = row[name];
+    if (value === null || value === undefined || value === '') return '–';
+    if (typeof value === 'boolean') return value ? texts.yes : texts.no;
+    const text = String(value);
+    return text.length > maxShown ? `${text.slice(0, maxShown)}…` : text;
+  };
+  return { name: `${ofField}${name}`, label: name, show };
+}
+
+/** The columns that a person has chosen, on this machine. */
+export function useColumns() {
+  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
+  const choose = (names: string[]) => {
+    setShown(names);
+    localStorage.setItem(columnsKey, JSON.stringify(names));
+  };
+  const custom = useMemo(
+    () => shown.flatMap((name) => (name.startsWith(ofField) ? name.slice(ofField.length) : [])),
+    [shown],
+  );
+  // The same columns as before let the table leave its rows as they are.
+  const shownColumns = useMemo(
+    () => [...columns.filter(({ name }) => shown.includes(name)), ...custom.map(customColumn)],
+    [shown],
+  );
+  return { shown, choose, shownColumns, custom };
+}
+
+/** Chooses columns; those of custom fields are of the product that is filtered by, or of all. */
+export function Columns({
+  shown,
+  choose,
+  product,
+  onClose,
+}: {
+  shown: string[];
+  choose: (names: string[]) => void;
+  product: string | undefined;
+  onClose: () => void;
+}) {
+  const { data, error } = useLoad(async () => (can('read', 'customField') ? readCustomNames(product) : []), [product]);
+  const chosen = shown.flatMap((name) => (name.startsWith(ofField) ? name.slice(ofField.length) : []));
+  const fields = [...new Set([...(data ?? []), ...chosen])];
+  const check = (name: string, label: string) => (
+    <label class="check" key={name}>
+      <input
+        type="checkbox"
+        checked={shown.includes(name)}
+        onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
+      />
+      {label}
+    </label>
+  );
+  return (
+    <Dialog title={words.columns} onClose={onClose}>
+      {columns.slice(1).map(({ name, label }) => check(name, label))}
+      <ErrorNote error={error} />
+      {fields.length > 0 && <h3>{words.customColumns}</h3>}
+      {fields.map((name) => check(`${ofField}${name}`, name))}
+      <CloseButton onClose={onClose} primary />
+    </Dialog>
+  );
+}

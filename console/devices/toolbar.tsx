@@ -1,0 +1,87 @@
+/** The toolbar of the table of devices. */
+import { useState } from 'preact/hooks';
+import { can } from '../app/session.ts';
+import { Select } from '../parts/form.tsx';
+import { SearchField } from '../parts/lists/search-field.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { texts } from '../texts.ts';
+import { sizes } from './query.ts';
+
+const words = texts.devices;
+/** Filters that fold, as the address names them. */
+const filters = ['organization', 'product', 'state', 'connected'];
+
+/** Search, filters and what is shown. On a phone the filters fold. */
+export function Toolbar({
+  search,
+  set,
+  pageSize,
+  onColumns,
+  onExport,
+}: {
+  search: URLSearchParams;
+  set: (values: Record<string, string>) => void;
+  pageSize: number;
+  onColumns: () => void;
+  onExport: () => void;
+}) {
+  const [isOpen, setOpen] = useState(false);
+  const count = filters.filter((name) => search.has(name)).length;
+  return (
+    <search class={isOpen ? 'toolbar folding open' : 'toolbar folding'}>
+      <SearchField
+        label={texts.search}
+        hint={words.searchHint}
+        value={search.get('q') ?? ''}
+        onText={(q) => set({ q })}
+      />
+      <button type="button" class="fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        {words.filters(count)}
+      </button>
+      <Picker
+        kind="organization"
+        label={words.organization}
+        none={texts.all}
+        value={search.get('organization') ?? ''}
+        onText={(organization) => set({ organization })}
+      />
+      {can('read', 'deviceTemplate') && (
+        <Picker
+          kind="product"
+          label={words.product}
+          none={texts.all}
+          value={search.get('product') ?? ''}
+          onText={(product) => set({ product })}
+        />
+      )}
+      <Select
+        label={words.state}
+        value={search.get('state') ?? ''}
+        onText={(state) => set({ state })}
+        options={[['', texts.all], ...Object.entries(words.states)]}
+      />
+      <Select
+        label={words.connected}
+        value={search.get('connected') ?? ''}
+        onText={(connected) => set({ connected })}
+        options={[
+          ['', texts.all],
+          ['true', texts.online],
+          ['false', texts.offlineShort],
+        ]}
+      />
+      <Select
+        label={words.perPage}
+        value={String(pageSize)}
+        onText={(size) => set({ size })}
+        options={sizes.map((size) => [size, size] as const)}
+      />
+      <button type="button" onClick={onColumns}>
+        {words.columns}
+      </button>
+      <button type="button" onClick={onExport}>
+        {words.export}
+      </button>
+    </search>
+  );
+}

@@ -1,0 +1,89 @@
+/** How uPlot draws: our colours, local times, steps, and what it tells. */
+import type Plot from 'uplot';
+import { type Plotted, shownAt } from './chart-lines.ts';
+import { numbers, shortTimes } from './times.ts';
+
+/** Pixels. */
+const height = 200;
+const letter = 7;
+/** Pixels that must be dragged for a part to be chosen. */
+const leastDrag = 8;
+const maxLevel = 16;
+
+interface Shown {
+  plotted: Plotted;
+  from: number;
+  to: number;
+  onZoom: (from: number, to: number) => void;
+}
+
+export function optionsOf(
+  library: typeof Plot,
+  parent: HTMLElement,
+  {
+    latest: { plotted },
+    now,
+    isState,
+    onAt,
+    onDrawn,
+  }: {
+    latest: Shown;
+    now: () => Shown;
+    isState: boolean;
+    onAt: (at: number | null) => void;
+    onDrawn: () => void;
+  },
+): Plot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
+  const { levels } = plotted;
+  const path = isState ? library.paths.stepped?.({ align: 1 }) : undefined;
+  const cut = (text: string) => (text.length > maxLevel ? `${text.slice(0, maxLevel - 1)}…` : text);
+  return {
+    width: parent.clientWidth,
+    height,
+    legend: { show: false },
+    cursor: {
+      drag: { x: true, y: false, setScale: false, dist: leastDrag },
+      dataIdx: (_, line, closest) =>
+        line === 0 ? closest : (shownAt(now().plotted.values[line - 1] ?? [], closest, isState) ?? closest),
+    },
+    scales: {
+      x: { time: true, range: () => [now().from, now().to] },
+      ...(levels && { y: { range: () => [-0.5, levels.length - 0.5] } }),
+    },
+    axes: [
+      { ...axis, size: 30, space: 70, values: (_, splits, _axis, _space, step) => shortTimes(splits, step) },
+      {
+        ...axis,
+        size: (_, values) => Math.max(46, 18 + letter * Math.max(0, ...(values ?? []).map((one) => one.length))),
+        values: (_, splits) => splits.map((one) => (levels ? cut(levels[one] ?? '') : numbers.format(one))),
+        ...(levels && { splits: () => levels.map((_, level) => level) }),
+      },
+    ],
+    series: [
+      {},
+      ...(plotted.values.map((_, line) => ({
+        stroke: colour(`--line-${line + 1}`),
+        width: 2,
+        points: { show: plotted.times.length < 60 ? true : undefined, size: 5 },
+        ...(path && { paths: path }),
+      })) as Plot.Series[]),
+    ],
+    hooks: {
+      draw: [onDrawn],
+      setCursor: [
+        (chart) => onAt(chart.cursor.left !== undefined && chart.cursor.left >= 0 ? (chart.cursor.idx ?? null) : null),
+      ],
+      setSelect: [
+        (chart) => {
+          const { left, width } = chart.select;
+          if (width < leastDrag) return;
+          chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          now().onZoom(chart.posToVal(left, 'x'), chart.posToVal(left + width, 'x'));
+        },
+      ],
+    },
+  };
+}

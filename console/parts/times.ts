@@ -1,0 +1,21 @@
+/** Times and numbers as the person's own language and place write them. */
+export const wholeTimes = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+export const numbers = new Intl.NumberFormat(undefined, { maximumFractionDigits: 3 });
+
+const day = 86_400;
+const dates = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
+// "02:00" where a day has 24 hours, "2:00 AM" where it has twice twelve.
+const isHalved = new Intl.DateTimeFormat(undefined, { hour: 'numeric' }).resolvedOptions().hour12;
+const clock = { hour: isHalved ? 'numeric' : '2-digit', minute: '2-digit' } as const;
+const minutes = new Intl.DateTimeFormat(undefined, clock);
+const seconds = new Intl.DateTimeFormat(undefined, { ...clock, second: '2-digit' });
+
+/** Times in seconds, `step` apart, for the axis of a chart: midnight has its date. */
+export function shortTimes(times: readonly number[], step: number): string[] {
+  return times.map((time) => {
+    const date = new Date(time * 1000);
+    if (step >= day || (date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0))
+      return dates.format(date);
+    return (step < 60 ? seconds : minutes).format(date);
+  });
+}

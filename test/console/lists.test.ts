@@ -1,0 +1,124 @@
+/** Lists, in a real browser: live rows, columns of custom fields, menus of rows, cards on a phone. */
+import type { Browser, Page } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser();
+});
+
+const rowOf = (page: Page, name: string) => page.getByRole('row', { name: new RegExp(name) });
+const top = async (page: Page, name: string) => (await rowOf(page, name).boundingBox())?.y;
+
+t.test('a list shows who connects and what is new, and nothing moves', async (t) => {
+  const { device, secret } = await service.device({ serialNumber: 'LIVE-5' });
+  await service.device({ serialNumber: 'LIVE-6' });
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=LIVE-');
+  const before = await top(page, 'LIVE-5');
+  const row = rowOf(page, 'LIVE-5');
+  await row.getByText('Never').waitFor();
+  const client = await service.connect({ deviceId: device.id, secret });
+  await row.getByText('Online').waitFor();
+  await row.getByText(/just now|seconds ago/).waitFor();
+  // It belongs before the others, and comes after them.
+  await service.create('/devices', 'device', { serialNumber: 'LIVE-1' });
+  await rowOf(page, 'LIVE-1').getByText('New', { exact: true }).waitFor();
+  t.equal(await top(page, 'LIVE-5'), before);
+  t.strictSame(await page.locator('tbody a').allTextContents(), ['LIVE-5', 'LIVE-6', 'LIVE-1']);
+  await client.endAsync();
+  await row.getByText('Offline').waitFor();
+  // In order when it is asked for anew.
+  await page.reload();
+  await rowOf(page, 'LIVE-6').waitFor();
+  t.strictSame(await page.locator('tbody a').allTextContents(), ['LIVE-1', 'LIVE-5', 'LIVE-6']);
+  t.strictSame(errors, []);
+});
+
+t.test('columns of names and custom fields can be chosen, and one that is gone does no harm', async (t) => {
+  const template = await service.template({ name: 'With fields' });
+  const field = await service.create('/devices/custom-fields', 'deviceField', {
+    deviceTemplateId: template.id,
+    name: 'shelf',
+    fieldType: 'string',
+  });
+  await service.create('/devices', 'device', {
+    serialNumber: 'COLUMN-1',
+    name: 'Left one',
+    deviceTemplateId: template.id,
+    shelf: 'B 12',
+  });
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=COLUMN');
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('checkbox', { name: 'Name', exact: true }).check();
+  await page.getByRole('checkbox', { name: 'shelf' }).check();
+  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('row', { name: /COLUMN-1 Left one .*B 12/ }).waitFor();
+  await service.ok('DELETE', `/api/v1/devices/custom-fields/${field.id}`, { headers: { etag: field.version } });
+  await page.reload();
+  await page.getByRole('row', { name: /COLUMN-1 Left one/ }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('what can be done with a row is in its menu, also by keyboard', async (t) => {
+  const { device } = await service.device({ serialNumber: 'MENU-1' });
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=MENU');
+  const button = page.getByRole('button', { name: 'Actions of MENU-1' });
+  await button.focus();
+  await page.keyboard.press('Enter');
+  const items = page.getByRole('menuitem');
+  t.strictSame(await items.allTextContents(), [
+    'Open',
+    'Charts',
+    'Copy the id',
+    'Move to …',
+    'Send a command',
+    'New secret',
+    'Delete',
+  ]);
+  await page.keyboard.press('Escape');
+  await page.getByRole('menu').waitFor({ state: 'detached' });
+  t.equal(await button.and(page.locator(':focus')).count(), 1, 'the focus is back');
+  await button.click();
+  await button.click();
+  await page.getByRole('menu').waitFor({ state: 'detached' });
+  await button.click();
+  await items.first().waitFor();
+  await page.keyboard.press('End');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Count first' }).click();
+  await page.getByText('This concerns 1 device').waitFor();
+  await page
+    .getByRole('dialog')
+    .getByRole('button', { name: /^Delete/ })
+    .click();
+  await rowOf(page, 'MENU-1').waitFor({ state: 'detached' });
+  t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);
+  t.strictSame(errors, []);
+});
+
+t.test('on a phone filters fold, rows are cards, and the first device is on the first screen', async (t) => {
+  const organization = await service.organization({ name: 'Pocket' });
+  await service.device({ serialNumber: 'CARD-1', organizationId: organization.id });
+  const { page, errors } = await openPage(t, browser, service, { viewport: { width: 360, height: 740 } });
+  await signIn(page, undefined, undefined, '/console/devices?q=CARD');
+  const card = rowOf(page, 'CARD-1');
+  await card.waitFor();
+  const box = await card.boundingBox();
+  t.ok(box && box.y + box.height < 740 && box.width <= 360, JSON.stringify(box));
+  t.ok(Number(await page.evaluate('document.documentElement.scrollWidth')) <= 360);
+  t.notOk(await page.getByLabel('State', { exact: true }).isVisible());
+  await page.getByRole('button', { name: 'Filters' }).click();
+  await page.getByLabel('State', { exact: true }).selectOption({ label: 'Defined' });
+  await page.getByText('No device matches these filters.').or(card).first().waitFor();
+  await page.getByRole('button', { name: 'Filters (1)' }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.end();

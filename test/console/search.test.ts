@@ -1,0 +1,104 @@
+/** Search everywhere, in a real browser. */
+import type { Browser, Page } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser();
+});
+
+const palette = (page: Page) => page.getByRole('combobox', { name: 'Find anything' });
+const option = (page: Page, name: RegExp) => page.getByRole('option', { name });
+const heading = (page: Page, name: string) => page.getByRole('heading', { name, level: 1 }).waitFor();
+
+t.test('three keys find a device, and what else has a name; places and actions too, all by keyboard', async (t) => {
+  const organization = await service.organization({ name: 'Quarry' });
+  await service.template({ name: 'Quarry pump' });
+  await service.endUser(organization.id, { name: 'Ada Quarryman' });
+  await service.device({ serialNumber: 'QX-7', name: 'Quarry gate' });
+  const { page, errors } = await openAs(t, browser, service, 'account');
+  await page.keyboard.press('/');
+  await page.keyboard.type('qua');
+  await option(page, /QX-7/).waitFor();
+  const offered = (await page.getByRole('option').allTextContents()).map((one) => one.trim());
+  t.match(offered, [/^QX-7 Quarry gate/, /^Quarry/, /^Ada Quarryman user\S+@example.com/, /^Quarry pump/]);
+  t.equal(await page.locator('.palette').getByRole('group').count(), 4, 'in groups');
+  await page.keyboard.press('Enter');
+  await heading(page, 'QX-7');
+
+  // Also from a field, and with the arrows.
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('quarry');
+  await option(page, /Quarry pump/).waitFor();
+  for (let n = 0; n < 3; n += 1) await page.keyboard.press('ArrowDown');
+  t.match(await page.locator('[role=option][aria-selected=true]').textContent(), /Quarry pump/);
+  const active = await palette(page).getAttribute('aria-activedescendant');
+  t.equal(await page.locator('[role=option][aria-selected=true]').getAttribute('id'), active, 'said to screen readers');
+  await page.keyboard.press('Enter');
+  await heading(page, 'Quarry pump');
+
+  await page.keyboard.press('/');
+  await page.keyboard.type('firmware');
+  await page.keyboard.press('Enter');
+  await heading(page, 'Firmware');
+  await page.keyboard.press('/');
+  await page.keyboard.type('new dev');
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog', { name: 'New device' }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('a scanner types a serial number and Enter at once', async (t) => {
+  await service.device({ serialNumber: 'SCANNED-0815' });
+  const { page } = await openAs(t, browser, service, 'products');
+  await page.keyboard.press('/');
+  await palette(page).waitFor();
+  await page.keyboard.insertText('SCANNED-0815');
+  await page.keyboard.press('Enter');
+  await heading(page, 'SCANNED-0815');
+});
+
+t.test('the focus stays in the palette, and returns to where it was', async (t) => {
+  const { page } = await openAs(t, browser, service, 'products');
+  const button = page.getByRole('button', { name: 'New product' });
+  await button.focus();
+  await page.keyboard.press('/');
+  await palette(page).waitFor();
+  for (let n = 0; n < 3; n += 1) await page.keyboard.press('Tab');
+  t.ok(await page.evaluate('!document.activeElement.closest(".shell nav, main")'), 'not in the page behind it');
+  await page.keyboard.press('Escape');
+  await palette(page).waitFor({ state: 'detached' });
+  t.ok(await page.getByRole('button', { name: 'New product' }).and(page.locator(':focus')).count());
+  await page.keyboard.press('/');
+  await page.keyboard.type('zzzz-nothing');
+  await page.getByRole('status').getByText('Nothing is found.').waitFor();
+});
+
+t.test('an end-user on a phone finds its own only', async (t) => {
+  const organization = await service.organization({ name: 'Phone home' });
+  const person = await service.endUser(organization.id);
+  await service.device({ serialNumber: 'PHONE-OWN', organizationId: organization.id });
+  await service.device({ serialNumber: 'PHONE-OTHER' });
+  const { page, errors } = await openPage(t, browser, service, { viewport: { width: 360, height: 740 } });
+  await signIn(page, person.email, person.password);
+  await page.getByRole('button', { name: 'Find anything' }).click();
+  await palette(page).fill('phone');
+  await option(page, /PHONE-OWN/).waitFor();
+  t.equal(await option(page, /PHONE-OTHER/).count(), 0);
+  t.ok(Number(await page.evaluate('document.documentElement.scrollWidth')) <= 360);
+  await option(page, /PHONE-OWN/).click();
+  await heading(page, 'PHONE-OWN');
+  await page.getByRole('button', { name: 'Find anything' }).click();
+  await palette(page).fill('factory');
+  await page.getByRole('status').getByText('Nothing is found.').waitFor();
+  t.strictSame(errors, []);
+});
+
+t.end();
