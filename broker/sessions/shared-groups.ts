@@ -1,14 +1,7 @@
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { hasRoom } from '../connections/live-clients.ts';
-import {
-  carriedOf,
-  type Filter,
-  forOneClient,
-  type GroupName,
-  type Incoming,
-  type Outgoing,
-} from '../message-types.ts';
+import { type Filter, forOneClient, type GroupName, type Incoming, type Outgoing } from '../message-types.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
 import { FilterTree } from './filter-tree.ts';
@@ -19,6 +12,8 @@ const max = { groups: 1000, members: 10_000 };
 const membersOfCost = 8;
 /** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
 const maxCopies = 16;
+/** Groups that are known by topic, and topics; beyond it all are looked up again. */
+const maxKnown = 20_000;
 
 export interface GroupServices {
   fanOut: Pick<FanOut, 'on' | 'removeListener'>;
@@ -67,6 +62,8 @@ interface Group extends GroupName {
   readonly filter: string;
   /** In the order of their turns, the next one first. */
   readonly members: Map<string, Member>;
+  /** How many of them have stored sessions. */
+  stored: number;
   readonly receive: Receive;
 }
 
@@ -94,6 +91,9 @@ export class SharedGroups {
   readonly #services: GroupServices;
   readonly #groups = new Map<string, Group>();
   readonly #byTopic = new FilterTree<Group>();
+  /** Groups by topic, as long as none begins or ends. */
+  readonly #known = new Map<string, readonly Group[]>();
+  #knownSize = 0;
   readonly #perAccount = new Map<string, { groups: number; members: number }>();
   /** By payload, as Aedes passes it on. */
   readonly #choices = new WeakMap<Uint8Array, Map<Group, Choice>>();
@@ -141,11 +141,15 @@ export class SharedGroups {
 
   /** A stored session has the filter. */
   store(clientId: string, filter: Filter): void {
-    this.#memberOf(clientId, filter).isStored = true;
+    const member = this.#memberOf(clientId, filter);
+    if (member.isStored) return;
+    member.isStored = true;
+    this.#groupOf(accountIn(clientId), filter.topic).stored += 1;
   }
 
   forget(clientId: string, filter: string): void {
-    this.#change(clientId, filter, (member) => {
+    this.#change(clientId, filter, (member, group) => {
+      if (member.isStored) group.stored -= 1;
       member.isStored = false;
     });
   }
@@ -162,11 +166,11 @@ export class SharedGroups {
     return member;
   }
 
-  #change(clientId: string, filter: string, change: (member: Member) => void): void {
+  #change(clientId: string, filter: string, change: (member: Member, group: Group) => void): void {
     const group = this.#groups.get(keyOf(accountIn(clientId), filter));
     const member = group?.members.get(clientId);
     if (!group || !member) return;
-    change(member);
+    change(member, group);
     if (member.client || member.isStored) return;
     group.members.delete(clientId);
     this.#count(group, { members: -1 });
@@ -187,10 +191,11 @@ export class SharedGroups {
     const { filter = shared } = parseShared(shared) ?? {};
     const receive: Receive = (packet, received) => this.#receive(group, packet as Outgoing, received);
     receive.wants = (topic) => this.#isOf(group, topic) && this.#hasHearer(group, topic);
-    const group: Group = { key, accountId, shared, filter, members: new Map(), receive };
+    const group: Group = { key, accountId, shared, filter, members: new Map(), stored: 0, receive };
     this.#groups.set(key, group);
     this.#count(group, { groups: 1 });
     this.#byTopic.set(filter, group, 0);
+    this.#forgetKnown();
     this.#services.fanOut.on(filter, receive);
     return group;
   }
@@ -200,7 +205,24 @@ export class SharedGroups {
     this.#groups.delete(key);
     this.#count(group, { groups: -1 });
     this.#byTopic.delete(filter, group);
+    this.#forgetKnown();
     this.#services.fanOut.removeListener(filter, receive);
+  }
+
+  /** Groups that a message on `topic` is for. */
+  #groupsFor(topic: string): readonly Group[] {
+    const known = this.#known.get(topic);
+    if (known) return known;
+    const groups = [...this.#byTopic.match(topic).keys()].filter((group) => this.#isOf(group, topic));
+    if (this.#knownSize > maxKnown) this.#forgetKnown();
+    this.#knownSize += 1 + groups.length;
+    this.#known.set(topic, groups);
+    return groups;
+  }
+
+  #forgetKnown(): void {
+    this.#known.clear();
+    this.#knownSize = 0;
   }
 
   // Messages
@@ -212,11 +234,13 @@ export class SharedGroups {
   choose(packet: Incoming): Written[] {
     const written: Written[] = [];
     if (this.#groups.size === 0) return written;
+    const groups = this.#groupsFor(packet.topic);
+    // The only group, without stored sessions, chooses when the message comes: nothing is written for it.
+    if (groups.length === 0 || (groups.length === 1 && groups[0]?.stored === 0)) return written;
     const choices = new Map<Group, Choice>();
     const copies = new Map<string, number>();
     let isAnyFull = false;
-    for (const group of this.#byTopic.match(packet.topic).keys()) {
-      if (!this.#isOf(group, packet.topic)) continue;
+    for (const group of groups) {
       const member = this.#next(group, { topic: packet.topic, qos: packet.qos, copies });
       if (!member) {
         if (isAnyFull) choices.set(group, { clientId: undefined, payload: undefined });
@@ -298,9 +322,10 @@ export class SharedGroups {
       qos: Math.min(packet.qos, filter.qos) as 0 | 1 | 2,
       brokerId: forOneClient,
       brokerCounter: delivery.nextCounter(),
-      ...carriedOf({ properties: properties ?? null, expires: messageExpiry ?? null }),
-      ...(identifier !== undefined && { identifiers: [identifier] }),
     };
+    if (properties !== undefined) copy.properties = properties;
+    if (messageExpiry !== undefined) copy.messageExpiry = messageExpiry;
+    if (identifier !== undefined) copy.identifiers = [identifier];
     if (isStored && copy.qos > 0) {
       if (!written) copy.payload = sameBytes(packet.payload as Buffer);
       delivery.enqueue(clientId, copy);

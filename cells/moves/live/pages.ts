@@ -207,7 +207,7 @@ export class RegistryPages {
       return { rule, columns, key: key.map(({ name }) => name), isOnePage: false };
     }
     const hasId = columns.some(({ name }) => name === 'id');
-    return { rule, columns, key: [hasId ? 'id' : 'deviceId'], isOnePage: !hasId };
+    return { rule, columns, key: [hasId ? 'id' : 'accountId'], isOnePage: !hasId };
   }
 
   /** Rows of it have the number of their device, which differs by file: a page has the id instead. */
