@@ -19,6 +19,7 @@ import { measureLogs } from './logs.ts';
 import { measureMemory } from './memory.ts';
 import { measureMoves } from './move.ts';
 import { measureOne } from './one.ts';
+import { measureOverview } from './overview.ts';
 import { processes } from './processes.ts';
 import { sayProfiles } from './profile.ts';
 import { measureProvisioning } from './provision.ts';
@@ -48,6 +49,7 @@ const figures: Record<string, Listed> = {
   fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
   provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
+  overview: { shows: 'GET /overview in a large registry', run: measureOverview },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
   start: { shows: 'how long a start takes with a large registry', run: measureStarts },
