@@ -20,6 +20,7 @@ import { measureLogs } from './logs.ts';
 import { measureMemory } from './memory.ts';
 import { measureMoves } from './move.ts';
 import { measureOne } from './one.ts';
+import { measureOverview } from './overview.ts';
 import { processes } from './processes.ts';
 import { sayProfiles } from './profile.ts';
 import { measureProvisioning } from './provision.ts';
@@ -52,6 +53,7 @@ const figures: Record<string, Listed> = {
   enroll: { shows: 'devices that get their credential by themselves, next to others', run: measureEnrollment },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
   search: { shows: 'GET /search with what people type', run: measureSearch },
+  overview: { shows: 'GET /overview in a large registry', run: measureOverview },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
   start: { shows: 'how long a start takes with a large registry', run: measureStarts },

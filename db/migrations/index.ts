@@ -29,6 +29,7 @@ import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
 import * as issuedCertificates from './0032-issued-certificates.ts';
+import * as versionsOfProducts from './0036-versions-of-products.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -89,6 +90,7 @@ export const registryMigrations: readonly Migration[] = [
     ...countText('channelTemplates', 'categories', 1),
   ),
   sqlStep('0035-device-names', ...deviceTextIndex('name', 'fields', (row) => `json_extract(${row}"fields", '$.name')`)),
+  versionsOfProducts,
 ];
 
 /**

@@ -1,5 +1,6 @@
 /** What somebody should look at, each with a sentence, a count and where it is listed. */
 import { type RawBuilder, sql } from 'kysely';
+import { accountKey } from '../../db/registry/account-key.ts';
 import { type Caller, isAccountWide } from '../access.ts';
 import { list } from '../entity/list.ts';
 import { laneOf } from '../limits/lanes.ts';
@@ -45,17 +46,14 @@ export async function attentionOf(
 async function devicesOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
   const { accountId } = caller;
   const offlineSince = dateBefore(ctx, day);
-  const count = async (filter: object) => {
-    const { meta } = await list(ctx, caller, deviceListing, { accountId, pageSize: 1, results: false, ...filter });
-    return meta?.count ?? 0;
-  };
-  const offline = await count({ offlineSince });
-  const silent = await count({ silent: true });
+  const [offline, silent] = isAccountWide(caller)
+    ? await lostOfAccount(ctx, caller, offlineSince)
+    : [await countListed(ctx, caller, { offlineSince }), await countListed(ctx, caller, { silent: true })];
   return [
     {
       kind: 'devicesOffline' as const,
       count: offline,
-      sentence: `${offline === 1 ? '1 device was' : `${number(offline)} devices were`} connected in the last day and ${isOrAre(offline)} offline now.`,
+      sentence: `${many(offline, 'device')} ${offline === 1 ? 'was' : 'were'} connected in the last day and ${isOrAre(offline)} offline now.`,
       query: pathOf('devices', { accountId, offlineSince }),
     },
     {
@@ -65,6 +63,24 @@ async function devicesOf(ctx: OverviewContext, caller: Caller): Promise<Attentio
       query: pathOf('devices', { accountId, silent: 'true' }),
     },
   ].filter(isCounted);
+}
+
+/** How many devices are offline since then or later, and how many are silent. */
+async function lostOfAccount(ctx: OverviewContext, caller: Caller, since: string): Promise<[number, number]> {
+  const of = sql`from "devicePresence" where "account" = ${accountKey(caller.accountId)}`;
+  const [found] = await read<{ offline: number; silent: number }>(
+    ctx,
+    caller,
+    sql`select (select count(*) from (select 1 ${of} and "offlineSince" >= ${since} limit ${maxCounted})) as "offline",
+      (select count(*) from (select 1 ${of} and "silent" = 1 limit ${maxCounted})) as "silent"`,
+  );
+  return [found?.offline ?? 0, found?.silent ?? 0];
+}
+
+async function countListed(ctx: OverviewContext, caller: Caller, filter: object): Promise<number> {
+  const query = { accountId: caller.accountId, pageSize: 1, results: false, ...filter };
+  const { meta } = await list(ctx, caller, deviceListing, query);
+  return meta?.count ?? 0;
 }
 
 async function refusalsOf(ctx: OverviewContext, { accountId }: Caller, causes: ReadonlyMap<string, number>) {
@@ -236,7 +252,7 @@ function isCounted({ count }: { count: number }): boolean {
 }
 
 function number(count: number): string {
-  return count.toLocaleString('en-US');
+  return count.toLocaleString('en-US') + (count === maxCounted ? ' or more' : '');
 }
 
 function many(count: number, one: string, more = `${one}s`): string {

@@ -55,6 +55,7 @@ export const organizationShape = Type.Object({
   ...shownProperties(organizationColumns),
   ...fieldShapes('organizations'),
   deviceCount: Type.Optional(Type.Integer()),
+  onlineCount: Type.Optional(Type.Integer()),
   endUserCount: Type.Optional(Type.Integer()),
   childCount: Type.Optional(Type.Integer()),
   defaultEndUser: Type.Optional(endUserShape),
@@ -75,7 +76,7 @@ const settable = without(organizationColumns, ['organizationTemplateId', 'parent
 const firstOrganizations = 3;
 
 const expandable = ['account', 'parent', 'organization-template'] as const;
-const countable = ['devices', 'end-users', 'children'] as const;
+const countable = ['devices', 'online', 'end-users', 'children'] as const;
 const expandQuery = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
   count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
@@ -275,7 +276,7 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
       ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
       : undefined,
     expand.has('account') ? accountOf(db, caller) : undefined,
-    count.has('devices') ? deviceCounts(db, 'organizationId', caller.accountId, ids) : undefined,
+    count.has('devices') || count.has('online') ? deviceCounts(db, 'organizationId', caller.accountId, ids) : undefined,
     count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', ids) : undefined,
     count.has('children') ? childCounts(db, 'organizations', 'parentId', ids) : undefined,
   ]);
@@ -288,7 +289,8 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
       ...(parents && { parent: visible ? showOrganization(ctx, parent) : null }),
       ...(template && { organizationTemplate: showTemplate(template) }),
       ...(accounts && { account: accounts }),
-      ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
+      ...(count.has('devices') && { deviceCount: devices?.get(row.id)?.devices ?? 0 }),
+      ...(count.has('online') && { onlineCount: devices?.get(row.id)?.online ?? 0 }),
       ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
       ...(children && { childCount: children.get(row.id) ?? 0 }),
     };

@@ -1,5 +1,6 @@
 /** Device, end-user and organization templates: one shape, three times. */
 
+import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
@@ -47,6 +48,8 @@ export const deviceTemplateShape = Type.Object({
     { maxItems: maxChannels },
   ),
   deviceCount: Type.Optional(Type.Integer()),
+  onlineCount: Type.Optional(Type.Integer()),
+  channelCount: Type.Optional(Type.Integer({ description: 'Without service channels.' })),
   deviceFieldCount: Type.Optional(Type.Integer()),
 });
 export const endUserTemplateShape = Type.Object({
@@ -249,13 +252,12 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   });
 }
 
-function readCounts({ counts }: TemplateKind, count: string | undefined): Set<string> {
-  return readNames('count', count, [counts.children[0], counts.fields[0]]);
-}
+/** Counts that device templates have besides, and their properties. */
+const ofDeviceTemplates = { online: 'onlineCount', channels: 'channelCount' } as const;
 
-function countOf(db: Db, { children, childColumn }: TemplateKind, accountId: string, ids: readonly string[]) {
-  if (children === 'devices') return deviceCounts(db, 'deviceTemplateId', accountId, ids);
-  return childCounts(db, children, childColumn as never, ids);
+function readCounts({ table, counts }: TemplateKind, count: string | undefined): Set<string> {
+  const more = table === 'deviceTemplates' ? Object.keys(ofDeviceTemplates) : [];
+  return readNames('count', count, [counts.children[0], counts.fields[0], ...more]);
 }
 
 /** The counts that are asked for, which are read for all rows at once. */
@@ -268,15 +270,37 @@ async function countChildren(
 ) {
   const { children, fields } = kind.counts;
   const wanted = readCounts(kind, count);
+  const db = registry.query;
   const ids = rows.map((row) => row.id);
-  const [ofChildren, ofFields] = await Promise.all([
-    wanted.has(children[0]) && countOf(registry.query, kind, accountId, ids),
-    wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', ids),
+  const hasDevices = kind.children === 'devices';
+  const [devices, ofChildren, ofFields, channels] = await Promise.all([
+    hasDevices && (wanted.has('devices') || wanted.has('online'))
+      ? deviceCounts(db, 'deviceTemplateId', accountId, ids)
+      : undefined,
+    !hasDevices && wanted.has(children[0]) ? childCounts(db, kind.children, kind.childColumn as never, ids) : undefined,
+    wanted.has(fields[0]) ? childCounts(db, 'customFields', 'templateId', ids) : undefined,
+    wanted.has('channels') ? ownChannelCounts(db, ids) : undefined,
   ]);
   return ({ id }: Row<TemplateTable>) => ({
-    ...(ofChildren && { [children[1]]: ofChildren.get(id) ?? 0 }),
+    ...(wanted.has(children[0]) && { [children[1]]: devices?.get(id)?.devices ?? ofChildren?.get(id) ?? 0 }),
+    ...(wanted.has('online') && { [ofDeviceTemplates.online]: devices?.get(id)?.online ?? 0 }),
     ...(ofFields && { [fields[1]]: ofFields.get(id) ?? 0 }),
+    ...(channels && { [ofDeviceTemplates.channels]: channels.get(id) ?? 0 }),
   });
+}
+
+/** How many channels each device template has, without service channels. */
+async function ownChannelCounts(db: Db, ids: readonly string[]): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db
+    .selectFrom('channelTemplates')
+    .select((eb) => ['entityId', eb.fn.countAll<number>().as('count')])
+    .where('entityId', 'in', [...ids])
+    .where('deleted', 'is', null)
+    .where(sql<SqlBool>`substr("name", 1, 1) <> '_'`)
+    .groupBy('entityId')
+    .execute();
+  return new Map(rows.map(({ entityId, count }) => [entityId, count]));
 }
 
 /** @throws PlatformError 400/104 for a default template, and for one that has live entities; as trash. */

@@ -244,4 +244,45 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
 });
 
+t.test('organizations, products and packages say what is in them', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ channels: ['one', 'two'] });
+  const other = await own.template();
+  const organization = await own.organization();
+  await own.endUser(organization.id);
+  const place = { deviceTemplateId: template.id, organizationId: organization.id, firmwareVersion: '2.0.0' };
+  const { device, secret } = await own.device(place);
+  await own.device({ ...place, firmwareVersion: '1.0.0' });
+  await own.device({ deviceTemplateId: other.id, firmwareVersion: '2.0.0' });
+  const client = await own.connect({ deviceId: device.id, secret });
+  await readUntil(own, ({ online }) => online === 1);
+  const of = `accountId=${own.accountId}`;
+
+  const { organizations } = await own.ok('GET', `/api/v1/organizations?${of}&count=devices,online,end-users`);
+  t.match(organizations.results, [{ id: organization.id, deviceCount: 2, onlineCount: 1, endUserCount: 1 }]);
+  const online = await own.ok('GET', `/api/v1/organizations/${organization.id}?count=online`);
+  t.match(online.organization, { onlineCount: 1, deviceCount: undefined });
+
+  const products = `/api/v1/devices/templates?${of}&count=devices,online,channels` as const;
+  const { deviceTemplates } = await own.ok('GET', products);
+  const product = (id: string) => deviceTemplates.results.find((one) => one.id === id);
+  t.match(product(template.id), { deviceCount: 2, onlineCount: 1, channelCount: 2 });
+  t.match(product(other.id), { deviceCount: 1, onlineCount: 0, channelCount: 0 });
+  t.match(await own.http('GET', `/api/v1/end-users/templates?${of}&count=online`), { status: 400 });
+
+  const firmware = await publish(own, template.id, '2.0.0');
+  const packages = async () => {
+    const answer = await own.ok('GET', `/api/v1/firmware/packages?${of}&count=devices`);
+    return answer.firmwarePackages.results.map(({ id, deviceCount }) => [id, deviceCount]);
+  };
+  t.same(await packages(), [[firmware.id, 1]]);
+  const { device: now } = await own.ok('GET', `/api/v1/devices/${device.id}`);
+  const renamed = { body: { firmwareVersion: '3.0.0' }, headers: { etag: now.version } };
+  await own.ok('PUT', `/api/v1/devices/${device.id}`, renamed);
+  t.same(await packages(), [[firmware.id, 0]]);
+  const plain = await own.ok('GET', `/api/v1/firmware/packages/${firmware.id}`);
+  t.notOk('deviceCount' in plain.firmwarePackage);
+  await client.endAsync();
+});
+
 t.end();

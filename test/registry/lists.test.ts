@@ -135,9 +135,9 @@ function checkKept(): void {
         table,
       );
     deepStrictEqual(
-      rows('SELECT * FROM "firmwareVersionCounts" ORDER BY 1, 2, 3').map(Object.values),
-      rows(`SELECT "accountId", "provisioningState", "firmwareVersion", count(*) ${live}
-        AND "firmwareVersion" IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`).map(Object.values),
+      rows('SELECT * FROM "firmwareVersionCounts" ORDER BY 1, 2, 3, 4').map(Object.values),
+      rows(`SELECT "accountId", "firmwareVersion", "deviceTemplateId", "provisioningState", count(*) ${live}
+        AND "firmwareVersion" IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`).map(Object.values),
       'firmwareVersionCounts',
     );
     const indexed = rows<{ term: string; doc: number }>('SELECT "term", "doc" FROM "devices_serialNumber_terms"');

@@ -148,9 +148,10 @@ export const DeviceCountRecord = Type.Object({
 /** The same for each organization; '' is outside of every one. */
 export const PlacedDeviceCountRecord = Type.Object({ ...DeviceCountRecord.properties, organizationId: Type.String() });
 
-/** How many live devices of an account have a firmware version, in each state; kept by triggers, never 0. */
+/** How many live devices of an account have a firmware version, of each product and in each state; kept by triggers, never 0. */
 export const FirmwareVersionCountRecord = Type.Object({
   accountId: Id,
+  deviceTemplateId: Id,
   provisioningState: Type.String(),
   firmwareVersion: Type.String(),
   count: Type.Integer(),

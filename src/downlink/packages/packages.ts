@@ -16,6 +16,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.ts';
 import {
@@ -31,6 +32,7 @@ import {
 } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
+import { packageDeviceCounts } from '../../registry/devices/counts.ts';
 import type { DownlinkContext } from '../context.ts';
 import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.ts';
 
@@ -43,7 +45,14 @@ export const packageShape = Type.Object({
   ...commonShape,
   ...shownProperties(firmwarePackageColumns),
   files: Type.Array(fileShape, { maxItems: maxFiles }),
+  deviceCount: Type.Optional(Type.Integer({ description: 'Devices of its template that have its firmwareVersion.' })),
 });
+
+const countable = ['devices'] as const;
+const counted = {
+  count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
+};
+const readCounts = (query: { count?: string }) => readNames('count', query.count, countable);
 
 const listing = listingOf('firmwarePackages', firmwarePackageColumns);
 
@@ -56,7 +65,8 @@ export function firmwarePackageRoutes(app: App, ctx: DownlinkContext): void {
     plural: 'firmwarePackages',
     shape: packageShape,
     listing,
-    prepare: (caller, rows) => prepare(ctx, caller, rows),
+    expand: { query: counted, check: (_, query) => readCounts(query) },
+    prepare: (caller, rows, query) => prepare(ctx, caller, rows, query),
     create: { body: createBody, errors: ['unknownReference'], run: (caller, body) => create(ctx, caller, body) },
     update: { body: updateBody, run: (caller, found, version, body) => update(ctx, caller, found, version, body) },
     remove: { errors: ['constraint'], run: (caller, found, version) => remove(ctx, caller, found, version) },
@@ -156,11 +166,19 @@ async function remove(ctx: DownlinkContext, caller: Caller, { id }: FirmwarePack
   return withFiles(registry.query, row);
 }
 
-async function prepare(ctx: DownlinkContext, _: Caller, rows: FirmwarePackage[]) {
-  const { registry } = ctx;
+async function prepare(
+  { registry }: DownlinkContext,
+  { accountId }: Caller,
+  rows: FirmwarePackage[],
+  query: { count?: string },
+) {
   const ids = rows.map(({ id }) => id);
   const files = await filesOf(registry.query, ids);
-  return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
+  const devices = readCounts(query).has('devices') && (await packageDeviceCounts(registry.query, accountId, ids));
+  return (row: FirmwarePackage) => ({
+    ...showPackage(row, files.get(row.id) ?? []),
+    ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
+  });
 }
 
 async function recoverOne(

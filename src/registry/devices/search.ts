@@ -23,7 +23,7 @@ type Filter = readonly [name: string, match: Match];
 const counted = ['organizationId', 'deviceTemplateId', 'provisioningState', 'connected'];
 const ordered = counted.slice(0, -1);
 /** Columns for whose combinations they count devices that have a firmware version. */
-const countedByVersion = ['provisioningState', 'firmwareVersion'];
+const countedByVersion = ['deviceTemplateId', 'provisioningState', 'firmwareVersion'];
 const defaultSort = 'serialNumber';
 const presence: readonly string[] = presenceNames;
 
