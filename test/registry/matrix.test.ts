@@ -9,7 +9,7 @@ import type { Test } from 'tap';
 import { rolloutUntil } from '../downlink/fleet.ts';
 import { basic } from '../enrollment/devices.ts';
 import { makeAuthority } from '../support/certificates.ts';
-import { leaveDeadLetter } from '../support/faults.ts';
+import { changeStored, leaveDeadLetter } from '../support/faults.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import {
@@ -28,6 +28,7 @@ const t = await part(import.meta);
 /** Endpoints without an id of anything that is stored, and why. */
 const withoutIds: Record<string, string> = {
   'GET /.well-known/jwks.json': 'public keys, for everybody',
+  'GET /api/v1/crl/{authorityId}': 'what a CA has revoked, for everybody',
   'POST /api/v1/auth/login-user': 'the password decides, in test/identity/sessions.test.ts',
   'POST /api/v1/auth/login-application': 'the appToken decides, in test/identity/applications.test.ts',
   'POST /api/v1/auth/validate-jwt': 'says only whether the signature and the session are good',
@@ -231,6 +232,7 @@ const table = `
   GET /api/v1/access/mqtt-certificates              | -                                               | own     | 403/21  | 403/21
   GET /api/v1/access/mqtt-certificates              | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/access/mqtt-certificates              | query entityId: device                          | none    | 403/21  | 403/21
+  GET /api/v1/access/mqtt-certificates              | query certificateAuthorityId: certificateAuthority | none  | 403/21  | 403/21
   GET /api/v1/access/mqtt-certificates/{id}         | path id: mqttCertificate                        | 404/100 | 403/21  | 403/21
   DELETE /api/v1/access/mqtt-certificates/{id}      | path id: mqttCertificate                        | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities       | body accountId: account                         | 404/100 | 403/21  | 403/21
@@ -245,6 +247,7 @@ const table = `
   DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/proof | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/issue | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities/{id}/issue | body deviceId: device                      | 400/102 | 403/21  | 403/21
   PUT /api/v1/access/certificate-authorities/{id}/certificate | path id: certificateAuthority         | 404/100 | 403/21  | 403/21
 
   POST /api/v1/enrollment-groups                    | body accountId: account                         | 404/100 | 403/21  | 403/21
@@ -363,8 +366,8 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: endUser': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: accountUser': '400/102',
-  // One of its account, which does not issue.
-  'POST /api/v1/access/certificate-authorities/{id}/issue, path id: certificateAuthority': '400/106',
+  'POST /api/v1/access/certificate-authorities/{id}/issue, path id: certificateAuthority': '404/100',
+  'POST /api/v1/access/certificate-authorities/{id}/issue, body deviceId: device': '400/102',
   'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/jobs, query accountId: account': '404/100',
@@ -733,6 +736,14 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
     const gone = await trashed(path, kind, await body(`${mark} trash`), token);
     theirs[kind] = [await create(path, kind, await body(mark)), gone];
   }
+  // As if each of these CAs had issued one of the certificates.
+  for (const [at, { id }] of (theirs.mqttCertificate ?? []).entries()) {
+    const authority = theirs.certificateAuthority?.[at]?.id ?? '';
+    await changeStored(service, 'UPDATE "certificates" SET "certificateAuthorityId" = ? WHERE "id" = ?', [
+      authority,
+      id,
+    ]);
+  }
   const enrollment = { deviceTemplateId: entityId, proof: 'derivedKey' };
   const group = await both('enrollmentGroup', '/enrollment-groups', 'enrollmentGroup', enrollment);
   await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, 'x'), body: {} });
@@ -743,8 +754,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
     theirs.firmwarePackage?.push(await published(other, token));
     await upload(filled.id, token);
   }
-  const plain = { name: 'own', certificate: (await makeAuthority()).cert };
-  own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
+  const issuer = { name: 'own', issuing: true };
+  own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', issuer);
   const ofGroup = { name: 'own', deviceTemplateId: own.deviceTemplate?.id, proof: 'derivedKey' };
   own.enrollmentGroup = await create('/enrollment-groups', 'enrollmentGroup', ofGroup);
   if (mine) theirs.job = [await finishedJob(token)];

@@ -106,9 +106,10 @@ export function issuerRoutes(app: App, ctx: RegistryContext): void {
 /** @throws PlatformError 404/100, 410/107, 400/102 for a device out of reach, 400/106 for a CA or a request that is no good. */
 async function issue(ctx: RegistryContext, caller: Caller, id: string, body: Static<typeof issueBody>) {
   const { access, clock, issuing, registry } = ctx;
-  // A station does not reach CAs; those of its account issue for it.
   const authority = registry.entity('certificateAuthorities', id);
   if (authority?.accountId !== caller.accountId) throw new PlatformError('notFound');
+  // A station reaches no CAs, but those that issue for it.
+  if (caller.kind === 'station' && authority.issuing !== 1) throw new PlatformError('notFound');
   const fault = issuerFault(demandLive(authority), clock);
   if (fault !== undefined) throw invalid('id', fault);
   const { deviceId, certificateDays: days = defaultDays } = body;
