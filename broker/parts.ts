@@ -10,6 +10,7 @@ import type { Foundation } from './foundation.ts';
 import { AccountHandover } from './handover.ts';
 import { ConnectHooks } from './hooks/connect.ts';
 import { DownlinkNews } from './hooks/downlink-news.ts';
+import { EnrollHooks } from './hooks/enroll.ts';
 import { guardedBy } from './hooks/guarded.ts';
 import { PublishHooks } from './hooks/publish.ts';
 import { RefusalNotes } from './hooks/refusal-notes.ts';
@@ -94,9 +95,10 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   });
   const notes = new RefusalNotes(services, refusals);
   const news = new DownlinkNews(services, sessions);
+  const enrolls = new EnrollHooks({ services, authenticator, limits, peers });
   return {
     ...{ ...foundation, services, limits, guarded, peers, authenticator, reports, control, refusals, marks, ingest },
-    ...{ activity, names, presence, signs, publications, publishing, notes, news },
+    ...{ activity, names, presence, signs, publications, publishing, notes, news, enrolls },
   };
 }
 

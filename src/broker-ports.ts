@@ -11,6 +11,7 @@ import type { causeNow, onBehalfOf } from './log.ts';
 import type { Position } from './network/positions.ts';
 import type { BridgeService } from './ports/bridges.ts';
 import type { ControlService, DeviceWork, DownlinkService } from './ports/downlink.ts';
+import type { EnrollmentService } from './ports/enrollment.ts';
 import type { CertificateChecks, SecretCheck, VerifiedSession } from './ports/proofs.ts';
 import type { Rejection } from './ports/publisher.ts';
 import type { Lane } from './scheduler/lanes.ts';
@@ -53,6 +54,7 @@ export interface BrokerServices extends BrokerGround {
   control: ControlService;
   downlink: DownlinkService;
   deviceWork: DeviceWork;
+  enrollment: EnrollmentService;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

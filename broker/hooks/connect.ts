@@ -18,6 +18,7 @@ import { Malformed } from '../packets/fields.ts';
 import { topicAliasMaximum } from '../packets/level-5.ts';
 import { receiveMaximum } from '../packets/receiver.ts';
 import { ends, reason, reasonOfLimit } from '../reasons.ts';
+import { isEnrolling } from './enroll.ts';
 import type { HookParts } from './parts.ts';
 import type { PublishHooks } from './publish.ts';
 
@@ -97,7 +98,11 @@ export class ConnectHooks {
     const lane = laneOfAddress(about.address ?? '');
     try {
       authenticator.look(connect);
-      await services.onBehalfOf({ cause: { connectionId }, lane }, () => authenticator.authenticate(client, connect));
+      const enrolls = isEnrolling(connect);
+      const prove = () =>
+        enrolls ? this.#parts.enrolls.enter(client, connecting) : authenticator.authenticate(client, connect);
+      await services.onBehalfOf({ cause: { connectionId }, lane }, prove);
+      if (enrolls) return;
     } catch (error) {
       if (error instanceof Malformed) connecting.connection.refuseMalformed(error, () => client.fail(error));
       else await this.#refuse(client, connecting, error);

@@ -14,6 +14,7 @@ import type { ServiceChannels } from '../service-channels.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { DownlinkNews } from './downlink-news.ts';
+import type { EnrollHooks } from './enroll.ts';
 import type { Guarded } from './guarded.ts';
 import type { RefusalNotes } from './refusal-notes.ts';
 
@@ -37,4 +38,5 @@ export interface HookParts {
   signs: DeviceSigns;
   notes: RefusalNotes;
   news: DownlinkNews;
+  enrolls: EnrollHooks;
 }

@@ -3,6 +3,7 @@ import type { Authority } from '../authorize.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import type { EnrollHooks } from '../hooks/enroll.ts';
 import type { SubscribeHooks } from '../hooks/subscribe.ts';
 import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
@@ -39,6 +40,7 @@ export interface ReceiverParts {
   /** Whether an account is on its way to another server. */
   isAway(accountId: string): boolean;
   reports: Pick<Reports, 'isFull'>;
+  enrolls: Pick<EnrollHooks, 'has' | 'receive'>;
   /** The client of a login session has sent a packet. */
   sessionUsed(sessionId: string, accountId: string): void;
 }
@@ -72,6 +74,11 @@ export class PacketReceiver {
   receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {
     const { live } = client;
     try {
+      // It has no identity yet, and nothing else to say.
+      if (!live.identity && this.#parts.enrolls.has(client)) {
+        this.#parts.enrolls.receive(client, packet, done);
+        return;
+      }
       const { sessionId, caller } = live.identity ?? {};
       if (sessionId !== undefined && caller) this.#parts.sessionUsed(sessionId, caller.accountId);
       this.#receive(live, packet, done, answered);

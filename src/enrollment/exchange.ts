@@ -5,13 +5,20 @@ import { slotOf } from '../ids.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
 import type { MessagesContext } from '../messages/context.ts';
 import type { BrokerState } from '../ports/broker-state.ts';
-import type { Enrolled, EnrollmentProof, EnrollmentRequest, EnrollmentService } from '../ports/enrollment.ts';
+import type {
+  Enrolled,
+  EnrolledMessage,
+  EnrollmentProof,
+  EnrollmentRequest,
+  EnrollmentService,
+} from '../ports/enrollment.ts';
 import type { Revocations } from '../ports/revocations.ts';
 import type { Streams } from '../ports/streams.ts';
 import { answerFor } from './answer.ts';
 import { Flights } from './flights.ts';
 import { Hooks } from './hook.ts';
 import { type Asked, demandSaid, type Made, type MakingContext, makeCredential, valuesOf } from './making.ts';
+import { exchangeMessage } from './messages.ts';
 import { type Proven, Proving } from './proving.ts';
 import { EnrollmentRefusals } from './refusals.ts';
 import { refused } from './refused.ts';
@@ -73,6 +80,10 @@ export class Enrollment implements EnrollmentService {
     } finally {
       end();
     }
+  }
+
+  exchangeMessage(proof: EnrollmentProof, message: Buffer): Promise<EnrolledMessage> {
+    return exchangeMessage((...asked) => this.exchange(...asked), this.#ctx.log, proof, message);
   }
 
   async #exchangeProven(proof: EnrollmentProof, proven: Proven, given: unknown): Promise<Enrolled> {

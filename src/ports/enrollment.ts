@@ -34,9 +34,19 @@ export interface Enrolled {
   sent(): void;
 }
 
+/** The same as a message: JSON or CBOR, as the request was. */
+export interface EnrolledMessage {
+  isAccepted: boolean;
+  payload: Buffer;
+  /** As of Enrolled. */
+  sent(): void;
+}
+
 export interface EnrollmentService {
   /** The account of a group whose devices have this proof. @throws PlatformError 401/30, 429. */
   proveAccount(proof: EnrollmentProof): Promise<string>;
   /** One exchange. @throws PlatformError 401/30, 400/106, 403/21, 429, 503, 507. */
   exchange(proof: EnrollmentProof, request: unknown): Promise<Enrolled>;
+  /** As exchange, of a message in JSON or CBOR. Never rejects: what was refused has the platform's error body. */
+  exchangeMessage(proof: EnrollmentProof, message: Buffer): Promise<EnrolledMessage>;
 }

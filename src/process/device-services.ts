@@ -49,7 +49,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const broker = await openBroker(foundation, {
     ...ground,
     ...servicesBehind({ ...base, downlink }),
-    ...{ control, deviceWork, downlink: json },
+    ...{ control, deviceWork, enrollment, downlink: json },
   });
   closers.push(() => broker.close());
   const { revocations, publisher, streams } = broker;
@@ -71,7 +71,7 @@ function brokerGround(base: Base): BrokerGround {
   };
 }
 
-type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'downlink'>;
+type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
 
 function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
   const { audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;

@@ -1,3 +1,4 @@
 /** Devices that enroll themselves. */
 import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
+import '../enrollment/mqtt.test.ts';
