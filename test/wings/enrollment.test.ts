@@ -1,4 +1,5 @@
 /** Devices that enroll themselves. */
 import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
+import '../enrollment/hook.test.ts';
 import '../enrollment/mqtt.test.ts';
