@@ -1,4 +1,6 @@
+import { fileURLToPath } from 'node:url';
 import { part } from '../support/part.ts';
+import { runToEnd } from '../support/process.ts';
 import { closed, present, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { countStored } from '../support/stored.ts';
@@ -87,16 +89,29 @@ t.test('the same request again gives the same device; a secret that was never us
   t.equal(enrollmentGroup.enrolledCount, 1);
 });
 
-t.test('a hundred requests at once make one device, and all of them get the credential that connects', async (t) => {
+t.test('a hundred requests at once of four processes make one device, and every answer connects', async (t) => {
   const group = await newGroup(service);
-  const answers = await Promise.all(Array.from({ length: 100 }, () => claim(service, group, { serialNumber: 'O-1' })));
+  const { authorization } = basic(group.id, group.claimSecret);
+  const file = fileURLToPath(new URL('./copies.ts', import.meta.url));
+  const processes = Array.from({ length: 4 }, () => runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}));
+  const ended = await Promise.all(processes);
+  const answers: Array<{ status: number; body: Made<'enrollment'> }> = ended.flatMap(({ stdout }) => JSON.parse(stdout));
+  t.equal(answers.length, 100);
   for (const { status } of answers) t.equal(status, 200);
   t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);
-  const secrets = new Set(answers.map(({ body }) => body.credential.secret));
-  t.ok(secrets.size >= 1);
-  const last = present(answers.find(({ body }) => body.credential.secret === [...secrets].at(-1)));
-  await connectOnce(service, last.body);
   t.equal(countStored(service, 'devices', `"serialNumber" = 'O-1' AND "accountId" = '${service.accountId}'`), 1);
+  const { enrollmentGroup } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}`);
+  t.equal(enrollmentGroup.enrolledCount, 1);
+});
+
+t.test('requests that overlap get one credential', async (t) => {
+  const group = await newGroup(service);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => claim(service, group, { serialNumber: 'O-2' })));
+  const secrets = new Set(answers.map(({ body }) => body.credential.secret));
+  // A request may begin when all before it have been answered.
+  t.ok(secrets.size < 20);
+  const stored = await Promise.allSettled(answers.map(({ body }) => connectOnce(service, body)));
+  t.ok(stored.some(({ status }) => status === 'fulfilled'));
 });
 
 t.test('a device that has connected is not handed to who has the claim secret', async (t) => {
