@@ -7,6 +7,7 @@ import { measureConsole } from './console.ts';
 import { Directories } from './directories.ts';
 import { measureDisturbance } from './disturbance.ts';
 import { measureDownloads } from './downloads.ts';
+import { measureEnrollment } from './enroll.ts';
 import { measureCreates, measureReads } from './entities.ts';
 import { measureFan } from './fan.ts';
 import { measureGrowth } from './growth.ts';
@@ -47,6 +48,7 @@ const figures: Record<string, Listed> = {
   latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
   fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
   provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },
+  enroll: { shows: 'devices that get their credential by themselves, next to others', run: measureEnrollment },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },

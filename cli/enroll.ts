@@ -46,7 +46,8 @@ const privateFile = { mode: 0o600 } as const;
 /** Prints the answer, or writes it to files. @throws Ending 1 for a refusal, 4 for a wrong proof, 3 without an answer. */
 export async function enroll(flags: EnrollFlags): Promise<void> {
   const device = readDevice(flags);
-  const answer = flags.mqtt === undefined ? await overHttp(urlOf(flags), device) : await overMqtt(flags.mqtt, device, flags.cbor);
+  const answer =
+    flags.mqtt === undefined ? await overHttp(urlOf(flags), device) : await overMqtt(flags.mqtt, device, flags.cbor);
   if (flags.out === undefined) process.stdout.write(`${JSON.stringify(answer, null, 2)}\n`);
   else process.stdout.write(`${writeFiles(flags.out, answer)}\n`);
 }
@@ -64,7 +65,12 @@ function readDevice(flags: EnrollFlags): Device {
   if (groupKey !== undefined && serial === undefined) throw new UsageError('--group-key needs --serial.');
   if ((flags.cert === undefined) !== (flags.key === undefined)) throw new UsageError('--cert and --key go together.');
   if (cbor && mqtt === undefined) throw new UsageError('--cbor is for --mqtt.');
-  const derived = groupKey === undefined ? undefined : createHmac('sha256', groupKey).update(serial ?? '').digest('base64url');
+  const derived =
+    groupKey === undefined
+      ? undefined
+      : createHmac('sha256', groupKey)
+          .update(serial ?? '')
+          .digest('base64url');
   const fields = Object.fromEntries(field.map(pairOf));
   return {
     group,
@@ -110,17 +116,21 @@ function overHttp(url: string, { group, username, password, tls, request }: Devi
   };
   const send = url.startsWith('https:') ? httpsRequest : httpRequest;
   return new Promise((resolve, reject) => {
-    const asked = send(new URL(`${url}/api/v1/enroll`), { method: 'POST', headers, timeout: patience, ...tls }, (answer) => {
-      const parts: Buffer[] = [];
-      answer.on('data', (part: Buffer) => parts.push(part));
-      answer.on('error', (error) => reject(trouble(`The server did not answer: ${error.message}`)));
-      answer.on('end', () => {
-        const text = Buffer.concat(parts).toString();
-        const status = answer.statusCode ?? 0;
-        if (status === 200) resolve(JSON.parse(text) as Answer);
-        else reject(refusalOf(status, reasonOf({ status, headers: answer.headers, text })));
-      });
-    });
+    const asked = send(
+      new URL(`${url}/api/v1/enroll`),
+      { method: 'POST', headers, timeout: patience, ...tls },
+      (answer) => {
+        const parts: Buffer[] = [];
+        answer.on('data', (part: Buffer) => parts.push(part));
+        answer.on('error', (error) => reject(trouble(`The server did not answer: ${error.message}`)));
+        answer.on('end', () => {
+          const text = Buffer.concat(parts).toString();
+          const status = answer.statusCode ?? 0;
+          if (status === 200) resolve(JSON.parse(text) as Answer);
+          else reject(refusalOf(status, reasonOf({ status, headers: answer.headers, text })));
+        });
+      },
+    );
     asked.on('timeout', () => asked.destroy(new Error('no answer')));
     asked.on('error', (error) => reject(trouble(`The server cannot be reached: ${error.message}`)));
     asked.end(body);
@@ -165,7 +175,13 @@ async function overMqtt(url: string, { username, password, tls, request }: Devic
   }
 }
 
-function sentenceOf({ message, details = [] }: { message?: string; details?: Array<{ path?: string; message: string }> }) {
+function sentenceOf({
+  message,
+  details = [],
+}: {
+  message?: string;
+  details?: Array<{ path?: string; message: string }>;
+}) {
   return [message, ...details.map((one) => `${one.path ?? ''} ${one.message}`.trim())].join(' ');
 }
 

@@ -93,9 +93,13 @@ t.test('a hundred requests at once of four processes make one device, and every 
   const group = await newGroup(service);
   const { authorization } = basic(group.id, group.claimSecret);
   const file = fileURLToPath(new URL('./copies.ts', import.meta.url));
-  const processes = Array.from({ length: 4 }, () => runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}));
+  const processes = Array.from({ length: 4 }, () =>
+    runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}),
+  );
   const ended = await Promise.all(processes);
-  const answers: Array<{ status: number; body: Made<'enrollment'> }> = ended.flatMap(({ stdout }) => JSON.parse(stdout));
+  const answers: Array<{ status: number; body: Made<'enrollment'> }> = ended.flatMap(({ stdout }) =>
+    JSON.parse(stdout),
+  );
   t.equal(answers.length, 100);
   for (const { status } of answers) t.equal(status, 200);
   t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);

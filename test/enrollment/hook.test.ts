@@ -44,31 +44,34 @@ async function hook(t: Test, answer: (response: ServerResponse, body: Record<str
 const says = (body: object) => (response: ServerResponse) => void response.end(JSON.stringify(body));
 const refusal = (message: RegExp) => ({ status: 403, body: { error: { code: 21, message } } });
 
-t.test('a hook is asked before anything is made, signed as Standard Webhooks, and says where the device stands', async (t) => {
-  const organization = await service.organization();
-  const template = await service.template({ channels: ['other'] });
-  const said = { organizationId: organization.id, deviceTemplateId: template.id, fields: { location: 'Hook' } };
-  const { asked, url } = await hook(t, says({ allow: true, ...said }));
-  const group = await newGroup(service, { hookUrl: url });
-  const fields = { location: 'Device', name: 'mine' };
-  const { body } = await claim(service, group, { serialNumber: 'H-1', fields });
-  const { device } = await service.ok('GET', `/api/v1/devices/${body.device.id}`);
-  t.match(device, { ...said, fields: undefined, location: 'Hook', name: 'mine' });
-  t.same(Object.keys(body.channels), ['other']);
-  const { headers, text } = present(asked[0]);
-  const question = { groupId: group.id, serialNumber: 'H-1', address: '127.0.0.1', certificateSubject: null, fields };
-  t.same(JSON.parse(text), question);
-  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`;
-  const mac = createHmac('sha256', present(group.hookSecret)).update(signed).digest('base64');
-  t.equal(headers['webhook-signature'], `v1,${mac}`);
+t.test(
+  'a hook is asked before anything is made, signed as Standard Webhooks, and says where the device stands',
+  async (t) => {
+    const organization = await service.organization();
+    const template = await service.template({ channels: ['other'] });
+    const said = { organizationId: organization.id, deviceTemplateId: template.id, fields: { location: 'Hook' } };
+    const { asked, url } = await hook(t, says({ allow: true, ...said }));
+    const group = await newGroup(service, { hookUrl: url });
+    const fields = { location: 'Device', name: 'mine' };
+    const { body } = await claim(service, group, { serialNumber: 'H-1', fields });
+    const { device } = await service.ok('GET', `/api/v1/devices/${body.device.id}`);
+    t.match(device, { ...said, fields: undefined, location: 'Hook', name: 'mine' });
+    t.same(Object.keys(body.channels), ['other']);
+    const { headers, text } = present(asked[0]);
+    const question = { groupId: group.id, serialNumber: 'H-1', address: '127.0.0.1', certificateSubject: null, fields };
+    t.same(JSON.parse(text), question);
+    const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`;
+    const mac = createHmac('sha256', present(group.hookSecret)).update(signed).digest('base64');
+    t.equal(headers['webhook-signature'], `v1,${mac}`);
 
-  await connectOnce(service, body);
-  await claim(service, group, { serialNumber: 'H-1', previousSecret: body.credential.secret });
-  t.match(JSON.parse(present(asked[1]).text), { deviceId: device.id }, 'asked at every exchange');
-  t.not(asked[1]?.headers['webhook-id'], headers['webhook-id']);
-  await service.http('POST', '/api/v1/enroll', { token: null, body: { serialNumber: 'H-2' } });
-  t.equal(asked.length, 2, 'not without the proof');
-});
+    await connectOnce(service, body);
+    await claim(service, group, { serialNumber: 'H-1', previousSecret: body.credential.secret });
+    t.match(JSON.parse(present(asked[1]).text), { deviceId: device.id }, 'asked at every exchange');
+    t.not(asked[1]?.headers['webhook-id'], headers['webhook-id']);
+    await service.http('POST', '/api/v1/enroll', { token: null, body: { serialNumber: 'H-2' } });
+    t.equal(asked.length, 2, 'not without the proof');
+  },
+);
 
 t.test('whatever a hook does but allow, refuses, and nothing is made', async (t) => {
   const unknown = '00000000-0000-7000-8000-000000000000';
@@ -127,7 +130,10 @@ t.test('a hook is asked 50 times at once at most; others wait, and then are told
 });
 
 t.test('a device is not made twice by many copies that its hook is asked of', async (t) => {
-  const { url } = await hook(t, (response) => void setTimeout(() => response.end('{"allow": true}'), Math.random() * 50));
+  const { url } = await hook(
+    t,
+    (response) => void setTimeout(() => response.end('{"allow": true}'), Math.random() * 50),
+  );
   const group = await newGroup(service, { hookUrl: url });
   const answers = await Promise.all(Array.from({ length: 20 }, () => claim(service, group, { serialNumber: 'O-1' })));
   t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);

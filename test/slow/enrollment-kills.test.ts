@@ -62,7 +62,8 @@ t.test(`kill -9 at ${rounds} random moments of enrollments`, async (t) => {
   }
   t.same(faults, []);
   const file = new Sqlite(`${directory}/registry.db`, { readonly: true });
-  const count = (what: string) => file.prepare(`SELECT ${what} FROM "devices" WHERE "serialNumber" LIKE 'K-%'`).pluck().get();
+  const count = (what: string) =>
+    file.prepare(`SELECT ${what} FROM "devices" WHERE "serialNumber" LIKE 'K-%'`).pluck().get();
   t.equal(count('count(*)'), all.length);
   t.equal(count('count(DISTINCT "serialNumber")'), all.length);
   t.equal(file.prepare('SELECT "enrolledCount" FROM "enrollmentGroups"').pluck().get(), all.length);
