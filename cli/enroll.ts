@@ -5,6 +5,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
+import { loadDeviceConfig } from '../src/config.ts';
 import { reasonOf } from './line/client.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.ts';
 
@@ -45,21 +46,19 @@ const privateFile = { mode: 0o600 } as const;
 
 /** Prints the answer, or writes it to files. @throws Ending 1 for a refusal, 4 for a wrong proof, 3 without an answer. */
 export async function enroll(flags: EnrollFlags): Promise<void> {
-  const device = readDevice(flags);
+  const config = loadDeviceConfig(flags);
+  const device = readDevice(flags, config.secret);
   const answer =
-    flags.mqtt === undefined ? await overHttp(urlOf(flags), device) : await overMqtt(flags.mqtt, device, flags.cbor);
+    flags.mqtt === undefined
+      ? await overHttp(config.url, device)
+      : await overMqtt(flags.mqtt, config.topicRoot, device, flags.cbor);
   if (flags.out === undefined) process.stdout.write(`${JSON.stringify(answer, null, 2)}\n`);
   else process.stdout.write(`${writeFiles(flags.out, answer)}\n`);
 }
 
-function urlOf({ url }: EnrollFlags): string {
-  return (url ?? process.env.SLIPWAY_URL ?? 'http://127.0.0.1:3000').replace(/\/$/, '');
-}
-
 /** @throws UsageError for flags that do not go together. */
-function readDevice(flags: EnrollFlags): Device {
+function readDevice(flags: EnrollFlags, secret: string | undefined): Device {
   const { group, serial, groupKey, csr, previousSecret, firmwareVersion, field, mqtt, cbor } = flags;
-  const secret = flags.secret ?? (process.env.SLIPWAY_ENROLL_SECRET || undefined);
   const proofs = [secret, groupKey, flags.cert].filter((one) => one !== undefined);
   if (proofs.length === 0) throw new UsageError('One of --secret, --group-key and --cert is needed.');
   if (groupKey !== undefined && serial === undefined) throw new UsageError('--group-key needs --serial.');
@@ -143,11 +142,14 @@ function refusalOf(status: number, sentence: string): Error {
   return trouble(`The server cannot do it now: ${sentence}`);
 }
 
-/** The root of topics is the server's: the answer comes below the topic that is asked on. */
-async function overMqtt(url: string, { username, password, tls, request }: Device, isCbor: boolean): Promise<Answer> {
+async function overMqtt(
+  url: string,
+  root: string,
+  { username, password, tls, request }: Device,
+  isCbor: boolean,
+): Promise<Answer> {
   const { default: mqtt } = await import('mqtt');
   const { decodeCbor, encodeCbor } = await import('../src/downlink/ways/cbor.ts');
-  const root = process.env.SLIPWAY_TOPIC_ROOT || 'slipway/v1';
   const options = {
     ...tls,
     username: `enroll/${username}`,

@@ -287,6 +287,8 @@ function demandDifferentPorts({ httpPort, mqttPort, mqttsPort }: Settings, hasTl
 }
 
 /** Settings of a command that calls a server. */
+const usualUrl = 'http://127.0.0.1:3000';
+
 /** What `slipway login` keeps: the server, and a JWT for it. */
 export interface SavedLogin {
   url: string;
@@ -316,10 +318,8 @@ export function loadClientConfig(
   environment: Environment = process.env,
   directory = process.cwd(),
 ): ClientConfig {
-  const file = resolve(directory, '.env');
-  const variables = { ...readVariables(file), ...environment };
-  const text = (name: string) => variables[name]?.trim() || undefined;
-  const url = readServerUrl(given.url ?? text('SLIPWAY_URL') ?? given.saved?.url ?? 'http://127.0.0.1:3000');
+  const text = textsOf(environment, directory);
+  const url = readServerUrl(given.url ?? text('SLIPWAY_URL') ?? given.saved?.url ?? usualUrl);
   const token = given.token ?? text('SLIPWAY_TOKEN') ?? (given.saved?.url === url ? given.saved.token : undefined);
   if (!token)
     throw new ConfigError(
@@ -331,6 +331,24 @@ export function loadClientConfig(
     appId: text('SLIPWAY_APP_ID'),
     accountId: text('SLIPWAY_ACCOUNT_ID'),
   };
+}
+
+/** What a command that plays a device needs, from the same places. @throws ConfigError. */
+export function loadDeviceConfig(
+  given: { url?: string | undefined; secret?: string | undefined },
+  environment: Environment = process.env,
+  directory = process.cwd(),
+): { url: string; secret: string | undefined; topicRoot: string } {
+  const text = textsOf(environment, directory);
+  const url = readServerUrl(given.url ?? text('SLIPWAY_URL') ?? usualUrl);
+  const topicRoot = text('SLIPWAY_TOPIC_ROOT') ?? 'slipway/v1';
+  return { url, secret: given.secret ?? text('SLIPWAY_ENROLL_SECRET'), topicRoot };
+}
+
+/** Reads variables of the environment, over those of `.env`. */
+function textsOf(environment: Environment, directory: string): (name: string) => string | undefined {
+  const variables = { ...readVariables(resolve(directory, '.env')), ...environment };
+  return (name) => variables[name]?.trim() || undefined;
 }
 
 /** Without a slash at the end. @throws ConfigError for what is no address of a server. */

@@ -383,6 +383,7 @@ export type Settings = { [K in keyof typeof settings]: (typeof settings)[K] exte
 /** Variables of the command only, when it speaks to a server. A server does not take them for typing errors. */
 export const commandSettings = [
   { variable: 'SLIPWAY_URL', meaning: 'The server' },
+  { variable: 'SLIPWAY_ENROLL_SECRET', meaning: 'The proof of `slipway enroll`: a claim secret, or a derived key' },
   { variable: 'SLIPWAY_TOKEN', meaning: 'A token of a user, or the `appToken` of the application in `SLIPWAY_APP_ID`' },
   { variable: 'SLIPWAY_APP_ID', meaning: 'The id of an application' },
   { variable: 'SLIPWAY_ACCOUNT_ID', meaning: 'The account' },

@@ -8,6 +8,7 @@ import type { BrokerState } from '../ports/broker-state.ts';
 import type {
   Enrolled,
   EnrolledMessage,
+  EnrollmentAnswer,
   EnrollmentProof,
   EnrollmentRequest,
   EnrollmentService,
@@ -126,7 +127,7 @@ export class Enrollment implements EnrollmentService {
       const asked = { group, serialNumber, request, shown, said, address: proof.address };
       await this.#demandFields(asked);
       const made = await flight.make(() => this.#make(asked));
-      return { answer: this.#answer(made), sent: leave };
+      return { answer: this.answerFor(made), sent: leave };
     } catch (error) {
       leave();
       throw error;
@@ -190,7 +191,8 @@ export class Enrollment implements EnrollmentService {
     return made;
   }
 
-  #answer({ device, credential }: Made) {
+  /** What a device is told with a new credential, of an exchange or of a renewal. */
+  answerFor({ device, credential }: Pick<Made, 'device' | 'credential'>): EnrollmentAnswer {
     const { broker } = this.#demandOpened();
     return answerFor({ ...this.#ctx, broker, httpUrl: this.#httpUrl }, device, credential);
   }
