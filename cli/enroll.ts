@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
-import { request as httpsRequest, type RequestOptions } from 'node:https';
+import { request as httpsRequest } from 'node:https';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { loadDeviceConfig } from '../src/config.ts';
@@ -32,7 +32,7 @@ interface Device {
   group: string;
   username: string;
   password: string | undefined;
-  tls: Pick<RequestOptions, 'ca' | 'cert' | 'key'>;
+  tls: { ca?: string[]; cert?: string; key?: string };
   request: Record<string, unknown>;
 }
 

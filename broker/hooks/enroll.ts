@@ -7,13 +7,14 @@ import { PlatformError } from '../../src/errors.ts';
 import type { Properties } from '../../src/formats/message-properties.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused } from '../authenticate.ts';
+import type { Client } from '../connections/client.ts';
 import type { Limits } from '../connections/limits.ts';
 import type { PeerCertificates } from '../connections/peer-certificates.ts';
 import type { Connecting } from '../connections/sockets.ts';
 import type { Incoming } from '../message-types.ts';
 import type { Packet } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
-import { Malformed } from '../packets/fields.ts';
+import { faults, Malformed } from '../packets/fields.ts';
 import { write, writePayload } from '../packets/write.ts';
 import { ends, type Reason, reason } from '../reasons.ts';
 
@@ -63,7 +64,7 @@ export class EnrollHooks {
   }
 
   /** Proves what the CONNECT shows, and lets it in. @throws ConnectRefused */
-  async enter(client: BrokerClient, { connect, accept }: Connecting): Promise<void> {
+  async enter(client: Client, { connect, accept }: Connecting): Promise<void> {
     const { authenticator, limits, peers, services } = this.#parts;
     client.will = undefined;
     const proof = { ...readUsername(connect.username ?? ''), ...this.#shownBy(client, connect, peers) };
@@ -149,7 +150,9 @@ export class EnrollHooks {
       // Below level 5 no acknowledgement can say so.
       if (client.codec.level < 5 || packet.qos === 0) {
         done(
-          new Malformed(hears ? 'not the topic of requests' : 'no subscription to the answer', { code: notAuthorized }),
+          new Malformed(hears ? 'not the topic of requests' : 'no subscription to the answer', {
+            code: faults.protocol,
+          }),
         );
         return;
       }

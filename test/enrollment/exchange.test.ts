@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import type { Ok } from '../support/answers.ts';
 import { part } from '../support/part.ts';
 import { runToEnd } from '../support/process.ts';
 import { closed, present, type Service, startService } from '../support/service.ts';
@@ -97,7 +98,7 @@ t.test('a hundred requests at once of four processes make one device, and every 
     runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}),
   );
   const ended = await Promise.all(processes);
-  const answers: Array<{ status: number; body: Made<'enrollment'> }> = ended.flatMap(({ stdout }) =>
+  const answers: Array<{ status: number; body: Ok<'POST', '/api/v1/enroll'> }> = ended.flatMap(({ stdout }) =>
     JSON.parse(stdout),
   );
   t.equal(answers.length, 100);

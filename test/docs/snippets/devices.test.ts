@@ -1,7 +1,7 @@
 /** The programs of examples/ are devices of a service: those of a computer run, those of boards are compiled. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import type { IPublishPacket } from 'mqtt-packet';
 import type { Test } from 'tap';
 import { openBrowser } from '../../console/shared-browser.ts';
+import { connectOnce, newGroup } from '../../enrollment/devices.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
 import { part } from '../../support/part.ts';
 import type { Service } from '../../support/service.ts';
@@ -186,6 +187,45 @@ for (const { name, isReady, missing, env: own, request } of programs) {
   });
 }
 
+const enrolling = [
+  ...pythons.flatMap(({ file, paho, env }) =>
+    [[], ['mqtt']].map((args) => ({
+      name: `Python with paho-mqtt ${paho}, ${args[0] ?? 'http'}`,
+      env,
+      command: () => [file, join(process.cwd(), 'examples/python/enroll.py'), ...args],
+    })),
+  ),
+  ...(run('sh', '-c', 'printf "#include <mosquitto.h>\\n#include <openssl/hmac.h>" | cc -E -')
+    ? [{ name: 'C', env: {}, command: (directory: string) => [join(make(directory), 'enroll')] }]
+    : []),
+];
+for (const { name, env: own, command } of enrolling)
+  t.test(`the example of enrollment in ${name} gets the credential of a device`, async (t) => {
+    const group = await newGroup(service, { proof: 'derivedKey' });
+    const directory = temporaryDirectory(t);
+    const [file = '', ...args] = command(directory);
+    const env = {
+      ...process.env,
+      ...own,
+      SLIPWAY_URL: service.server.url,
+      SLIPWAY_HOST: '127.0.0.1',
+      SLIPWAY_PORT: String(service.server.mqttPort),
+      SLIPWAY_GROUP: group.id,
+      SLIPWAY_GROUP_KEY: group.groupKey,
+      SLIPWAY_SERIAL: 'AC:DE:48:00:11:22',
+    };
+    const program = spawn(file, args, { cwd: directory, env, stdio: ['ignore', 'pipe', 'inherit'] });
+    let printed = '';
+    program.stdout.on('data', (text) => {
+      printed += text;
+    });
+    t.strictSame(await once(program, 'close'), [0, null]);
+    const kept = join(directory, 'device.json');
+    const answer = JSON.parse(existsSync(kept) ? readFileSync(kept, 'utf8') : printed);
+    t.equal(answer.device.serialNumber, 'AC:DE:48:00:11:22');
+    await connectOnce(service, answer);
+  });
+
 t.test('the example in the browser publishes readings and answers commands', async (t) => {
   const files = createServer(({ url = '' }, response) => {
     const name = url === '/' ? '/index.html' : url;
@@ -220,6 +260,7 @@ t.test('the example in the browser publishes readings and answers commands', asy
 for (const [name, kind, source] of [
   ['ESP-IDF', 'espIdf', 'examples/esp-idf/main/device.c'],
   ['updates by ESP-IDF', 'firmware', 'examples/esp-idf/update.c'],
+  ['enrollment by ESP-IDF', 'firmware', 'examples/esp-idf/enroll.c'],
   ['Arduino', 'arduino', 'examples/arduino/device.ino'],
 ] as const)
   t.test(`the example for ${name} is a program that compiles against what it uses of its libraries`, async (t) =>

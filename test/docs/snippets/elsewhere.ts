@@ -46,6 +46,7 @@ export const elsewhere: readonly Elsewhere[] = [
     'runs until it is stopped; test/docs/snippets/devices.test.ts runs it',
     shell,
   ),
+  row('examples/README.md', 'enroll.py', 'asks a group; test/docs/snippets/devices.test.ts runs it', shell),
   row('docs/factory.md', '/usr/local/bin/slipway', root, shell),
   row(
     'docs/factory.md',

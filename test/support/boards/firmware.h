@@ -1,4 +1,4 @@
-/* What examples/esp-idf/update.c takes of ESP-IDF 5, cJSON and tinycbor, and of the reader's own program. */
+/* What examples/esp-idf/update.c and enroll.c take of ESP-IDF 5, cJSON and tinycbor, and of the reader's own program. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +29,8 @@ typedef struct cJSON {
 cJSON *cJSON_ParseWithLength(const char *value, size_t buffer_length);
 cJSON *cJSON_GetObjectItem(const cJSON *object, const char *name);
 cJSON *cJSON_GetArrayItem(const cJSON *array, int index);
+char *cJSON_GetStringValue(const cJSON *item);
+void cJSON_Delete(cJSON *item);
 
 typedef struct {
   int type;
@@ -44,6 +46,10 @@ CborError cbor_encode_boolean(CborEncoder *encoder, bool value);
 size_t cbor_encoder_get_buffer_size(const CborEncoder *encoder, const uint8_t *buffer);
 
 int http_get(const esp_http_client_config_t *config, char *body, size_t size);
+int http_post(const esp_http_client_config_t *config, const char *body, char *answer, size_t size);
+const char *derived_key(void);
+const char *load(const char *name);
+void store(const char *name, const char *text);
 void report(const char *state, const char *version, int code);
 extern void *client;
 extern uint8_t buffer[256];

@@ -1,6 +1,7 @@
 /** The story of each page that has blocks to run. */
 import type { Story } from '../story.ts';
 import { bridges } from './bridges.ts';
+import { enrollment } from './enrollment.ts';
 import { factory } from './factory.ts';
 import { identity } from './identity.ts';
 import { messages } from './messages.ts';
@@ -13,6 +14,7 @@ export const stories: Record<string, Story> = {
   'README.md': readme,
   'docs/api.md': api,
   'docs/bridges.md': bridges,
+  'docs/enrollment.md': enrollment,
   'docs/factory.md': factory,
   'docs/firmware.md': firmware,
   'docs/identity.md': identity,

@@ -1,0 +1,22 @@
+import { connectOnce } from '../../../enrollment/devices.ts';
+import type { Story } from '../story.ts';
+
+export const enrollment: Story = {
+  tell: async ({ t, next, service, shell }) => {
+    const sh = shell();
+    const answer = async () => (await sh.answers(next())).at(-1);
+    const { id } = await service.template();
+    await sh.set({
+      API: `${service.server.url}/api/v1`,
+      ACCOUNT: service.accountId,
+      TOKEN: service.admin,
+      TEMPLATE: id,
+    });
+    const { enrollmentGroup } = await answer();
+    t.match(enrollmentGroup, { claimSecret: String, enrolledCount: 0 });
+    await sh.set({ GROUP: enrollmentGroup.id, CLAIM_SECRET: enrollmentGroup.claimSecret });
+    const enrolled = await answer();
+    t.match(enrolled, { device: { serialNumber: 'SN-0001' }, credential: { secret: String } });
+    await connectOnce(service, enrolled);
+  },
+};
