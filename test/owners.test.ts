@@ -45,6 +45,7 @@ const derived = 'triggers keep it: a row for each state of what has rows';
 
 const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   accounts: { because: 'the operator makes accounts' },
+  brandings: entity,
   identities: entity,
   sessions: { ...entity, and: ['sessions'] },
   applications: entity,

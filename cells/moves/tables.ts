@@ -86,6 +86,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   identities: { where: own },
   activity: { where: own },
   kept: { where: own, left: byTriggers },
+  brandings: { where: own },
   accounts: { where: '"id" IN "moving"' },
 };
 

@@ -28,6 +28,7 @@ import * as entityBytes from './0028-entity-bytes.ts';
 import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
+import { countRows } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -71,6 +72,14 @@ export const registryMigrations: readonly Migration[] = [
   textOfAccounts,
   enrollment,
   activity,
+  sqlStep(
+    '0032-claiming',
+    'ALTER TABLE "accounts" ADD COLUMN "signUp" INTEGER NOT NULL DEFAULT 1',
+    'ALTER TABLE "identities" ADD COLUMN "signedUp" INTEGER NOT NULL DEFAULT 0',
+    `CREATE TABLE "brandings" ("accountId" TEXT NOT NULL PRIMARY KEY REFERENCES "accounts" ("id"), "name" TEXT, "color" TEXT,
+      "logo" TEXT) STRICT`,
+    ...countRows('brandings', { row: 200, texts: { name: 1, color: 1, logo: 1 } }),
+  ),
 ];
 
 /**

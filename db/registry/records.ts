@@ -8,6 +8,7 @@ import type {
   AccountRecord,
   ActivityRecord,
   AuditRecord,
+  BrandingRecord,
   IdempotentAnswerRecord,
   KeptRecord,
 } from './records/account.ts';
@@ -59,6 +60,7 @@ type EntityTables = { [T in EntityTable]: EntityRow<(typeof entityColumns)[T]> }
 export interface Tables extends Omit<EntityTables, 'devices'> {
   accounts: Static<typeof AccountRecord>;
   activity: Static<typeof ActivityRecord>;
+  brandings: Static<typeof BrandingRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
   mailedTokens: Static<typeof MailedTokenRecord>;

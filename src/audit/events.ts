@@ -17,6 +17,8 @@ export const auditEvents = [
   'identityProviderChanged',
   'bridgeChanged',
   'retentionChanged',
+  'brandingChanged',
+  'claimingChanged',
   'keysRotated',
   'accountUserCreated',
   'accountUserDeleted',

@@ -43,6 +43,16 @@ export function confirmationEmail(heading: Heading, token: string): Email {
   ]);
 }
 
+/** The email to somebody who has signed up with the code of a device, with the token that confirms the address. */
+export function signUpEmail(heading: Heading, token: string): Email {
+  const name = oneLine(heading.accountName);
+  return email(heading, `Confirm your email address for ${name}`, [
+    `Somebody, probably you, has claimed a device of ${name} and signed up with this email address.`,
+    way(heading, 'confirm-email', { token }),
+    'It works once, within 24 hours. If it was not you, do nothing.',
+  ]);
+}
+
 /** The email to the former address of somebody whose address has changed. */
 export function addressChangedEmail(heading: Heading): Email {
   const name = oneLine(heading.accountName);

@@ -141,6 +141,11 @@ async function confirmAddress(ctx: IdentityContext, given: string, address: stri
     if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
     const identities = tx.selectFrom('identities').selectAll().where('id', '=', token.userId);
     const person = await identities.executeTakeFirstOrThrow();
+    // Whoever signed up confirms the address that there is.
+    if (person.email === token.email) {
+      await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', person.id).execute();
+      return undefined;
+    }
     await changeAddress(tx, 'token', person, { email: token.email, emailConfirmed: 1 });
     await ctx.audit.record(tx, {
       event: 'emailChanged',
@@ -151,7 +156,7 @@ async function confirmAddress(ctx: IdentityContext, given: string, address: stri
     });
     return person;
   });
-  await tellFormerAddress(ctx, person);
+  if (person) await tellFormerAddress(ctx, person);
 }
 
 /**

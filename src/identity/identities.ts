@@ -51,6 +51,7 @@ export function newIdentity(
     organizationsMade: 0,
     created: timestamp(clock),
     emailConfirmed: 0,
+    signedUp: 0,
     name: null,
     firstName: null,
     lastName: null,

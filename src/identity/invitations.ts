@@ -73,7 +73,9 @@ export class Invitations {
    * after too many emails to that address.
    */
   async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Granted> {
-    await insertIdentity(tx, 'idmUserEmail', identity);
+    // Who signed up with a code confirms an address before a second claim; those whom it lets in do so too.
+    const maker = await tx.selectFrom('identities').select('signedUp').where('id', '=', caller.id).executeTakeFirst();
+    await insertIdentity(tx, 'idmUserEmail', { ...identity, signedUp: maker?.signedUp ?? 0 });
     const isInvited = identity.passwordHash === null;
     await this.#ctx.audit.record(tx, {
       event: 'identityCreated',

@@ -49,12 +49,14 @@ import { usageRoutes } from '../messages/usage.ts';
 import { metricsRoutes } from '../metrics/index.ts';
 import { overviewRoutes } from '../overview/routes.ts';
 import { accountUserRoutes } from '../registry/account-users.ts';
+import { brandingRoutes, publicBrandingRoutes } from '../registry/branding.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
 import { channelTemplateRoutes } from '../registry/channel-templates.ts';
 import { associationRoutes } from '../registry/credentials/association.ts';
 import { credentialRoutes } from '../registry/credentials/credentials.ts';
 import { replacementRoutes } from '../registry/credentials/replacement.ts';
+import { signUpRoutes } from '../registry/credentials/sign-up.ts';
 import { customFieldRoutes } from '../registry/custom-fields.ts';
 import { connectivityRoutes } from '../registry/devices/connectivity.ts';
 import { deviceRoutes } from '../registry/devices/devices.ts';
@@ -76,6 +78,8 @@ const withoutCaller: readonly Mount[] = [
   signInRoutes,
   passwordChangeRoutes,
   emailConfirmationRoutes,
+  publicBrandingRoutes,
+  signUpRoutes,
 ];
 
 /** They need the appToken of an application. */
@@ -103,6 +107,7 @@ const forCallers: readonly Mount[] = [
   certificateRoutes,
   certificateAuthorityRoutes,
   associationRoutes,
+  brandingRoutes,
   addressRoutes,
   batchRoutes,
   logRoutes,

@@ -133,6 +133,7 @@ function exampleOf(name: string, schema: Schema | undefined): unknown {
   if (name === 'accountId') return service.accountId;
   if (name === 'associationCode') return '000000000000';
   if (schema.type === 'integer') return 1;
+  if (schema.type === 'boolean') return true;
   return schema.enum?.[0] ?? '1';
 }
 

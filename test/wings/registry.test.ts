@@ -1,5 +1,6 @@
 /** Devices, organizations, end-users, templates, and who may do what with them. */
 import '../registry/association.test.ts';
+import '../registry/branding.test.ts';
 import '../registry/certificates.test.ts';
 import '../registry/credentials.test.ts';
 import '../registry/custom-fields.test.ts';
@@ -14,5 +15,6 @@ import '../registry/organizations.test.ts';
 import '../registry/overlaps.test.ts';
 import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
+import '../registry/sign-up.test.ts';
 import '../registry/templates.test.ts';
 import '../registry/without-person.test.ts';

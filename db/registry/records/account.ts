@@ -5,12 +5,24 @@ import { DateText, Id, Nullable, OptionalText } from './columns.ts';
 /** The longest that an account, or a channel, can ask for: a hundred years. */
 export const maxRetentionDays = 36_500;
 
-/** `retentionDays`: how long messages are kept; null is the service's default, 0 forever. */
+/**
+ * `retentionDays`: how long messages are kept; null is the service's default, 0 forever. `signUp` is 1 when anyone who holds
+ * an unclaimed device may make a login of their own with its code.
+ */
 export const AccountRecord = Type.Object({
   id: Id,
   name: Type.String(),
   created: DateText,
   retentionDays: Nullable(Type.Integer()),
+  signUp: Type.Integer(),
+});
+
+/** How the pages look that an account's customers see. `logo` is a data URL. */
+export const BrandingRecord = Type.Object({
+  accountId: Id,
+  name: OptionalText,
+  color: OptionalText,
+  logo: OptionalText,
 });
 
 /** A security event; nothing changes or deletes one. `details` is a JSON object without secrets. */

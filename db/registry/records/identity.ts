@@ -28,6 +28,9 @@ export const IdentityRecord = Type.Object({
     description: '1 when somebody has shown that the address is theirs: by a mailed token, or by a provider.',
   }),
   passwordChosenBy: OptionalText,
+  signedUp: Type.Integer({
+    description: '1 for a person who has signed up with a code: a second claim needs a confirmed address.',
+  }),
   name: OptionalText,
   firstName: OptionalText,
   lastName: OptionalText,

@@ -2,7 +2,7 @@
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
-import { oneOf } from '../../../db/registry/records.ts';
+import { oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import { PlatformError } from '../../errors.ts';
 import { emailKey } from '../../formats/email-key.ts';
@@ -98,15 +98,16 @@ async function loginUser(ctx: IdentityContext, body: Static<typeof userBody>, ad
     throw new PlatformError('badCredentials', { message: 'The email address or the password is wrong.' });
   }
   ctx.loginLimits.succeeded(attempt);
-  return admitPerson(ctx, reply, { ...caller, address }, body.renewalType, async (tx) => {
-    // The password may have been changed, or the identity deleted, while the hash was computed.
-    const now = await tx
-      .selectFrom('identities')
-      .select('passwordHash')
-      .where('id', '=', identity.id)
-      .executeTakeFirst();
-    if (now?.passwordHash !== identity.passwordHash) throw new PlatformError('badCredentials');
-  });
+  return admitPerson(ctx, reply, { ...caller, address }, body.renewalType, (tx) => demandPassword(tx, identity));
+}
+
+/** The password may have been changed, or the identity deleted, while its hash was computed. @throws PlatformError 401. */
+export async function demandPassword(
+  tx: Tx,
+  { id, passwordHash }: Pick<Row<'identities'>, 'id' | 'passwordHash'>,
+): Promise<void> {
+  const now = await tx.selectFrom('identities').select('passwordHash').where('id', '=', id).executeTakeFirst();
+  if (now?.passwordHash !== passwordHash) throw new PlatformError('badCredentials');
 }
 
 /**

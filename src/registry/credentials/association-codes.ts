@@ -1,9 +1,11 @@
-/** Association codes as such: how one is made, checked and stored. */
-import { alphabet, randomCharacters } from '../../formats/crockford.ts';
+/** Association codes as such: how one is made, read, checked, stored and found. */
+import type { Registry } from '../../../db/registry/index.ts';
+import { invalid } from '../../errors.ts';
+import { alphabet, randomCharacters, readTyped } from '../../formats/crockford.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 
-export const codeLength = 12;
+const codeLength = 12;
 
 /** The check character of the first eleven: Luhn's method in base 32, which finds every single wrong character. */
 export function checkCharacter(characters: string): string {
@@ -21,6 +23,16 @@ export function makeCode(): string {
   return characters + checkCharacter(characters);
 }
 
+/** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
+export function readCode(typed: string): string {
+  const code = readTyped(typed);
+  const characters = code.slice(0, -1);
+  if (code.length !== codeLength || [...code].some((one) => !alphabet.includes(one)))
+    throw invalid('associationCode', `must be ${codeLength} letters and digits`);
+  if (checkCharacter(characters) !== code.at(-1)) throw invalid('associationCode', 'is mistyped');
+  return code;
+}
+
 /**
  * What a code is stored as: its digest under a key that lies next to the database, so that the database alone can try
  * nothing.
@@ -30,7 +42,7 @@ export function hashOfCode(sealing: Sealing, accountId: string, code: string): s
 }
 
 /** Stored forms of a code, the latest first. */
-export async function* hashesOfCode(
+async function* hashesOfCode(
   { secrets, sealing }: { secrets: Secrets; sealing: Sealing },
   accountId: string,
   code: string,
@@ -38,4 +50,24 @@ export async function* hashesOfCode(
   const keyed = hashOfCode(sealing, accountId, code);
   yield keyed;
   yield* secrets.hashCodeFormerly(accountId, keyed, code);
+}
+
+/** The device of a code, which may be in the trash. A code of another account is found no more than one that does not exist. */
+export async function findByCode(
+  ctx: { registry: Registry; secrets: Secrets; sealing: Sealing },
+  accountId: string,
+  code: string,
+) {
+  for await (const codeHash of hashesOfCode(ctx, accountId, code)) {
+    const found = await ctx.registry.query
+      .selectFrom('associationCodes')
+      .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
+      .select(['devices.id', 'devices.deleted', 'devices.organizationId', 'associationCodes.codeHash'])
+      .select(['devices.serialNumber', 'devices.deviceTemplateId'])
+      .where('associationCodes.codeHash', '=', codeHash)
+      .where('associationCodes.accountId', '=', accountId)
+      .executeTakeFirst();
+    if (found) return found;
+  }
+  return undefined;
 }

@@ -8,22 +8,12 @@ import { timestamp } from '../../clock.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
 import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
-import { alphabet, inGroups, readTyped } from '../../formats/crockford.ts';
+import { inGroups } from '../../formats/crockford.ts';
 import type { App } from '../../http/app.ts';
 import { limitTries } from '../../limits/tries.ts';
 import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
-import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.ts';
-
-/** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
-function readCode(typed: string): string {
-  const code = readTyped(typed);
-  const characters = code.slice(0, -1);
-  if (code.length !== codeLength || [...code].some((one) => !alphabet.includes(one)))
-    throw invalid('associationCode', `must be ${codeLength} letters and digits`);
-  if (checkCharacter(characters) !== code.at(-1)) throw invalid('associationCode', 'is mistyped');
-  return code;
-}
+import { findByCode, hashOfCode, makeCode, readCode } from './association-codes.ts';
 
 const createBody = Type.Object({ deviceId: Type.String() });
 const startBody = Type.Object({
@@ -124,7 +114,8 @@ async function createCode(ctx: RegistryContext, caller: Caller, deviceId: string
 
 /**
  * Moves the device into the organization that the body names, directly or through an end-user; its id and version.
- * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
+ * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach, 403/21 for
+ * a person who has signed up with a code and has not confirmed the email address.
  */
 async function start(ctx: RegistryContext, caller: Caller, code: string, body: Static<typeof startBody>) {
   const { access } = ctx;
@@ -135,24 +126,22 @@ async function start(ctx: RegistryContext, caller: Caller, code: string, body: S
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
     throw new PlatformError('association', { message: 'The device belongs to another organization.' });
+  if (found.organizationId === null) await demandConfirmed(ctx, caller);
   const { id, codeHash } = found;
   const place = { from: found.organizationId, to: organizationId };
   const device = await associateDevice(ctx, caller, { id, codeHash, ...place });
   return { deviceId: id, version: formatVersion(device.version) };
 }
 
-async function findByCode(ctx: RegistryContext, accountId: string, code: string) {
-  for await (const codeHash of hashesOfCode(ctx, accountId, code)) {
-    const found = await ctx.registry.query
-      .selectFrom('associationCodes')
-      .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
-      .select(['devices.id', 'devices.deleted', 'devices.organizationId', 'associationCodes.codeHash'])
-      .where('associationCodes.codeHash', '=', codeHash)
-      .where('associationCodes.accountId', '=', accountId)
-      .executeTakeFirst();
-    if (found) return found;
-  }
-  return undefined;
+/** Whoever has signed up has claimed a device with it: this one is not the first. */
+async function demandConfirmed({ registry }: RegistryContext, { id }: Caller): Promise<void> {
+  const identities = registry.query.selectFrom('identities').select('id').where('id', '=', id);
+  const unconfirmed = identities.where('signedUp', '=', 1).where('emailConfirmed', '=', 0);
+  if (await unconfirmed.executeTakeFirst())
+    throw new PlatformError('forbidden', {
+      message: 'Confirm your email address before you claim another device: open the link in the email to you.',
+      details: [{ path: 'emailAddress', message: 'is not confirmed' }],
+    });
 }
 
 async function targetOrganization(

@@ -213,35 +213,48 @@ interface Association {
 
 /**
  * Moves a device into an organization by association, when its code still counts and it stands where it was found.
- * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
- * device that has been moved or deleted.
+ * @throws PlatformError as associateWithin, and 400/102 for an organization that is gone.
  */
 export async function associateDevice(
   ctx: ChangeContext & { audit: Audit },
   caller: Caller,
-  { id, codeHash, from, to }: Association,
+  association: Association,
 ): Promise<Row<'devices'>> {
   const changed = await writeAs(ctx, caller, undefined, async (tx) => {
-    await demandInto(tx, caller, 'organizationId', to);
-    const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
-    if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
-    const before = await findEntity(tx, 'devices', id);
-    if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
-    await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
-    const changes = { organizationId: to, provisioningState: 'associated' };
-    const after = await change(tx, 'devices', id, 'latest', { caller, clock: ctx.clock }, changes);
-    await ctx.audit.record(tx, {
-      event: 'association',
-      outcome: 'success',
-      accountId: caller.accountId,
-      actor: caller,
-      target: { kind: 'device', id },
-      details: { organizationId: to },
-    });
-    return { before, after };
+    await demandInto(tx, caller, 'organizationId', association.to);
+    return associateWithin(tx, ctx, caller, association);
   });
   await deviceChanged(ctx, caller, changed);
   return changed.after;
+}
+
+/**
+ * As associateDevice, in a transaction of the caller's, who may put things there; `deviceChanged` is to follow.
+ * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
+ * device that has been moved or deleted.
+ */
+export async function associateWithin(
+  tx: Tx,
+  { clock, audit }: { clock: Clock; audit: Audit },
+  caller: Caller,
+  { id, codeHash, from, to }: Association,
+): Promise<Changed> {
+  const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
+  if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
+  const before = await findEntity(tx, 'devices', id);
+  if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
+  await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
+  const changes = { organizationId: to, provisioningState: 'associated' };
+  const after = await change(tx, 'devices', id, 'latest', { caller, clock }, changes);
+  await audit.record(tx, {
+    event: 'association',
+    outcome: 'success',
+    accountId: caller.accountId,
+    actor: caller,
+    target: { kind: 'device', id },
+    details: { organizationId: to },
+  });
+  return { before, after };
 }
 
 /** The fields of `_updates/fields` that differ. */

@@ -28,6 +28,12 @@ export const identity: Story = {
     const { organization } = await answer();
     t.equal(organization.defaultEndUser.userId, userId, 'the first organization');
     await sh.set({ ORGANIZATION: organization.id });
+    const { device } = await service.device();
+    const made = await service.ok('POST', '/api/v1/association/create-association-code', {
+      body: { deviceId: device.id },
+    });
+    await sh.set({ CODE: made.associationCode });
+    t.match(await answer(), { jwt: String, deviceId: device.id }, 'signing up with a code');
     t.match(await answer(), { accountUser: { invitationSent: true } }, 'invitations');
     t.equal(mailbox.to('bob@example.com').length, 1);
     t.match(await answer(), { success: true, userId }, 'a reset');

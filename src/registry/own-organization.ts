@@ -1,0 +1,50 @@
+/** The organization that a person has who signs up with the code of a device. */
+import type { Tx } from '../../db/registry/index.ts';
+import { endUserColumns, organizationColumns } from '../../db/registry/records/organizations.ts';
+import type { Row } from '../../db/registry/records.ts';
+import type { Caller } from '../access.ts';
+import type { Clock } from '../clock.ts';
+import { readNew, without } from '../entity/columns.ts';
+import type { Fields } from '../entity/fields.ts';
+import { type FieldKind, readNewFields } from '../entity/values.ts';
+import { insert, stamp } from '../entity/verbs.ts';
+import { templateFor } from './templates.ts';
+
+const organizationSettable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
+const endUserSettable = without(endUserColumns, ['endUserTemplateId', 'organizationId', 'userId']);
+
+/** Inserts an organization at the top, and the caller as its end-user, both of the account's default templates. */
+export async function insertOwnOrganization(
+  { clock, fields }: { clock: Clock; fields: Fields },
+  tx: Tx,
+  caller: Caller,
+  name: string,
+): Promise<Row<'organizations'>> {
+  const { accountId } = caller;
+  const templateOf = (table: 'organizationTemplates' | 'endUserTemplates', path: string) =>
+    templateFor(tx, table, accountId, undefined, path);
+  const organizationTemplate = await templateOf('organizationTemplates', 'organizationTemplateId');
+  const organization = await insert(tx, 'organizations', {
+    ...stamp(clock, caller),
+    ...readNew(organizationSettable, { name }),
+    organizationTemplateId: organizationTemplate.id,
+    parentId: null,
+    fields: defaultsOf(fields, 'organizations', organizationTemplate.id),
+  });
+  const endUserTemplate = await templateOf('endUserTemplates', 'endUserTemplateId');
+  await insert(tx, 'endUsers', {
+    ...stamp(clock, caller),
+    ...readNew(endUserSettable, {}),
+    endUserTemplateId: endUserTemplate.id,
+    organizationId: organization.id,
+    userId: caller.id,
+    fields: defaultsOf(fields, 'endUsers', endUserTemplate.id),
+  });
+  return organization;
+}
+
+/** What custom fields have at first. A page cannot ask for those that are required: they are filled in later. */
+function defaultsOf(fields: Fields, kind: FieldKind, templateId: string): string {
+  const optional = fields.of(kind, templateId).map((field) => ({ ...field, required: false }));
+  return readNewFields(optional, {}, fields.limits);
+}
