@@ -16,6 +16,7 @@ import { texts } from '../texts.ts';
 import { Bulk } from './bulk.tsx';
 import { exportDevices, Import } from './files.tsx';
 import { filterOf, type Row, readRows, sizes } from './query.ts';
+import { SameSerial, useSameSerial } from './same-serial.tsx';
 
 const words = texts.devices;
 const columnsKey = 'slipway-columns';
@@ -278,7 +279,9 @@ function Counts() {
 }
 
 function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
+  const { same, mayMake } = useSameSerial();
   const save = async ({ serialNumber = '', deviceTemplateId, organizationId }: Values) => {
+    if (!(await mayMake(serialNumber))) return;
     const body = {
       accountId: accountId.value,
       serialNumber,
@@ -292,8 +295,9 @@ function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   };
   return (
     <Dialog title={words.new} onClose={onClose}>
-      <Form save={save} verb={texts.create} onCancel={onClose}>
+      <Form save={save} verb={same ? words.makeAnother : texts.create} onCancel={onClose}>
         <Field label={words.serialNumber} name="serialNumber" required />
+        <SameSerial same={same} />
         <Picker kind="product" label={words.product} name="deviceTemplateId" none={words.defaultProduct} />
         <Picker kind="organization" label={words.organization} name="organizationId" none={texts.none} />
       </Form>

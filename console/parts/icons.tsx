@@ -11,6 +11,7 @@ const paths = {
   programs: 'M8 7l-5 5 5 5M16 7l5 5-5 5M14 4l-4 16',
   trash: 'M4 7h16M9 7V4h6v3M6 7l1 14h10l1-14M10 11v6M14 11v6',
   account: 'M12 12a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM3 22c1-5 4-7 9-7s8 2 9 7',
+  claim: 'M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h3v3h-3zM20 14v6h-6',
   menu: 'M4 6h16M4 12h16M4 18h16',
   close: 'M6 6l12 12M18 6L6 18',
   right: 'M9 6l6 6-6 6',

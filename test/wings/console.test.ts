@@ -1,5 +1,6 @@
 /** The console, in a browser. */
 import '../console/access.test.ts';
+import '../console/claim.test.ts';
 import '../console/console.test.ts';
 import '../console/device.test.ts';
 import '../console/places.test.ts';
