@@ -10,10 +10,13 @@ import { build } from 'esbuild';
 const root = join(import.meta.dirname, '..');
 const outdir = join(root, 'dist/console');
 
+/** The pages, and where each begins. */
+const pages = { 'index.html': 'app', 'claim.html': 'claim' };
+
 rmSync(outdir, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: root,
-  entryPoints: ['console/app/main.tsx', 'console/app/style.css'],
+  entryPoints: [...Object.values(pages).map((folder) => `console/${folder}/main.tsx`), 'console/app/style.css'],
   outdir,
   entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]',
@@ -30,10 +33,12 @@ const { metafile } = await build({
 });
 const files = Object.entries(metafile.outputs);
 const fileOf = (entry) => basename(files.find(([, { entryPoint }]) => entryPoint === entry)[0]);
-const page = readFileSync(join(root, 'console/app/index.html'), 'utf8')
-  .replace('main.js', fileOf('console/app/main.tsx'))
-  .replace('style.css', fileOf('console/app/style.css'));
-writeFileSync(join(outdir, 'index.html'), page);
+for (const [name, folder] of Object.entries(pages)) {
+  const page = readFileSync(join(root, `console/${folder}/index.html`), 'utf8')
+    .replace('main.js', fileOf(`console/${folder}/main.tsx`))
+    .replace('style.css', fileOf('console/app/style.css'));
+  writeFileSync(join(outdir, name), page);
+}
 for (const [file] of files) {
   const content = readFileSync(join(root, file));
   writeFileSync(join(root, `${file}.br`), brotliCompressSync(content));

@@ -9,6 +9,7 @@ import { toast } from '../parts/toast.tsx';
 import { Security } from '../people/security.tsx';
 import { texts } from '../texts.ts';
 import { Audit } from './audit.tsx';
+import { BrandingEditor } from './branding.tsx';
 import { SecondFactor } from './second-factor.tsx';
 
 const words = texts.account;
@@ -21,6 +22,7 @@ export function Account({ tab }: { tab: string }) {
       {isAdmin && <Tabs base="/account" current={tab} tabs={tabs} />}
       {tab === '' && <Own />}
       {tab === 'usage' && isAdmin && <Usage />}
+      {tab === 'branding' && can('update', 'account') && <BrandingEditor />}
       {tab === 'audit' && can('read', 'auditRecord') && <Audit />}
       {tab === 'health' && isAdmin && <Health />}
     </Page>

@@ -1,21 +1,37 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { render } from 'preact';
-import { Router } from 'wouter-preact';
+import { Suspense } from 'preact/compat';
+import { Router, useRoute } from 'wouter-preact';
+import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
-import { resume, state } from './session.ts';
+import { place } from './place.ts';
+import { me, resume, state } from './session.ts';
 import { Shell } from './shell.tsx';
+
+const Station = place(async () => (await import('../station/station.tsx')).Station);
 
 function App() {
   if (state.value === 'starting') return <p class="empty">{texts.loading}</p>;
   return (
     <Router base="/console">
-      {state.value === 'in' ? <Shell /> : <SignIn />}
+      <Inside />
       <Toasts />
     </Router>
   );
+}
+
+function Inside() {
+  const [isStation] = useRoute('/station');
+  if (isStation || me.value?.kind === 'station')
+    return (
+      <Suspense fallback={<Loading />}>
+        <Station />
+      </Suspense>
+    );
+  return state.value === 'in' ? <Shell /> : <SignIn />;
 }
 
 const root = document.getElementById('app');

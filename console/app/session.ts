@@ -57,3 +57,6 @@ export async function findAccount(): Promise<string> {
   const answer = await api.GET('/api/v1/auth/default-account');
   return answer.data?.accountId ?? '';
 }
+
+/** Whether somebody has been signed in here before. */
+export const hasAccount = (): boolean => localStorage.getItem(accountKey) !== null;

@@ -1,5 +1,5 @@
 /** The frame around every place: navigation, who is signed in, notices. */
-import { lazy, Suspense } from 'preact/compat';
+import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { api, done, online } from '../app/api.ts';
@@ -8,39 +8,8 @@ import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { Keys } from './keys.tsx';
+import { place } from './place.ts';
 import { accountId, can, me, resume, signOut } from './session.ts';
-
-const reloadedKey = 'slipway-reloaded';
-
-/**
- * Loads a place with its first visit. If its file is gone, the service was upgraded: the page is loaded again, once. Without a
- * connection that would end in an error of the browser, so it waits until the service answers.
- */
-function place<P>(load: () => Promise<P>) {
-  return lazy(async () => {
-    try {
-      const component = await load();
-      sessionStorage.removeItem(reloadedKey);
-      return component;
-    } catch (error) {
-      if (await isReachable()) {
-        if (sessionStorage.getItem(reloadedKey) !== null) throw error;
-        sessionStorage.setItem(reloadedKey, '1');
-      } else {
-        online.value = false;
-        await new Promise<void>((resolve) => online.subscribe((isOnline) => isOnline && resolve()));
-      }
-      location.reload();
-      return new Promise<P>(() => {});
-    }
-  });
-}
-
-const isReachable = () =>
-  fetch('/health/live').then(
-    () => true,
-    () => false,
-  );
 
 const FirstDevice = place(async () => (await import('../first-device/first-device.tsx')).FirstDevice);
 const Devices = place(async () => (await import('../devices/devices.tsx')).Devices);
@@ -53,6 +22,7 @@ const Products = place(async () => (await import('../products/products.tsx')).Pr
 const Factory = place(async () => (await import('../factory/factory.tsx')).Factory);
 const Firmware = place(async () => (await import('../firmware/firmware.tsx')).Firmware);
 const Programs = place(async () => (await import('../programs/programs.tsx')).Programs);
+const ClaimPlace = place(async () => (await import('../claim/place.tsx')).ClaimPlace);
 const Trash = place(async () => (await import('../trash/trash.tsx')).Trash);
 const Account = place(async () => (await import('../account/account.tsx')).Account);
 
@@ -60,6 +30,13 @@ const Account = place(async () => (await import('../account/account.tsx')).Accou
 const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
+  // Whoever makes devices moves them where they belong.
+  {
+    path: '/claim',
+    icon: 'claim',
+    name: 'claim',
+    shown: () => can('create', 'association') && !can('create', 'device'),
+  },
   { path: '/organizations', icon: 'organizations', name: 'organizations', shown: () => can('read', 'organization') },
   { path: '/people', icon: 'people', name: 'people', shown: () => can('read', 'endUser') },
   { path: '/products', icon: 'products', name: 'products', shown: () => can('read', 'deviceTemplate') },
@@ -125,6 +102,7 @@ export function Shell() {
               <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
               <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
               <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
+              <Route path="/claim" component={ClaimPlace} />
               <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
               <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
               <Route>

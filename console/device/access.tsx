@@ -67,6 +67,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
 
 function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
   const [label, setLabel] = useState<{ code: string; url: string }>();
+  const [asking, setAsking] = useState(false);
   const make = async () => {
     const { associationCode } = await done(
       api.POST('/api/v1/association/create-association-code', { body: { deviceId: id } }),
@@ -90,7 +91,18 @@ function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
           </figcaption>
         </figure>
       )}
-      <Act label={words.makeCode} act={make} onError={failed} />
+      <button type="button" onClick={() => setAsking(true)}>
+        {words.makeCode}
+      </button>
+      {asking && (
+        <Confirm
+          title={words.makeCodeOf(serialNumber)}
+          says={words.makeCodeSays}
+          verb={words.makeCode}
+          run={make}
+          onClose={() => setAsking(false)}
+        />
+      )}
     </section>
   );
 }

@@ -18,6 +18,7 @@ import { Bulk, actions as bulkActions, Run } from './bulk.tsx';
 import { Columns, useColumns } from './columns.tsx';
 import { exportDevices, Import } from './files.tsx';
 import { filterOf, readRows } from './query.ts';
+import { SameSerial, useSameSerial } from './same-serial.tsx';
 import { Toolbar } from './toolbar.tsx';
 
 const words = texts.devices;
@@ -156,7 +157,9 @@ function Counts() {
 }
 
 function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
+  const { same, mayMake } = useSameSerial();
   const save = async ({ serialNumber = '', deviceTemplateId, organizationId }: Values) => {
+    if (!(await mayMake(serialNumber))) return;
     const body = {
       accountId: accountId.value,
       serialNumber,
@@ -170,8 +173,9 @@ function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   };
   return (
     <Dialog title={words.new} onClose={onClose}>
-      <Form save={save} verb={texts.create} onCancel={onClose}>
+      <Form save={save} verb={same ? words.makeAnother : texts.create} onCancel={onClose}>
         <Field label={words.serialNumber} name="serialNumber" required />
+        <SameSerial same={same} />
         <Picker kind="product" label={words.product} name="deviceTemplateId" none={words.defaultProduct} />
         <Picker kind="organization" label={words.organization} name="organizationId" none={texts.none} />
       </Form>

@@ -32,6 +32,11 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
         <div class="note warn">
           <p>{words.once}</p>
           <UnitsWarning />
+          <p>
+            <a href={`/console/station?account=${accountId.value}&app=${made.id}`} target="_blank" rel="noreferrer">
+              {texts.station.open}
+            </a>
+          </p>
           <Code label={texts.programs.token} text={stationLines(location.origin, accountId.value, made)} />
         </div>
       )}

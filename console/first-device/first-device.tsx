@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
+import { SameSerial, useSameSerial } from '../devices/same-serial.tsx';
 import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
@@ -42,7 +43,9 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
   const [product, setProduct] = useState('');
   // If the device is refused, for example for its serial number, the next try takes the product that was made.
   const newProduct = useRef<{ name: string; id: string }>();
+  const { same, mayMake } = useSameSerial();
   const save = async ({ productName = '', channel = '', serialNumber = '' }: Values) => {
+    if (!(await mayMake(serialNumber))) return;
     const account = { accountId: accountId.value };
     if (product === '' && newProduct.current?.name !== productName)
       newProduct.current = { name: productName, id: await makeProduct(productName, channel) };
@@ -58,7 +61,7 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
     <div class="grid">
       <section class="panel">
         <h2>{words.make}</h2>
-        <Form save={save} verb={words.makeVerb}>
+        <Form save={save} verb={same ? texts.devices.makeAnother : words.makeVerb}>
           <Picker kind="product" label={words.product} value={product} none={words.newProduct} onText={setProduct} />
           {product === '' && (
             <>
@@ -79,6 +82,7 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
             placeholder="SN-0001"
             hint={words.serialHint}
           />
+          <SameSerial same={same} />
         </Form>
       </section>
       <section class="panel">

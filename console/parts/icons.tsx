@@ -12,6 +12,7 @@ const paths = {
   trash: 'M4 7h16M9 7V4h6v3M6 7l1 14h10l1-14M10 11v6M14 11v6',
   account: 'M12 12a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM3 22c1-5 4-7 9-7s8 2 9 7',
   search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM16 16l5 5',
+  claim: 'M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h3v3h-3zM20 14v6h-6',
   menu: 'M4 6h16M4 12h16M4 18h16',
   dots: 'M12 5h.01M12 12h.01M12 19h.01',
   close: 'M6 6l12 12M18 6L6 18',

@@ -1,5 +1,6 @@
 /** Sign in: password, second factor, recovery code, single sign-on, forgotten password. */
 import { useEffect, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { api, done, headerPrefix } from '../app/api.ts';
 import { begin, findAccount, hasEnded } from '../app/session.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
@@ -43,6 +44,9 @@ export function SignIn() {
                 </button>
               </p>
               {account && <Providers account={account} />}
+              <p>
+                <Link href="/station">{texts.station.signInAs}</Link>
+              </p>
             </>
           )
         )}
@@ -56,7 +60,7 @@ function AccountField({ account }: { account: string }) {
   return <Field label={words.account} name="accountId" required hint={words.accountHint} />;
 }
 
-function Password({
+export function Password({
   account,
   onSecond,
 }: {
@@ -77,7 +81,7 @@ function Password({
   );
 }
 
-function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMethods: string[] }) {
+export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMethods: string[] }) {
   // The name of this header is a setting of the service, so the document has the usual one.
   const headers = { [`${headerPrefix}-mfa-token`]: mfaToken };
   const params = { header: { 'platform-mfa-token': mfaToken } };

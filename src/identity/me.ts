@@ -1,7 +1,9 @@
 /** The caller and its permissions, so that a page or an app knows what to offer. */
 
 import { Type } from 'typebox';
-import { Id, Nullable, oneOf } from '../../db/registry/records.ts';
+import type { Registry } from '../../db/registry/index.ts';
+import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
+import type { Station } from '../access.ts';
 import type { App } from '../http/app.ts';
 import { largest } from '../limits/table.ts';
 import type { IdentityContext } from './context.ts';
@@ -21,6 +23,20 @@ const meShape = Type.Object(
       maxItems: largest('endUsersPerPerson'),
       description: 'Of an end-user: where its reach begins. Empty for all others.',
     }),
+    station: Type.Optional(
+      Type.Object(
+        {
+          name: Type.String(),
+          deviceTemplateId: Id,
+          productName: Type.String(),
+          organizationId: Nullable(Id),
+          madeDevices: Type.Integer(),
+          maxDevices: Type.Integer(),
+          expiresAt: DateText,
+        },
+        { description: 'Of a station: what it makes, and how much of it.' },
+      ),
+    ),
     sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
     rights: Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
       description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
@@ -64,9 +80,23 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         emailAddress: person?.email ?? null,
         name: person?.name ?? (fullName || null),
         organizationIds: caller.kind === 'endUser' ? [...caller.organizationIds] : [],
+        ...(caller.kind === 'station' && { station: await stationOf(registry, caller) }),
         sessionExpires: authenticated.session.expires,
         rights: access.rightsOf(caller),
       };
     },
   );
+}
+
+async function stationOf({ query }: Registry, { id, deviceTemplateId, organizationId }: Station) {
+  const station = await query
+    .selectFrom('applications')
+    .innerJoin('deviceTemplates', 'deviceTemplates.id', 'applications.deviceTemplateId')
+    .select(['applications.name', 'deviceTemplates.name as productName'])
+    .select(['applications.madeDevices', 'applications.maxDevices', 'applications.expiresAt'])
+    .where('applications.id', '=', id)
+    .executeTakeFirstOrThrow();
+  const { madeDevices, maxDevices, expiresAt, ...names } = station;
+  const limits = { madeDevices: madeDevices ?? 0, maxDevices: maxDevices ?? 0, expiresAt: expiresAt ?? '' };
+  return { ...names, ...limits, deviceTemplateId, organizationId };
 }

@@ -56,7 +56,16 @@ export async function fill(service: Service): Promise<string[]> {
   return [
     ...['first-device', 'devices', 'organizations', 'people', 'people/account-users', 'products'],
     ...[`products/${deviceTemplateId}`, `organizations/${organization.id}`, 'factory', 'factory/stations'],
-    ...['factory/verifications', 'firmware', 'firmware/rollouts', 'account/usage', 'account/audit', 'account/health'],
+    ...[
+      'factory/verifications',
+      'firmware',
+      'firmware/rollouts',
+      'account/usage',
+      'account/branding',
+      'claim',
+      'account/audit',
+      'account/health',
+    ],
     ...['programs', 'programs/identity-providers', 'programs/bridges', 'programs/authorities', 'trash', 'account'],
     ...parts.map((part) => `devices/${device.id}${part}`),
   ];

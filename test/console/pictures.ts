@@ -54,6 +54,8 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['authorities', 'programs/authorities'],
     ['trash', 'trash'],
     ['account', 'account'],
+    ['branding', 'account/branding'],
+    ['claim', 'claim'],
     ['audit', 'account/audit'],
     ['health', 'account/health'],
     ['call', 'devices', (page) => press(page, 'Show the call')],

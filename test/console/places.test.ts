@@ -81,6 +81,7 @@ t.test(
     await page.locator('.messages').getByText(',humidity,63,').waitFor();
     await page.getByRole('link', { name: 'Access', exact: true }).click();
     await press(page, 'Make a code');
+    await page.getByRole('dialog').getByRole('button', { name: 'Make a code' }).click();
     await page.getByRole('img', { name: 'QR code' }).waitFor();
     await page.getByLabel('Id').fill(device.id);
     await press(page, 'Explain');

@@ -1,6 +1,7 @@
 /** The console, in a browser. */
 import '../console/access.test.ts';
 import '../console/charts.test.ts';
+import '../console/claim.test.ts';
 import '../console/console.test.ts';
 import '../console/device.test.ts';
 import '../console/lists.test.ts';

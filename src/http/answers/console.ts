@@ -1,4 +1,4 @@
-/** Serves the console: one page for all its addresses, and files whose names change with what they hold. */
+/** Serves the console: one page for all its addresses, the page to which labels lead, and files whose names change with what they hold. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
@@ -21,7 +21,7 @@ const policy = [
 /** The build puts the console there. */
 const root = fileURLToPath(new URL('dist/console/', import.meta.resolve('#package')));
 
-/** `/console` and everything below it, and `/`, which leads there. */
+/** `/console` and everything below it, `/`, which leads there, and `/claim`. */
 export async function consoleRoutes(app: App): Promise<void> {
   const isBuilt = existsSync(`${root}index.html`);
   app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect(isBuilt ? '/console/' : '/docs/'));
@@ -35,17 +35,22 @@ export async function consoleRoutes(app: App): Promise<void> {
     immutable: true,
     maxAge: '365d',
     preCompressed: true,
-    globIgnore: ['index.html', '*.br', '*.gz'],
+    globIgnore: ['*.html', '*.br', '*.gz'],
     wildcard: false,
   });
   // A page that was opened before an upgrade asks for files of its version.
   app.get('/console/files/*', { schema: { hide: true } }, () => {
     throw new PlatformError('notFound', { message: 'The console has no such file.' });
   });
-  const page = makeConstant(readFileSync(`${root}index.html`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
-  for (const path of ['/console', '/console/*'])
-    app.get(path, { schema: { hide: true } }, (_, reply) => {
-      reply.header('content-security-policy', policy);
-      sendConstant(reply, 'text/html; charset=utf-8', page);
-    });
+  for (const [name, paths] of [
+    ['index.html', ['/console', '/console/*']],
+    ['claim.html', ['/claim']],
+  ] as const) {
+    const page = makeConstant(readFileSync(`${root}${name}`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
+    for (const path of paths)
+      app.get(path, { schema: { hide: true } }, (_, reply) => {
+        reply.header('content-security-policy', policy);
+        sendConstant(reply, 'text/html; charset=utf-8', page);
+      });
+  }
 }

@@ -208,6 +208,11 @@ function isFromElsewhere({ headers, host }: FastifyRequest): boolean {
   return origin !== undefined && !(URL.canParse(origin) && new URL(origin).host === host);
 }
 
+/** Browsers name the page that has sent a POST, in one header or the other. */
+export function isFromBrowser({ headers }: FastifyRequest): boolean {
+  return headers.origin !== undefined || headers['sec-fetch-site'] !== undefined;
+}
+
 /** Whether a page of this service has sent the browser here. Browsers say so over https and on loopback only. */
 export function isFromOwnPage({ headers }: FastifyRequest): boolean {
   return headers['sec-fetch-site'] === 'same-origin';

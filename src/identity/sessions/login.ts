@@ -14,7 +14,7 @@ import { findIdentity, maxEmailLength } from '../identities.ts';
 import { confirmedMethods } from '../mfa/factors.ts';
 import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.ts';
 import { maxPasswordLength } from '../secrets/passwords.ts';
-import { type SendSession, sendSession, sessionShape } from './authentication.ts';
+import { isFromBrowser, type SendSession, sendSession, sendTokens, sessionShape } from './authentication.ts';
 import { openSession } from './opening.ts';
 import type { RenewalType } from './sessions.ts';
 
@@ -43,6 +43,11 @@ const applicationBody = Type.Object({
   accountId: Type.String({ maxLength: maxIdLength }),
 });
 
+const applicationSession = Type.Object(
+  { jwt: Type.String(), csrfToken: Type.String({ description: 'For a page that has the token as a cookie.' }) },
+  { description: 'A session has begun.' },
+);
+
 /** Endpoints that need no token. */
 export function loginRoutes(app: App, ctx: IdentityContext): void {
   app.post(
@@ -69,10 +74,11 @@ export function loginRoutes(app: App, ctx: IdentityContext): void {
         tags: [tag],
         operationId: 'loginApplication',
         summary: 'Log an application in',
-        description: 'Takes the appToken that createApplication has returned.',
+        description:
+          'Takes the appToken that createApplication has returned. A page of this service gets the token as a cookie too.',
         security: [],
         body: applicationBody,
-        response: { 200: Type.Object({ jwt: Type.String() }, { description: 'A session has begun.' }) },
+        response: { 200: applicationSession },
       },
     },
     async (request, reply) => loginApplication(ctx, request.body, request.address, reply),
@@ -164,9 +170,9 @@ async function loginApplication(
       details: [{ path: 'expiresAt', message: 'The station has expired.' }],
     });
   }
-  const { jwt } = await openSession(ctx, who, undefined, async (tx) => {
+  const opened = await openSession(ctx, who, undefined, async (tx) => {
     await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
   });
-  reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
-  return { jwt };
+  // A station signs in at the console; programs have no use for a cookie.
+  return (isFromBrowser(reply.request) ? sendSession : sendTokens)(reply, ctx, opened);
 }

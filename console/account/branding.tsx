@@ -1,0 +1,124 @@
+/** How the pages look that customers see, and whether they may sign up by themselves. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
+import { Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+
+const words = texts.branding;
+const usualColor = '#1a56db';
+
+const readBranding = async () =>
+  (await done(api.GET('/api/v1/account/branding', { params: { query: { accountId: accountId.value } } }))).branding;
+
+export function BrandingEditor() {
+  const { data, error, reload } = useLoad(readBranding, []);
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
+  return (
+    <div class="grid">
+      <Editor key={JSON.stringify(data)} branding={data} onSaved={reload} />
+      <Claiming />
+    </div>
+  );
+}
+
+function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void }) {
+  const [shown, setShown] = useState(branding);
+  const [problem, setProblem] = useState<unknown>();
+  const save = async () => {
+    const { name, color, logo } = shown;
+    await done(api.PUT('/api/v1/account/branding', { body: { name: name === '' ? null : name, color, logo } }));
+    toast(texts.saved);
+    onSaved();
+  };
+  const choose = (file: File | undefined) => {
+    setProblem(undefined);
+    if (!file) return;
+    const reader = new FileReader();
+    reader.addEventListener('load', () => setShown((before) => ({ ...before, logo: String(reader.result) })));
+    reader.addEventListener('error', () => setProblem(reader.error));
+    reader.readAsDataURL(file);
+  };
+  return (
+    <section class="panel">
+      <h2>{words.title}</h2>
+      <p>{words.hint}</p>
+      <Form save={save} verb={texts.save}>
+        <Field
+          label={texts.name}
+          name="name"
+          maxLength={100}
+          defaultValue={branding.name}
+          onText={(name) => setShown({ ...shown, name })}
+        />
+        <Field
+          label={words.color}
+          name="color"
+          type="color"
+          defaultValue={branding.color ?? usualColor}
+          onText={(color) => setShown({ ...shown, color })}
+        />
+        <Field
+          label={words.logo}
+          name="logo"
+          type="file"
+          accept="image/svg+xml,image/png"
+          hint={words.logoHint}
+          onChange={(event) => choose(event.currentTarget.files?.[0])}
+        />
+        <ErrorNote error={problem} />
+        {shown.logo !== null && (
+          <p>
+            <button type="button" class="link" onClick={() => setShown({ ...shown, logo: null })}>
+              {words.noLogo}
+            </button>
+          </p>
+        )}
+      </Form>
+      <h3>{words.preview}</h3>
+      <Preview branding={shown} />
+      <p class="gap">
+        <a href={`/claim?account=${accountId.value}`} target="_blank" rel="noreferrer">
+          {words.open}
+        </a>
+      </p>
+    </section>
+  );
+}
+
+function Preview({ branding }: { branding: Branding }) {
+  const color = branding.color ?? usualColor;
+  return (
+    <div class="preview" style={{ borderTopColor: color }}>
+      <BrandMark branding={branding} />
+      <span class="button" style={{ background: color, borderColor: color, color: textOn(color) }}>
+        {texts.claim.next}
+      </span>
+    </div>
+  );
+}
+
+function Claiming() {
+  const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/account/claiming')), []);
+  const save = async ({ signUp }: Values) => {
+    await done(api.PUT('/api/v1/account/claiming', { body: { signUp: signUp === 'true' } }));
+    toast(texts.saved);
+    reload();
+  };
+  return (
+    <section class="panel">
+      <h2>{words.claiming}</h2>
+      <p>{words.claimingHint}</p>
+      <ErrorNote error={error} />
+      {data && (
+        <Form key={String(data.claiming.signUp)} save={save} verb={texts.save}>
+          <Check label={words.signUp} name="signUp" value="true" checked={data.claiming.signUp} />
+        </Form>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,35 @@
+/** Places of the console, each a file that is loaded with its first visit. */
+import { lazy } from 'preact/compat';
+import { online } from './api.ts';
+
+const reloadedKey = 'slipway-reloaded';
+
+/**
+ * Loads a place with its first visit. If its file is gone, the service was upgraded: the page is loaded again, once. Without a
+ * connection that would end in an error of the browser, so it waits until the service answers.
+ */
+export function place<P>(load: () => Promise<P>) {
+  return lazy(async () => {
+    try {
+      const component = await load();
+      sessionStorage.removeItem(reloadedKey);
+      return component;
+    } catch (error) {
+      if (await isReachable()) {
+        if (sessionStorage.getItem(reloadedKey) !== null) throw error;
+        sessionStorage.setItem(reloadedKey, '1');
+      } else {
+        online.value = false;
+        await new Promise<void>((resolve) => online.subscribe((isOnline) => isOnline && resolve()));
+      }
+      location.reload();
+      return new Promise<P>(() => {});
+    }
+  });
+}
+
+const isReachable = () =>
+  fetch('/health/live').then(
+    () => true,
+    () => false,
+  );

@@ -1,0 +1,241 @@
+/** From the code on a label to the first value of the device: find it, sign up or in, confirm, and see it. */
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, api, done } from '../app/api.ts';
+import { begin, can, me, signOut, state } from '../app/session.ts';
+import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { canScan, Scan } from '../parts/scan.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { Password, SecondFactor } from '../sign-in/sign-in.tsx';
+import { texts } from '../texts.ts';
+import { FirstValue } from './first-value.tsx';
+import { type Label, readLabel } from './label.ts';
+
+const words = texts.claim;
+
+interface Found {
+  code: string;
+  serialNumber: string;
+  productName: string;
+  signUp: boolean;
+}
+
+interface Props {
+  account: string;
+  /** Of the label; empty where a person types it. */
+  code: string;
+  /** Where the page of a device is, in front of its id. */
+  at: string;
+  /** A label of another account was scanned. */
+  onAccount?: (account: string) => void;
+}
+
+export function Claim({ account, code, at, onAccount }: Props) {
+  const [found, setFound] = useState<Found>();
+  const [claimed, setClaimed] = useState<string>();
+  const [given, setGiven] = useState(code);
+  const find = async (label: Label) => {
+    if (label.account !== undefined && label.account !== account) onAccount?.(label.account);
+    const body = { accountId: label.account ?? account, associationCode: label.code };
+    setFound({ code: label.code, ...(await done(api.POST('/api/v1/association/look-up-code', { body }))) });
+  };
+  const again = () => {
+    setGiven('');
+    setFound(undefined);
+    setClaimed(undefined);
+  };
+  if (!found) return <TypeCode code={given} find={find} />;
+  return (
+    <>
+      <div class={claimed ? 'thing good' : 'thing'}>
+        <p class="figure">{found.productName}</p>
+        <p>
+          {words.serialNumber} <b class="mono">{found.serialNumber}</b>
+        </p>
+        {claimed && <p role="status">{words.yours}</p>}
+      </div>
+      {claimed ? (
+        <FirstValue deviceId={claimed} at={at} again={again} />
+      ) : state.value === 'in' ? (
+        <Confirm account={account} found={found} onClaimed={setClaimed} />
+      ) : (
+        <Enter account={account} found={found} onClaimed={setClaimed} />
+      )}
+      {!claimed && (
+        <p class="gap">
+          <button type="button" class="link" onClick={again}>
+            {words.otherCode}
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** A code of a link is looked up at once; what is wrong with it is said next to the field. */
+function TypeCode({ code, find }: { code: string; find: (label: Label) => Promise<void> }) {
+  const [scanning, setScanning] = useState(false);
+  const [busy, setBusy] = useState(code !== '');
+  const [error, setError] = useState<unknown>();
+  const look = (label: Label) => {
+    setBusy(true);
+    setScanning(false);
+    setError(undefined);
+    find(label)
+      .catch(setError)
+      .finally(() => setBusy(false));
+  };
+  useEffect(() => {
+    if (code !== '') look({ code });
+  }, []);
+  if (busy) return <Loading />;
+  if (scanning) return <Scan onText={(text) => look(readLabel(text))} onClose={() => setScanning(false)} />;
+  return (
+    <>
+      {error !== undefined && <ErrorNote error={error} />}
+      {canScan() && (
+        <button type="button" class="wide" onClick={() => setScanning(true)}>
+          {words.scan}
+        </button>
+      )}
+      <Form save={async ({ code = '' }) => find(readLabel(code))} verb={words.next}>
+        <Field
+          label={words.code}
+          name="code"
+          required
+          defaultValue={code}
+          placeholder="XXXX-XXXX-XXXX"
+          autoComplete="off"
+          autoCapitalize="characters"
+          spellcheck={false}
+          hint={words.codeHint}
+          class="mono"
+        />
+      </Form>
+    </>
+  );
+}
+
+/** For who is not signed in: a login is made with the claim, or one that exists is used. */
+function Enter({ account, found, onClaimed }: { account: string; found: Found; onClaimed: (id: string) => void }) {
+  const [known, setKnown] = useState(!found.signUp);
+  const [second, setSecond] = useState<{ mfaToken: string; mfaMethods: string[] }>();
+  if (second) return <SecondFactor {...second} />;
+  if (known)
+    return (
+      <>
+        <h2>{words.signIn}</h2>
+        {!found.signUp && <p class="soft">{words.noSignUp}</p>}
+        <Password account={account} onSecond={setSecond} />
+        {found.signUp && <Switch label={words.newHere} to={() => setKnown(false)} />}
+      </>
+    );
+  const signUp = async ({ emailAddress = '', password = '' }: Values) => {
+    const body = { accountId: account, associationCode: found.code, emailAddress, password };
+    const answer = await done(api.POST('/api/v1/association/sign-up-with-code', { body }));
+    if ('mfaRequired' in answer) return setSecond(answer);
+    toast(words.mailed(emailAddress));
+    onClaimed(answer.deviceId);
+    await begin(answer.csrfToken);
+  };
+  return (
+    <>
+      <h2>{words.signUp}</h2>
+      <Form save={signUp} verb={words.signUpVerb}>
+        <Field label={texts.signIn.email} name="emailAddress" type="email" autoComplete="username" required />
+        <Field
+          label={texts.signIn.password}
+          name="password"
+          type="password"
+          autoComplete="new-password"
+          minLength={8}
+          required
+          hint={words.passwordHint}
+        />
+      </Form>
+      <Switch label={words.haveLogin} to={() => setKnown(true)} />
+    </>
+  );
+}
+
+function Switch({ label, to }: { label: string; to: () => void }) {
+  return (
+    <p>
+      <button type="button" class="link" onClick={to}>
+        {label}
+      </button>
+    </p>
+  );
+}
+
+/** For who is signed in: where the device is to be, and the claim. */
+function Confirm({ account, found, onClaimed }: { account: string; found: Found; onClaimed: (id: string) => void }) {
+  const [isRefused, setRefused] = useState(false);
+  const { data } = useLoad(async () => {
+    const query = { accountId: account, pageSize: 2, fields: 'name' };
+    return can('read', 'organization')
+      ? (await done(api.GET('/api/v1/organizations', { params: { query } }))).organizations.results
+      : [];
+  }, [me.value?.id]);
+  if (me.value?.accountId !== account) return <OtherLogin says={words.otherAccount} />;
+  if (!data) return <Loading />;
+  const [only, second] = data;
+  if (!only) return <OtherLogin says={words.noOrganization} />;
+  const claim = async ({ organizationId = only.id }: Values) => {
+    setRefused(false);
+    const body = { associationCode: found.code, organizationId };
+    try {
+      const { deviceId } = await done(api.POST('/api/v1/association/start-association-with-code', { body }));
+      onClaimed(deviceId);
+    } catch (failure) {
+      if (!isUnconfirmed(failure)) throw failure;
+      setRefused(true);
+    }
+  };
+  return (
+    <>
+      {isRefused && (
+        <>
+          <p class="note warn" role="alert">
+            {words.unconfirmed}
+          </p>
+          <p>
+            <Act label={words.mailAgain} act={mailAgain} onError={failed} />
+          </p>
+        </>
+      )}
+      <Form save={claim} verb={words.claimVerb(found.productName)}>
+        {second && <Picker kind="organization" label={texts.devices.organization} name="organizationId" />}
+      </Form>
+      <p class="small soft">
+        {words.signedInAs(me.value?.emailAddress ?? '')}{' '}
+        <button type="button" class="link" onClick={() => signOut()}>
+          {words.notYou}
+        </button>
+      </p>
+    </>
+  );
+}
+
+const isUnconfirmed = (error: unknown) =>
+  error instanceof ApiError && error.details.some(({ path }) => path === 'emailAddress');
+
+async function mailAgain(): Promise<void> {
+  const { id = '', emailAddress } = me.value ?? {};
+  const body = { userId: id, newEmailAddress: emailAddress ?? '' };
+  await done(api.POST('/api/v1/profile/update-email-address', { body }));
+  toast(words.mailed(emailAddress ?? ''));
+}
+
+function OtherLogin({ says }: { says: string }) {
+  return (
+    <>
+      <p class="note warn">{says}</p>
+      <button type="button" onClick={() => signOut()}>
+        {texts.signOut}
+      </button>
+    </>
+  );
+}

@@ -1,0 +1,106 @@
+/** What a device says that was claimed just now: its latest values, and each new one as it comes. */
+import { useEffect, useState } from 'preact/hooks';
+import { api, done } from '../app/api.ts';
+import { pointsOf } from '../device/points.ts';
+import { Ago } from '../parts/ago.tsx';
+import { listen } from '../parts/live.ts';
+import { texts } from '../texts.ts';
+
+const words = texts.claim;
+/** Values that are shown, and points that are looked through for them. */
+const maxShown = 6;
+const maxRead = 50;
+const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
+
+interface Shown {
+  /** The channel, where the message names no category. */
+  name: string;
+  unit: string;
+  value: string | number | boolean;
+  time: string;
+}
+
+const readConnectivity = async (id: string) =>
+  (await done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }))).connectivity;
+type Topic = Awaited<ReturnType<typeof readConnectivity>>['topics'][number];
+
+/** The stored values of a channel, the latest of each category. */
+async function readStored({ topic, channel }: Topic): Promise<Shown[]> {
+  const params = { path: { topic: `${topic}/latest` }, query: { pageSize: maxRead } };
+  const answer = await done(api.GET('/api/v4/data/{topic}', { params }));
+  if (typeof answer === 'string') return [];
+  const shown = new Map<string, Shown>();
+  for (const { category, numericValue, stringValue, time = '' } of answer.result) {
+    const name = category || channel;
+    if (!shown.has(name)) shown.set(name, { name, unit: '', value: numericValue ?? stringValue ?? '', time });
+  }
+  return [...shown.values()];
+}
+
+function useValues(deviceId: string): readonly Shown[] {
+  const [values, setValues] = useState<readonly Shown[]>([]);
+  useEffect(() => {
+    let close = () => {};
+    let isOver = false;
+    const add = (more: readonly Shown[]) =>
+      setValues((before) => [...more, ...before.filter(({ name }) => !more.some((one) => one.name === name))]);
+    const begin = async () => {
+      const { topics } = await readConnectivity(deviceId);
+      const own = topics.filter(({ service }) => !service);
+      if (isOver || own.length === 0) return;
+      const source = listen(
+        own.map(({ topic }) => topic),
+        ({ topic, payload, time }) => {
+          const { channel = '' } = own.find((one) => one.topic === topic) ?? {};
+          const points = pointsOf(payload) ?? [{ category: '', value: payload.slice(0, 100) }];
+          add(points.map(({ category, value }) => ({ name: category || channel, unit: '', value, time })));
+        },
+      );
+      close = () => source.close();
+      const stored = own.filter(({ persistenceType }) => persistenceType === 'timeSeries');
+      for (const found of await Promise.all(stored.map(readStored))) if (!isOver) add(found);
+    };
+    // Without it the page of the device still has them.
+    begin().catch(() => {});
+    return () => {
+      isOver = true;
+      close();
+    };
+  }, [deviceId]);
+  return values.slice(0, maxShown);
+}
+
+export function FirstValue({ deviceId, at, again }: { deviceId: string; at: string; again: () => void }) {
+  const values = useValues(deviceId);
+  return (
+    <>
+      <section class="firstvalue" aria-label={words.values} aria-live="polite">
+        {values.length === 0 ? (
+          <p class="waiting">{words.waiting}</p>
+        ) : (
+          <dl>
+            {values.map(({ name, value, unit, time }) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>
+                  <b>{typeof value === 'number' ? number.format(value) : String(value)}</b> {unit}{' '}
+                  <span class="small soft">
+                    <Ago iso={time} />
+                  </span>
+                </dd>
+              </div>
+            ))}
+          </dl>
+        )}
+      </section>
+      <div class="row end">
+        <button type="button" onClick={again}>
+          {words.another}
+        </button>
+        <a class="button primary" href={`${at}/${deviceId}`}>
+          {words.open}
+        </a>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,79 @@
+/** The page that labels lead to, `/claim`: it bears the name, colour and logo of the account, and claims one device after another. */
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { api, done } from '../app/api.ts';
+import { findAccount, hasAccount, resume, state } from '../app/session.ts';
+import { ErrorNote, Field, Form } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Loading } from '../parts/page.tsx';
+import { Toasts } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { BrandMark, wearColor } from './brand.tsx';
+import { Claim } from './claim.tsx';
+import { readLabel } from './label.ts';
+
+const words = texts.claim;
+const given = readLabel(location.href);
+
+function ClaimPage() {
+  const [account, setAccount] = useState(given.account);
+  useEffect(() => {
+    if (account === undefined) findAccount().then(setAccount, () => setAccount(''));
+  }, []);
+  if (state.value === 'starting' || account === undefined) return <Loading />;
+  return (
+    <main class="door claim">
+      {account === '' ? <NoAccount onAccount={setAccount} /> : <OfAccount account={account} onAccount={setAccount} />}
+    </main>
+  );
+}
+
+function OfAccount({ account, onAccount }: { account: string; onAccount: (account: string) => void }) {
+  const { data, error } = useLoad(
+    () => done(api.GET('/api/v1/account/branding', { params: { query: { accountId: account } } })),
+    [account],
+  );
+  const branding = data?.branding;
+  useEffect(() => {
+    wearColor(branding?.color);
+    document.title = branding ? words.titleOf(branding.name) : words.title;
+  }, [branding]);
+  if (!branding) return error ? <ErrorNote error={error} /> : <Loading />;
+  return (
+    <div class="panel">
+      <BrandMark branding={branding} />
+      <h1>{words.title}</h1>
+      <Claim key={account} account={account} code={given.code} at="/console/devices" onAccount={onAccount} />
+    </div>
+  );
+}
+
+/** Without a label, on a service of several accounts. */
+function NoAccount({ onAccount }: { onAccount: (account: string) => void }) {
+  return (
+    <div class="panel">
+      <h1>{words.title}</h1>
+      <p>{words.noAccount}</p>
+      <Form save={async ({ accountId = '' }) => onAccount(accountId)} verb={words.next}>
+        <Field label={texts.signIn.account} name="accountId" required />
+      </Form>
+    </div>
+  );
+}
+
+const root = document.getElementById('app');
+if (root)
+  render(
+    <>
+      <ClaimPage />
+      <Toasts />
+    </>,
+    root,
+  );
+// Nobody who opens a label for the first time has a session: asking for it would be refused.
+if (hasAccount()) resume().catch(() => setOut());
+else setOut();
+
+function setOut(): void {
+  state.value = 'out';
+}

@@ -1,0 +1,144 @@
+/** A station in the browser: one unit after another, from its serial number to its label, its flash file and its verdict. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { me, resume, signOut } from '../app/session.ts';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { Badge, Time } from '../parts/page.tsx';
+import { canScan, Scan } from '../parts/scan.tsx';
+import { texts } from '../texts.ts';
+import { type Kept, keep, putAside, readKept } from './kept.ts';
+import { StationSignIn } from './sign-in.tsx';
+import { UnitInHand } from './unit.tsx';
+import { makeUnit } from './units.ts';
+
+const words = texts.station;
+
+/** The place of a station: it signs in where anybody else is. */
+export function Station() {
+  const station = me.value?.station;
+  return station && me.value ? <Line key={me.value.id} id={me.value.id} /> : <StationSignIn />;
+}
+
+function Line({ id }: { id: string }) {
+  const [kept, setKept] = useState(() => readKept(id));
+  const change = (changes: Partial<Kept>) =>
+    setKept((before) => {
+      const after = { ...before, ...changes };
+      keep(id, after);
+      return after;
+    });
+  const next = () =>
+    setKept((before) => {
+      const after = putAside(before);
+      keep(id, after);
+      return after;
+    });
+  useEffect(() => {
+    document.title = `${me.value?.station?.name ?? words.title} · Slipway`;
+  }, []);
+  return (
+    <main class="station">
+      <Head />
+      {kept.unit ? (
+        <UnitInHand key={kept.unit.jobId} kept={kept} change={change} next={next} />
+      ) : (
+        <NextUnit onMade={(unit) => change({ unit, verdict: undefined })} />
+      )}
+      {kept.last.length > 0 && <Last last={kept.last} />}
+    </main>
+  );
+}
+
+function Head() {
+  const { name = '', productName = '', madeDevices = 0, maxDevices = 0, expiresAt = '' } = me.value?.station ?? {};
+  return (
+    <header class="stationhead">
+      <div>
+        <p class="brand">
+          <Icon name="factory" /> {name}
+        </p>
+        <h1>{productName}</h1>
+      </div>
+      <div class="counter">
+        <p class="figure">{words.madeOf(madeDevices, maxDevices)}</p>
+        <progress value={madeDevices} max={maxDevices} aria-label={words.made} />
+        <p class="small soft">
+          {words.until} <Time iso={expiresAt} />
+        </p>
+      </div>
+      <button type="button" onClick={() => signOut()}>
+        {texts.signOut}
+      </button>
+    </header>
+  );
+}
+
+/** Scanners type, and end with Enter: the field has the focus from the start. */
+function NextUnit({ onMade }: { onMade: (unit: Awaited<ReturnType<typeof makeUnit>>) => void }) {
+  const form = useRef<HTMLDivElement>(null);
+  const [scanning, setScanning] = useState(false);
+  const [scanned, setScanned] = useState('');
+  useEffect(() => form.current?.querySelector('input')?.focus(), [scanning]);
+  const { madeDevices = 0, maxDevices = 0 } = me.value?.station ?? {};
+  const make = async ({ serialNumber = '' }: Values) => {
+    const unit = await makeUnit(serialNumber.trim());
+    onMade(unit);
+    // The number that is left.
+    await resume();
+  };
+  return (
+    <section class="panel narrow" ref={form}>
+      {scanning ? (
+        <Scan
+          onText={(text) => {
+            setScanned(text);
+            setScanning(false);
+          }}
+          onClose={() => setScanning(false)}
+        />
+      ) : (
+        <>
+          {madeDevices >= maxDevices && <p class="note warn">{words.full}</p>}
+          <Form save={make} verb={words.make}>
+            <Field
+              key={scanned}
+              label={texts.devices.serialNumber}
+              name="serialNumber"
+              defaultValue={scanned}
+              required
+              maxLength={255}
+              autoComplete="off"
+              spellcheck={false}
+              hint={words.serialHint}
+            />
+          </Form>
+          {canScan() && (
+            <button type="button" onClick={() => setScanning(true)}>
+              {texts.scan.verb}
+            </button>
+          )}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Last({ last }: Pick<Kept, 'last'>) {
+  return (
+    <section class="panel">
+      <h2>{words.last}</h2>
+      <ul class="plainlist">
+        {last.map(({ serialNumber, passed }) => (
+          <li key={serialNumber}>
+            <span class="mono">{serialNumber}</span>
+            {passed === undefined ? (
+              <Badge text={words.notVerified} />
+            ) : (
+              <Badge kind={passed ? 'good' : 'bad'} text={passed ? words.pass : words.fail} />
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

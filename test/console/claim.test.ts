@@ -1,0 +1,337 @@
+/** From a label to the first value, and from a serial number to a verdict: the claim page, and a station in the browser. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, Page } from 'playwright-core';
+import qrcode from 'qrcode';
+import type { Test } from 'tap';
+import { Mailbox } from '../support/mailbox.ts';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, settled } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const phone = { viewport: { width: 360, height: 740 } };
+const mailbox = new Mailbox();
+let service: Service;
+let browser: Browser;
+let deviceTemplateId: string;
+t.before(async () => {
+  service = await startService(t, { mail: mailbox });
+  browser = await openBrowser();
+  deviceTemplateId = (await service.template({ name: 'Thermometer', channels: ['readings'] })).id;
+});
+
+/** A device with what its label says. */
+async function labelled(body: object = {}) {
+  const { device, secret } = await service.device({ deviceTemplateId, ...body });
+  const made = await service.ok('POST', '/api/v1/association/create-association-code', {
+    body: { deviceId: device.id },
+  });
+  const { associationCode: code } = made;
+  return { device, secret, code, link: `/claim?code=${code}&account=${service.accountId}` };
+}
+async function publish({ device, secret }: Awaited<ReturnType<typeof labelled>>, payload: string): Promise<void> {
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'readings'), payload, { qos: 1 });
+}
+const place = async (id: string) => (await service.ok('GET', `/api/v1/devices/${id}`)).device.organizationId;
+
+/** Nothing serious for axe-core in either scheme, and no wider than the window. */
+async function looksRight(t: Test, page: Page, name: string): Promise<void> {
+  await page.evaluate(axe);
+  for (const colorScheme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const faults: string[] = await page.evaluate(
+      `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' | ')))`,
+    );
+    t.strictSame(faults, [], `${name}, ${colorScheme}`);
+    if (process.env.PICTURES)
+      await page.screenshot({ path: `${process.env.PICTURES}/${name}-${colorScheme}.png`, fullPage: true });
+  }
+  const more = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+  t.ok(Number(more) <= 0, `${name} is ${more} pixels too wide`);
+}
+
+const logo = `data:image/svg+xml;base64,${Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#0a7d55" d="M12 2l10 9h-3v11h-5v-7h-4v7H5V11H2z"/></svg>').toString('base64')}`;
+
+t.test('on a phone: from the label by a new login to the first value', async (t) => {
+  await service.ok('PUT', '/api/v1/account/branding', { body: { name: 'Hearth', color: '#0a7d55', logo } });
+  const unit = await labelled();
+  const { page, errors, foreign } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
+  const since = Date.now();
+  await page.goto(unit.link);
+  await page.getByText(unit.device.serialNumber).waitFor();
+  await page.getByText('Thermometer').waitFor();
+  await page.getByRole('img', { name: 'Hearth' }).waitFor();
+  t.equal(await page.title(), 'Claim a device · Hearth');
+  await looksRight(t, page, 'claim-sign-up');
+  const colour = await page.evaluate('getComputedStyle(document.querySelector("button.primary")).backgroundColor');
+  t.equal(colour, 'rgb(10, 125, 85)');
+  await page.getByLabel('Email address').fill('ada@example.com');
+  await page.getByLabel('Password', { exact: true }).fill('a long secret of hers');
+  await page.getByRole('button', { name: 'Create login and claim' }).click();
+  await page.getByText('This device is yours now.').waitFor();
+  await page.getByText('Waiting for its first value').waitFor();
+  await looksRight(t, page, 'claim-waiting');
+  await publish(unit, ',temperature,21.5,');
+  const values = page.getByRole('region', { name: 'Latest values' });
+  await values.getByText('21.5').waitFor();
+  await values.getByText('temperature').waitFor();
+  t.ok(Date.now() - since < 60_000, `${Date.now() - since} ms`);
+  await looksRight(t, page, 'claim-value');
+  t.ok(await place(unit.device.id));
+  await mailbox.nextTokenTo('ada@example.com');
+
+  // A second device: by typing, with the login that there is, and once the address is confirmed.
+  const second = await labelled();
+  await page.getByRole('button', { name: 'Claim another' }).click();
+  await page.getByLabel('Code on the label').fill(second.code.toLowerCase());
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByText(second.device.serialNumber).waitFor();
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByText('Confirm your email address before').waitFor();
+  await looksRight(t, page, 'claim-unconfirmed');
+  await page.getByRole('button', { name: 'Send the email again' }).click();
+  await page.getByText('An email to ada@example.com').last().waitFor();
+  const body = { token: mailbox.tokenTo('ada@example.com') };
+  await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body });
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByText('This device is yours now.').waitFor();
+  await page.getByRole('link', { name: 'Open the device' }).click();
+  await page.getByRole('heading', { name: second.device.serialNumber, level: 1 }).waitFor();
+  await page.goto('/console/');
+  await page.getByRole('button', { name: 'Menu' }).click();
+  await page.getByRole('link', { name: 'Claim a device' }).click();
+  await page.getByRole('heading', { name: 'Claim a device' }).waitFor();
+  await looksRight(t, page, 'claim-console');
+  t.strictSame([errors, foreign], [[], []]);
+});
+
+t.test('who has a login signs in, and chooses among several organizations', async (t) => {
+  const top = await service.organization({ name: 'House' });
+  const below = await service.organization({ name: 'Cellar', parentId: top.id });
+  const { email, password } = await service.endUser(top.id);
+  const unit = await labelled();
+  await publish(unit, '{"state":"on"}');
+  const { page, errors } = await openPage(t, browser, service);
+  await page.goto(unit.link);
+  await page.getByRole('button', { name: 'I have a login already' }).click();
+  await page.getByLabel('Email address').fill(email);
+  await page.getByLabel('Password', { exact: true }).fill('a wrong password');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  await page.getByLabel('Password', { exact: true }).fill(password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByLabel('Organization').selectOption({ label: 'Cellar' });
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByText('This device is yours now.').waitFor();
+  t.equal(await place(unit.device.id), below.id);
+  await page.getByText('on', { exact: true }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('the camera reads the code of a label, also where the browser reads none by itself', async (t) => {
+  const unit = await labelled();
+  const { page, errors } = await openPage(t, browser, service, phone);
+  const picture = await qrcode.toDataURL(`${service.server.url}${unit.link}`, { errorCorrectionLevel: 'Q', scale: 6 });
+  // Stands for the camera: a label that it sees after a while.
+  await page.addInitScript(`
+    Object.defineProperty(navigator.mediaDevices, 'getUserMedia', { value: async () => {
+      const canvas = document.createElement('canvas');
+      canvas.width = 640;
+      canvas.height = 480;
+      const drawing = canvas.getContext('2d');
+      const label = new Image();
+      label.src = ${JSON.stringify(picture)};
+      setInterval(() => {
+        drawing.fillStyle = '#ddd';
+        drawing.fillRect(0, 0, 640, 480);
+        drawing.drawImage(label, 80, 20);
+      }, 50);
+      return canvas.captureStream(20);
+    } });`);
+  await page.goto('/claim');
+  await page.getByRole('button', { name: 'Scan the QR code' }).click();
+  await page.getByText(unit.device.serialNumber).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('a wrong code is said, and an account that lets nobody sign up asks for a login', async (t) => {
+  const { page } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
+  await page.goto(`/claim?code=AAAA-AAAA-AAAA&account=${service.accountId}`);
+  await page.getByText('is mistyped').waitFor();
+  await looksRight(t, page, 'claim-wrong-code');
+  await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: false } });
+  const unit = await labelled();
+  await page.getByLabel('Code on the label').fill(unit.code);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByText('Only people who have a login').waitFor();
+  t.equal(await page.getByRole('button', { name: 'I am new here' }).count(), 0);
+  await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: true } });
+});
+
+t.test('an admin gives the claim page a name, a colour and a logo, and switches signing up off', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'account/branding');
+  await page.getByLabel('Name').fill('Harbour');
+  await page.getByLabel('Colour').fill('#aa3300');
+  await page.getByLabel('Logo').setInputFiles({
+    ...{ name: 'logo.svg', mimeType: 'image/svg+xml' },
+    buffer: Buffer.from(
+      '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><script>1</script><path d="M0 0h8v8z"/></svg>',
+    ),
+  });
+  await page.getByRole('img', { name: 'Harbour' }).waitFor();
+  if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/branding.png`, fullPage: true });
+  await page.getByRole('button', { name: 'Save' }).first().click();
+  await page.getByText('Saved.').waitFor();
+  const { branding } = await service.ok('GET', `/api/v1/account/branding?accountId=${service.accountId}`);
+  t.match(branding, { name: 'Harbour', color: '#aa3300' });
+  t.notMatch(Buffer.from(String(branding.logo).replace(/^.*,/, ''), 'base64').toString(), 'script');
+  await page.getByLabel('People may create a login').uncheck();
+  await page.getByRole('button', { name: 'Save' }).last().click();
+  await page.getByText('Saved.').nth(1).waitFor();
+  t.strictSame(await service.ok('GET', '/api/v1/account/claiming'), { claiming: { signUp: false } });
+  await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: true } });
+  t.strictSame(errors, []);
+});
+
+t.test('"Make a code" says that the printed label ends; a serial number that exists is said before', async (t) => {
+  const unit = await labelled();
+  const { page } = await openAs(t, browser, service, `devices/${unit.device.id}/access`);
+  await page.getByRole('button', { name: 'Make a code' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('printed before ends at once').waitFor();
+  await dialog.getByRole('button', { name: 'Make a code' }).click();
+  await page.getByText(/^[0-9A-Z]{4}-[0-9A-Z]{4}-[0-9A-Z]{4}$/).waitFor();
+  await page.goto('/console/devices');
+  await settled(page);
+  await page.getByRole('button', { name: 'New device' }).click();
+  await dialog.getByLabel('Serial number').fill(unit.device.serialNumber);
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByText(`There is a device with the serial number ${unit.device.serialNumber} already.`).waitFor();
+  const count = async () =>
+    (
+      await service.ok(
+        'GET',
+        `/api/v1/devices?accountId=${service.accountId}&serialNumber=${encodeURIComponent(unit.device.serialNumber)}`,
+      )
+    ).devices.meta?.count;
+  t.equal(await count(), 1);
+  await dialog.getByRole('button', { name: 'Make another one' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  t.equal(await count(), 2);
+});
+
+t.test('a station in the browser: make, print, flash, verify, and go on after a reload', async (t) => {
+  const station = await service.create('/applications', 'application', {
+    ...{ name: 'Line 1', kind: 'station', deviceTemplateId, maxDevices: 2, expiresAt: '2999-01-01T00:00:00Z' },
+  });
+  const { page, errors, foreign } = await openPage(t, browser, service, { bypassCSP: true });
+  await page.goto('/console/');
+  await page.getByRole('link', { name: 'Sign in as a station' }).click();
+  await page.getByLabel('Station id').fill(station.id);
+  await page.getByLabel('Token of the station').fill('wrong');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  const lines = [
+    'SLIPWAY_ACCOUNT_ID',
+    service.accountId,
+    'SLIPWAY_APP_ID',
+    station.id,
+    'SLIPWAY_TOKEN',
+    station.appToken,
+  ];
+  const pasted = [0, 2, 4].map((at) => `export ${lines[at]}=${lines[at + 1]}`).join('');
+  await page.getByLabel('Token of the station').fill(pasted);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('heading', { name: 'Thermometer' }).waitFor();
+  await page.getByText('0 of 2 made').waitFor();
+  await looksRight(t, page, 'station-empty');
+
+  // A scanner types into the field that has the focus.
+  await page.keyboard.type('TH-0001');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
+  await page.getByText('1 of 2 made').waitFor();
+  await page.getByRole('img', { name: 'Label of TH-0001' }).waitFor();
+  await page.evaluate('print = () => { printed = true }');
+  await page.getByRole('button', { name: 'Print the label' }).click();
+  t.ok(await page.evaluate('printed'));
+  await page.getByLabel('Format').selectOption('json');
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download TH-0001.json' }).click(),
+  ]);
+  const file = JSON.parse(readFileSync(await download.path(), 'utf8'));
+  t.match(file, { serialNumber: 'TH-0001', username: String, password: String });
+  await looksRight(t, page, 'station-unit');
+  await page.reload();
+  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
+  await page.getByRole('button', { name: 'Download TH-0001.json' }).waitFor();
+
+  const client = await service.connect({ deviceId: file.username, secret: file.password });
+  await client.publishAsync(file.topics.readings, ',temperature,20,', { qos: 1 });
+  await page.getByRole('button', { name: 'Verify the unit' }).click();
+  await page.getByText('PASS', { exact: true }).waitFor();
+  await looksRight(t, page, 'station-pass');
+  await page.setViewportSize(phone.viewport);
+  await looksRight(t, page, 'station-pass-phone');
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await page.getByRole('button', { name: 'Next unit' }).click();
+  await page.getByRole('listitem').filter({ hasText: 'TH-0001' }).getByText('PASS').waitFor();
+
+  // The same serial number comes up again, one of somebody else is refused, and the count has an end.
+  const field = page.getByLabel('Serial number');
+  await field.fill('TH-0001');
+  await field.press('Enter');
+  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
+  t.equal(
+    (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=TH-0001`)).devices.meta
+      ?.count,
+    1,
+  );
+  await page.getByRole('button', { name: 'Next unit' }).click();
+  await service.device({ serialNumber: 'TH-0777', deviceTemplateId });
+  await field.fill('TH-0777');
+  await field.press('Enter');
+  await page.getByText('TH-0777 exists already').waitFor();
+  await field.fill('TH-0002');
+  await field.press('Enter');
+  await page.getByText('2 of 2 made').waitFor();
+  await page.getByRole('button', { name: 'Next unit' }).click();
+  await page.getByText('This station has made all devices').waitFor();
+  const applications = await page.request.get(`/api/v1/applications?accountId=${service.accountId}`);
+  t.equal(applications.status(), 403, 'it has no other right');
+  await page.goto('/console/devices');
+  await page.getByRole('heading', { name: 'Thermometer' }).waitFor();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Sign in', exact: true }).waitFor();
+  t.strictSame([errors, foreign], [[], []]);
+});
+
+t.test('a unit that does not connect fails, with the reason', async (t) => {
+  const station = await service.create('/applications', 'application', {
+    ...{ name: 'Line 2', kind: 'station', deviceTemplateId, maxDevices: 2, expiresAt: '2999-01-01T00:00:00Z' },
+  });
+  const { page } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
+  await page.route('**/provisioning/verify', (route) => {
+    const body = JSON.parse(route.request().postData() ?? '{}');
+    return route.continue({ postData: JSON.stringify({ ...body, timeoutSeconds: 0 }) });
+  });
+  await page.goto(`/console/station?account=${service.accountId}&app=${station.id}`);
+  await page.getByLabel('Token of the station').fill(station.appToken);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByLabel('Serial number').fill('TH-1001');
+  await page.getByRole('button', { name: 'Make the unit' }).click();
+  await page.getByRole('button', { name: 'Verify the unit' }).click();
+  await page.getByText('FAIL', { exact: true }).waitFor();
+  await page.getByText('It has not connected.').waitFor();
+  await looksRight(t, page, 'station-fail-phone');
+});
+
+t.end();
