@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { Caller } from '../src/access.ts';
+import { type Caller, mayConnect } from '../src/access.ts';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
@@ -227,10 +227,9 @@ export class Authenticator {
     return generation === undefined || this.#services.generationOf(principal) === generation;
   }
 
-  /** An identity with no end-user yet, say, has nothing to hear. */
+  /** An identity with no end-user yet, say, has nothing to hear and nothing to say. */
   #demandReach(caller: Caller): void {
-    if (!this.#services.access.may(caller, 'subscribe', 'device'))
-      throw new ConnectRefused('not_authorized', 'nothing in reach');
+    if (!mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
   }
 
   /** With a password it is that which is proven: a whole fleet may be behind one certificate. */

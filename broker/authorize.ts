@@ -2,6 +2,7 @@ import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access, Caller, Channel } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
+import type { Action } from '../src/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
@@ -284,7 +285,7 @@ export class Authority {
   #isOwnControl(caller: Caller, direction: 'cln' | 'svc', topic: string): boolean {
     const { controlRoot } = this.#services.config;
     if (!topic.startsWith(controlRoot) || topic !== controlTopic(controlRoot, caller.id, direction)) return false;
-    return caller.kind === 'device' && this.#access.reachableDevice(caller, caller.id) !== undefined;
+    return caller.kind === 'device' && this.#access.reachableDevice(caller, caller.id, 'subscribe') !== undefined;
   }
 
   /** Whether a filter can match anything that the caller may be told of. */
@@ -313,7 +314,8 @@ export class Authority {
 
   #refusal(caller: Caller, named: ChannelTopic | undefined, topic: string): Decision {
     const own = deviceItself(caller);
-    const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
+    const isReached = (action: Action) => named && this.#access.reachableDevice(caller, named.deviceId, action);
+    const reached = named && (isReached('publish') ?? isReached('subscribe')) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
     if (reached) return { verdict: 'refused', reason: reason('notPermitted'), device };
     const why = own && named ? reason('noChannelOfItsOwn') : this.#noTopic(caller, topic);

@@ -64,6 +64,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   channelTemplates: { ...entity, and: ['channelTemplates'] },
   customFields: { ...entity, and: ['customFields'] },
   organizations: entity,
+  roles: { ...entity, and: ['roles'] },
   endUsers: { ...entity, and: ['endUsersPerPerson'] },
   devices: entity,
   devicePresence: { within: 'devices', key: ['row'] },

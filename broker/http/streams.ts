@@ -333,6 +333,11 @@ export class Streams {
     return this.#endAll(() => true, this.#byPrincipal.get(principal) ?? []);
   }
 
+  /** Who has streams in an account. */
+  principalsOf(accountId: string): string[] {
+    return [...(this.#byAccount.get(accountId) ?? [])].map(({ principal }) => principal);
+  }
+
   /** Gives the streams of a principal what it may act as now; filters that can match nothing any more end. */
   renew(principal: string, caller: Caller): Revoked {
     const own = [...(this.#byPrincipal.get(principal) ?? [])];

@@ -77,6 +77,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   endUsers: { where: own },
   applications: { where: own },
   organizations: { where: own },
+  roles: { where: own },
   customFields: { where: own },
   channelTemplates: { where: own },
   deviceTemplates: { where: own },

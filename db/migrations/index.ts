@@ -28,6 +28,7 @@ import * as entityBytes from './0028-entity-bytes.ts';
 import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
+import * as roles from './0032-roles.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -71,6 +72,7 @@ export const registryMigrations: readonly Migration[] = [
   textOfAccounts,
   enrollment,
   activity,
+  roles,
 ];
 
 /**

@@ -20,6 +20,8 @@ export const auditEvents = [
   'keysRotated',
   'accountUserCreated',
   'accountUserDeleted',
+  'roleChanged',
+  'roleAssigned',
   'credentialCreated',
   'certificateRegistered',
   'certificateDeleted',

@@ -36,7 +36,7 @@ export class OpenDeviceWork implements DeviceWork {
     return this.#cancel(whose, ({ createdById, deviceId }) => {
       const maker =
         access.callerOf(createdById) ?? access.callerOfApplication(createdById) ?? access.callerOfEntity(createdById);
-      return !maker || !access.may(maker, 'create', 'command') || !access.reachableDevice(maker, deviceId);
+      return !maker || !access.reachableDevice(maker, deviceId, 'create', 'command');
     });
   }
 

@@ -145,9 +145,9 @@ class FirstAnswers {
    */
   async #demandStill(request: FastifyRequest, { entityId, secretOf }: Row<'idempotentAnswers'>): Promise<void> {
     const { access, registry } = this.#ctx;
-    const { caller, routeOptions } = request;
-    const { right } = routeOptions.config;
-    if (right) access.demand(caller, ...right);
+    const { right } = request.routeOptions.config;
+    if (right) access.demand(request.caller, ...right);
+    const caller = right ? access.narrow(request.caller, ...right) : request.caller;
     if (secretOf !== null) {
       const device = registry.query.selectFrom('devices').where('id', '=', secretOf);
       const row = await device

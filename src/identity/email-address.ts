@@ -8,6 +8,7 @@ import type { Tx } from '../../db/registry/index.ts';
 import { Id } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
+import { demandRightsOf } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
@@ -122,6 +123,7 @@ async function changeAddressAsAdmin(
 ): Promise<void> {
   await writeAs(ctx, caller, undefined, async (tx) => {
     if (await isAccountUser(tx, person.id)) throw new PlatformError('forbidden');
+    await demandRightsOf(tx, caller, person.id);
     await changeAddress(tx, 'newEmailAddress', person, { email, emailConfirmed: 0 });
     await ctx.audit.record(tx, {
       event: 'emailChanged',

@@ -2,12 +2,17 @@
 
 import { Type } from 'typebox';
 import { Id, Nullable, oneOf } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../access.ts';
 import type { App } from '../http/app.ts';
 import { largest } from '../limits/table.ts';
+import { actions, unionOf } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
-const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
+
+const rights = Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
+  description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
+});
 
 const meShape = Type.Object(
   {
@@ -22,9 +27,16 @@ const meShape = Type.Object(
       description: 'Of an end-user: where its reach begins. Empty for all others.',
     }),
     sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
-    rights: Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
-      description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
-    }),
+    rights,
+    roles: Type.Array(
+      Type.Object({
+        organizationId: Nullable(Type.String({ ...Id, description: 'Null: in the whole account.' })),
+        id: Type.String(),
+        name: Type.String(),
+        rights,
+      }),
+      { maxItems: largest('endUsersPerPerson'), description: 'Without a role: none.' },
+    ),
   },
   { description: 'The caller, and its rights.' },
 );
@@ -63,10 +75,21 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         accountName: account.name,
         emailAddress: person?.email ?? null,
         name: person?.name ?? (fullName || null),
-        organizationIds: caller.kind === 'endUser' ? [...caller.organizationIds] : [],
+        organizationIds:
+          caller.kind === 'endUser' ? caller.memberships.map(({ organizationId }) => organizationId) : [],
         sessionExpires: authenticated.session.expires,
         rights: access.rightsOf(caller),
+        roles: rolesOf(caller),
       };
     },
   );
+}
+
+/** The roles of a caller, and where it has them. */
+function rolesOf(caller: Caller) {
+  const memberships = isAccountWide(caller) ? [{ organizationId: null, role: caller.role }] : [];
+  return [...memberships, ...(caller.kind === 'endUser' ? caller.memberships : [])].map(({ organizationId, role }) => {
+    const { id, name, rights } = role;
+    return { organizationId, id, name, rights: unionOf([rights]) };
+  });
 }

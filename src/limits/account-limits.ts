@@ -27,6 +27,18 @@ export const accountLimits = [
     counted: true,
   }),
   row({
+    name: 'roles',
+    variable: 'SLIPWAY_MAX_ROLES',
+    default: 100,
+    min: 1,
+    max: 1000,
+    off: false,
+    unit: 'items',
+    per: 'account',
+    about: 'roles, without the built-in ones',
+    counted: true,
+  }),
+  row({
     name: 'endUsersPerPerson',
     variable: 'SLIPWAY_MAX_END_USERS_PER_PERSON',
     default: 1000,

@@ -74,7 +74,7 @@ function brokerGround(base: Base): BrokerGround {
 type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'downlink'>;
 
 function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
-  const { audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
+  const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
   const waiting: FieldsWaiting = new Merged();
   return {
     ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
@@ -96,6 +96,7 @@ function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
     secretConnected: (entityId, generation) => overlaps.connected(entityId, generation),
     endPreviousSecrets: () => overlaps.endDue(),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
-    setFields: (caller, deviceId, payload) => setState({ ...base, waiting }, caller, deviceId, payload),
+    setFields: (caller, deviceId, payload) =>
+      setState({ ...base, waiting }, access.narrow(caller, 'update', 'device'), deviceId, payload),
   };
 }

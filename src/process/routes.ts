@@ -62,6 +62,7 @@ import { accountRefusalRoutes, refusalRoutes } from '../registry/devices/refusal
 import { endUserRoutes } from '../registry/end-users.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
+import { roleRoutes } from '../registry/roles.ts';
 import { templateRoutes } from '../registry/templates.ts';
 import type { Context } from './context.ts';
 
@@ -96,6 +97,7 @@ const forCallers: readonly Mount[] = [
   channelTemplateRoutes,
   customFieldRoutes,
   accountUserRoutes,
+  roleRoutes,
   credentialRoutes,
   enrollmentGroupRoutes,
   enrollmentRefusalRoutes,

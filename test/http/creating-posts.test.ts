@@ -106,6 +106,7 @@ const requests: Record<string, () => Promise<Sent>> = {
     const body = { emailAddress: emailAddress(), password: 'a walk in the park' };
     return { token: null, headers: { accesstoken: present(appToken) }, body };
   },
+  '/api/v1/roles': async () => ({ body: { name: service.unique('Twice'), scope: 'organization', rights: {} } }),
   '/api/v1/applications': async () => ({ body: { name: service.unique('Twice'), kind: 'backEnd' } }),
   '/api/v1/identity-providers': async () => ({
     body: { name: service.unique('Twice'), issuer: 'https://id.example.com', clientId: 'client' },

@@ -90,6 +90,7 @@ const table = `
   POST /api/v1/end-users                            | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/end-users                            | body organizationId: organization               | 400/102 | 400/102 | 403/21
   POST /api/v1/end-users                            | body userId: identity                           | 400/102 | 400/102 | 403/21
+  POST /api/v1/end-users                            | body roleId: role                               | 400/102 | 400/102 | 403/21
   POST /api/v1/end-users                            | body endUserTemplateId: endUserTemplate         | 400/102 | 400/102 | 403/21
   GET /api/v1/end-users                             | -                                               | own     | own     | 403/21
   GET /api/v1/end-users                             | query accountId: account                        | 404/100 | 404/100 | 403/21
@@ -99,6 +100,7 @@ const table = `
   GET /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  PUT /api/v1/end-users/{id}                        | body roleId: role                               | 400/102 | 400/102 | 403/21
   PUT /api/v1/end-users/{id}                        | body userId: identity                           | 400/106 | 400/106 | 403/21
   DELETE /api/v1/end-users/{id}                     | path id: endUser                                | 404/100 | 404/100 | 403/21
   GET /api/v1/trash/end-users                       | -                                               | own     | own     | 403/21
@@ -169,6 +171,20 @@ const table = `
   GET /api/v1/account-users                         | query userId: admin                             | none    | 403/21  | 403/21
   GET /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
   DELETE /api/v1/account-users/{id}                 | path id: accountUser                            | 404/100 | 403/21  | 403/21
+  POST /api/v1/account-users                        | body roleId: role                               | 400/102 | 403/21  | 403/21
+  PUT /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
+  PUT /api/v1/account-users/{id}                    | body roleId: role                               | 400/102 | 403/21  | 403/21
+
+  POST /api/v1/roles                                | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/roles                                 | -                                               | own     | own     | 403/21
+  GET /api/v1/roles                                 | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/roles/{id}                            | path id: role                                   | 404/100 | 404/100 | 403/21
+  PUT /api/v1/roles/{id}                            | path id: role                                   | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/roles/{id}                         | path id: role                                   | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/roles                           | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/roles                           | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/roles/{id}                      | path id: role                                   | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/roles/{id}/recover             | path id: role                                   | 404/100 | 403/21  | 403/21
 
   POST /api/v1/applications                         | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/applications                         | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
@@ -177,6 +193,9 @@ const table = `
   GET /api/v1/applications                          | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
   DELETE /api/v1/applications/{id}                  | path id: application                            | 404/100 | 403/21  | 403/21
+  POST /api/v1/applications                         | body roleId: role                               | 400/102 | 403/21  | 403/21
+  PUT /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
+  PUT /api/v1/applications/{id}                     | body roleId: role                               | 400/102 | 403/21  | 403/21
   GET /api/v1/audit                                 | -                                               | own     | 403/21  | 403/21
   GET /api/v1/audit                                 | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/audit                                 | query actorId: admin                            | none    | 403/21  | 403/21
@@ -708,6 +727,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await both('channelTemplate', '/channels/templates', 'channelTemplate', channel);
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
+  own.application = await create('/applications', 'application', { name: 'own', kind: 'backEnd' });
+  await both('role', '/roles', 'role', { scope: 'account', rights: { device: ['read'] }, description: mark });
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
   if (mine) await leaveDeadLetter(service, bridge.id, 'canary');
@@ -739,6 +760,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
   theirs.accountUser = [admin, ended];
+  own.accountUser = admin;
   theirs.admin = [{ id: admin.userId }];
   if (mine) return { own, theirs };
   own.organization = await create('/organizations', 'organization', { name: 'own' });
@@ -795,6 +817,7 @@ const certificateFor = async (name: string) => (await makeAuthority({ subject: `
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
 const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
 const aStation = { kind: 'station', maxDevices: 1, expiresAt: '2999-01-01' };
+const backEnd = { kind: 'backEnd', deviceTemplateId: undefined, maxDevices: undefined, expiresAt: undefined };
 
 /** What a request of the endpoint says besides the id in question. */
 function bodyOf(
@@ -830,11 +853,13 @@ function bodyOf(
     '/api/v1/provisioning/jobs': { rows: [{ serialNumber: 'changed' }] },
     '/api/v1/devices/jobs': { action: 'move', ids: [own.device?.id], organizationId },
     '/api/v1/account-users': { accountId, ...newUser },
+    '/api/v1/roles': { accountId, name: 'changed', scope: 'account', rights: {} },
     '/api/v1/applications': {
       accountId,
       name: 'changed',
       kind: 'endUserApp',
       ...(parameter !== 'accountId' && { ...aStation, deviceTemplateId: own.deviceTemplate?.id }),
+      ...(parameter === 'roleId' && backEnd),
     },
     '/api/v1/firmware/rollouts': { accountId, firmwarePackageId: randomUUID(), target: { deviceIds: ['x'] } },
     '/api/v1/firmware/packages': {

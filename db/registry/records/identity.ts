@@ -92,10 +92,20 @@ export const stationColumns = {
   }),
 };
 
+/** The role of somebody; null in the row is the default one. */
+export const roleIdColumn = column(OptionalText, {
+  create: 'optional',
+  change: true,
+  body: Type.String({ maxLength: 100 }),
+  shown: Type.String({ description: 'The id of its role.' }),
+  keeps: 'roles',
+});
+
 /** A program that calls. `accessTokenLifetime` in seconds; null is the default. */
 export const applicationColumns = {
   name: column(Type.String(), {
     create: 'required',
+    change: true,
     bounds: { minLength: 1, maxLength: 255 },
     filter: 'exact',
     sort: true,
@@ -125,6 +135,11 @@ export const applicationColumns = {
     initial: 0,
   }),
   ...stationColumns,
+  roleId: column(OptionalText, {
+    ...roleIdColumn.marks,
+    body: Type.String({ maxLength: 100, description: 'Of a backEnd: its role; `account:admin` when absent.' }),
+    shown: Type.Optional(Type.String({ description: 'Of a backEnd: its role.' })),
+  }),
 };
 
 /** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
@@ -223,11 +238,36 @@ export const FederatedLoginRecord = Type.Object({
   expires: DateText,
 });
 
-/** An admin. */
+/** A role that an account has made; `rights` has the actions by kind of entity. */
+export const roleColumns = {
+  name: nameColumn,
+  description: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 255 } }),
+  scope: column(Type.String(), {
+    create: 'required',
+    shown: oneOf(['account', 'organization'] as const),
+    body: oneOf(['account', 'organization'] as const, {
+      description: 'Whom it is for: account users and back-ends, or end-users in their organizations.',
+    }),
+    filter: 'exact',
+  }),
+  rights: json(
+    Type.Record(Type.String(), Type.Array(Type.String(), { maxItems: 6 }), {
+      description: 'The actions by kind of entity, as GET /profile/me writes them.',
+    }),
+    Type.Record(Type.String({ maxLength: 50 }), Type.Array(Type.String({ maxLength: 20 }), { maxItems: 6 }), {
+      maxProperties: 100,
+      description: 'The actions by kind of entity. You can give only rights that you have.',
+    }),
+    { create: 'required', change: true },
+  ),
+};
+
+/** An admin, or another user of the account, as its role says. */
 export const accountUserColumns = {
   userId: column(Id, {
     create: 'optional',
     body: Type.String({ description: 'An identity of the account that is no end-user.' }),
     filter: 'exact',
   }),
+  roleId: roleIdColumn,
 };

@@ -21,6 +21,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { etagOf, idParams } from '../../entity/routes.ts';
 import { change, demandLive, demandReference, findReached, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
@@ -106,6 +107,9 @@ function proofRoute(app: App, ctx: RegistryContext): void {
   );
 }
 
+/** Whoever has the key of a CA makes devices that publish. */
+const publishing = { device: ['publish'] } as const;
+
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */
 async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
   const certificate = readValid(body.certificate, ctx.clock);
@@ -114,6 +118,7 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
   const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
   demandTemplate(columns);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, publishing);
     await demandLiving(tx, caller, columns);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
@@ -145,6 +150,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const found = await findEntity(tx, 'certificateAuthorities', id);
     if (!found) throw new PlatformError('notFound');
+    await demandHas(tx, caller, publishing);
     const now = demandLive(found);
     if (now.state === 'active') return now;
     const by = { caller, clock: ctx.clock };
@@ -166,6 +172,7 @@ async function updateAuthority(
   body: Static<typeof updateBody>,
 ) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, publishing);
     const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);

@@ -14,6 +14,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
@@ -73,6 +74,7 @@ async function registerCertificate(ctx: RegistryContext, caller: Caller, body: S
   if (weakness !== undefined) throw invalid('certificate', weakness);
   const stamped = stamp(clock, caller);
   const { row, activated, shown } = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, { device: ['publish'] });
     const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
