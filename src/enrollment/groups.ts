@@ -5,8 +5,8 @@ import type { Tx } from '../../db/registry/index.ts';
 import { enrollmentGroupColumns } from '../../db/registry/records/enrollment.ts';
 import type { Caller } from '../access.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
-import { noteAnswer } from '../entity/kept-answers.ts';
 import { demandHas } from '../entity/giving.ts';
+import { noteAnswer } from '../entity/kept-answers.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { etagHeaders, etagOf, idParams, readDate, readEtag, sendEntity } from '../entity/routes.ts';
 import {

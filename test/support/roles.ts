@@ -15,11 +15,12 @@ export function randomNumbers(seed: number): () => number {
 
 /** Each right of a scope with this probability; about devices half of them. */
 export function randomRights(scope: RoleScope, random: () => number, probability = random()): Rights {
-  const chosen = Object.entries(largestRights[scope]).map(([kind, actions]) => [
+  const all = Object.entries(largestRights[scope]) as Array<[string, readonly string[]]>;
+  const chosen = all.map(([kind, actions]) => [
     kind,
     actions.filter(() => random() < (kind === 'device' ? 0.5 : probability)),
   ]);
-  return Object.fromEntries(chosen.filter(([, actions]) => actions.length > 0));
+  return Object.fromEntries(chosen.filter(([, actions]) => actions?.length));
 }
 
 export interface Account {
