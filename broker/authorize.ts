@@ -1,6 +1,6 @@
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
-import type { Access, Caller, Channel } from '../src/access.ts';
+import { type Access, type Caller, type Channel, principalOf } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import type { Action } from '../src/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
@@ -208,10 +208,10 @@ export class Authority {
 
   /** The caller of a token with its current rights; undefined after a logout. Without a token, the caller itself. */
   currentCaller(caller: Caller): Caller | undefined {
-    const { id, accountId, sessionId, address } = caller;
+    const { accountId, sessionId, address } = caller;
     // The identity of who has proven a secret may reach more than that secret does.
     if (sessionId === undefined) return caller;
-    const clientId = privateClientId(accountId, id, '');
+    const clientId = privateClientId(accountId, principalOf(caller), '');
     const identity = this.identityOf({ clientId, generation: null, sessionId });
     return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
   }
@@ -241,8 +241,7 @@ export class Authority {
   }
 
   #personOf(principal: string): Caller | undefined {
-    const { access } = this.#services;
-    return access.callerOf(principal) ?? access.callerOfApplication(principal) ?? access.callerOfEntity(principal);
+    return this.#access.callerOfPrincipal(principal);
   }
 
   /** The packet as it may be delivered to this connection; undefined when it may not. */

@@ -15,7 +15,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork'>;
+  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
   authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
   listeners: Pick<Listeners, 'forgetTlsSessions'>;
@@ -109,11 +109,22 @@ export class RightsRevocations implements Revocations {
     const { signs, services } = this.#parts;
     signs.endPrincipal(principal);
     const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
-    return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
+    const ended = this.#cutOff(accountId, principal);
+    for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token));
+    return this.#end({ accountId, commands }, ended);
   }
 
   identityChanged(accountId: string, userId: string): Promise<Revoked> {
-    return this.#principalChanged(accountId, userId, this.#parts.services.access.callerOf(userId));
+    return this.#ownerChanged(accountId, userId, this.#parts.services.access.callerOf(userId));
+  }
+
+  /** As #principalChanged, with all tokens of the principal. */
+  async #ownerChanged(accountId: string, owner: string, caller: Caller | undefined): Promise<Revoked> {
+    const { access, tokensOf } = this.#parts.services;
+    const ended = new Ended();
+    for (const token of tokensOf(owner))
+      ended.add(await this.#principalChanged(accountId, token, access.callerOfToken(token)));
+    return ended.add(await this.#principalChanged(accountId, owner, caller)).count;
   }
 
   entityChanged(accountId: string, entityId: string): Promise<Revoked> {
@@ -121,11 +132,7 @@ export class RightsRevocations implements Revocations {
   }
 
   applicationChanged(accountId: string, applicationId: string): Promise<Revoked> {
-    return this.#principalChanged(
-      accountId,
-      applicationId,
-      this.#parts.services.access.callerOfApplication(applicationId),
-    );
+    return this.#ownerChanged(accountId, applicationId, this.#parts.services.access.callerOfApplication(applicationId));
   }
 
   /** Looks at all that people and programs of the account have here: who has the role is not known by it. */

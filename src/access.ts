@@ -4,6 +4,7 @@
  */
 
 import type {
+  AccessTokenRow,
   ApplicationRow,
   ChannelRow,
   EntityRole,
@@ -20,9 +21,11 @@ import {
   type Action,
   type ApplicationKind,
   builtInRoles,
+  commonOf,
   defaultRoles,
   type EntityKind,
   fixedRights,
+  largestRights,
   ownRights,
   type Right,
   type Rights,
@@ -42,6 +45,8 @@ interface Known {
   accountId: string;
   sessionId?: string;
   address?: string;
+  /** The token by which it acts; `sessionId` is the same. */
+  tokenId?: string;
   /** The rights that it uses now (`Access.narrow`). A transaction checks them again (entity/verbs.ts). */
   uses?: readonly Right[];
 }
@@ -62,6 +67,8 @@ export type EndUser = Known & {
   kind: 'endUser';
   memberships: readonly Membership[];
   organizationIds: readonly string[];
+  /** Its rights count only in this organization and below: so a token says. */
+  within?: string;
 };
 
 /** The caller of a request or the client of a connection. */
@@ -86,6 +93,42 @@ export function applicationCaller(application: ApplicationRow, role: Role): Call
   if (kind === 'backEnd') return { kind, id, accountId, role };
   if (kind !== 'station') return kind && { kind, id, accountId };
   return deviceTemplateId === null ? undefined : { kind, id, accountId, deviceTemplateId, organizationId };
+}
+
+/** The rights of a token: those of its owner, as far as it has them too. */
+const tokenRights = (role: Role, rights: Rights | undefined): Role =>
+  rights ? { ...role, rights: commonOf(role.rights, rights) } : role;
+
+/**
+ * The caller that a token is: its owner as it is now, with no more rights than the token has, and in its organization.
+ * Undefined when nothing is left of its owner.
+ */
+export function tokenCaller(
+  owner: Caller,
+  token: Pick<AccessTokenRow, 'id' | 'rights' | 'organizationId'>,
+): Caller | undefined {
+  const { id: tokenId, organizationId } = token;
+  const rights = token.rights === null ? undefined : (JSON.parse(token.rights) as Rights);
+  const known = { tokenId, sessionId: tokenId };
+  if (owner.kind === 'endUser') {
+    const memberships = owner.memberships.map((one) => ({ ...one, role: tokenRights(one.role, rights) }));
+    return { ...owner, ...known, memberships, ...(organizationId !== null && { within: organizationId }) };
+  }
+  if (!isAccountWide(owner)) return undefined;
+  const role = tokenRights(owner.role, rights);
+  if (organizationId === null) return { ...owner, ...known, role };
+  const inPlace = { ...role, rights: commonOf(role.rights, largestRights.organization) };
+  return { ...endUserCaller(owner.id, owner.accountId, [{ organizationId, role: inPlace }]), ...known };
+}
+
+/** Whether the caller is this person itself, and not a token of it. */
+export function isSelf({ id, tokenId }: Caller, userId: string): boolean {
+  return id === userId && tokenId === undefined;
+}
+
+/** The name of what the caller has here: connections, streams, stored sessions. A token has its own. */
+export function principalOf({ id, tokenId }: Pick<Caller, 'id' | 'tokenId'>): string {
+  return tokenId ?? id;
 }
 
 /** The caller that the end-users of a person are, or one without a person; it has to be narrowed. */
@@ -191,7 +234,16 @@ export class Access {
   narrow(caller: Caller, action: Action, kind: EntityKind): Caller {
     const uses = [[action, kind]] as const;
     if (caller.kind !== 'endUser') return { ...caller, uses };
-    return { ...caller, uses, organizationIds: rootsOf(caller, action, kind) };
+    return { ...caller, uses, organizationIds: this.#rootsWithin(caller, action, kind) };
+  }
+
+  /** The organizations in which an end-user has a right; of a token within one, those that lie there. */
+  #rootsWithin(caller: EndUser, action: Action, kind: EntityKind): string[] {
+    const roots = rootsOf(caller, action, kind);
+    const { within } = caller;
+    if (within === undefined) return roots;
+    if (this.isWithin(within, roots)) return [within];
+    return roots.filter((root) => this.isWithin(root, [within]));
   }
 
   /** @throws PlatformError 404 with 100 for an account that is not the caller's: it looks like none. */
@@ -209,7 +261,9 @@ export class Access {
   /** As `reaches` of the caller as it uses this right, at each message. */
   #reachesBy(caller: Caller, action: Action, kind: EntityKind, organizationId: string | null): boolean {
     if (caller.kind !== 'endUser') return isAccountWide(caller);
-    for (const id of this.pathOf(organizationId))
+    const path = this.pathOf(organizationId);
+    if (caller.within !== undefined && !path.includes(caller.within)) return false;
+    for (const id of path)
       for (const { organizationId: root, role } of caller.memberships)
         if (root === id && has(role.rights, action, kind)) return true;
     return false;
@@ -362,6 +416,23 @@ export class Access {
     return application && applicationCaller(application, this.roleOf(application.roleId, 'account'));
   }
 
+  /** The current caller of a token; undefined when it, or all that its owner may do, has ended. */
+  callerOfToken(tokenId: string): Caller | undefined {
+    const token = this.#registry.accessToken(tokenId);
+    const owner = token && (this.callerOf(token.ownerId) ?? this.callerOfApplication(token.ownerId));
+    return owner && tokenCaller(owner, token);
+  }
+
+  /** The current caller behind a principal, whatever it is but a device. */
+  callerOfPrincipal(principal: string): Caller | undefined {
+    return (
+      this.callerOf(principal) ??
+      this.callerOfApplication(principal) ??
+      this.callerOfEntity(principal) ??
+      this.callerOfToken(principal)
+    );
+  }
+
   #readIdentity(userId: string): IdentityInForce | undefined {
     const found = this.#registry.rolesOf(userId);
     if (!found) return undefined;
@@ -433,13 +504,13 @@ export function may(caller: Caller, action: Action, kind: EntityKind): boolean {
   return mayOthers(caller, action, kind) || (isPerson(caller) && has(ownRights, action, kind));
 }
 
-/** No program removes a second factor, whatever its role. */
+/** No program and no token removes a second factor, whatever its role. */
 const ofPeople = 'mfaMethod';
 
 /** As `may`, leaving out what a person may do with itself. */
 export function mayOthers(caller: Caller, action: Action, kind: EntityKind): boolean {
   if (caller.kind === 'endUser') return caller.memberships.some(({ role }) => has(role.rights, action, kind));
-  if (caller.kind === 'backEnd' && kind === ofPeople) return false;
+  if ((caller.kind === 'backEnd' || caller.tokenId !== undefined) && kind === ofPeople) return false;
   return has(isAccountWide(caller) ? caller.role.rights : fixedRights[caller.kind], action, kind);
 }
 
@@ -460,12 +531,14 @@ export function rootsOf({ memberships }: EndUser, action: Action, kind: EntityKi
 
 function rightsOf(caller: Caller): Rights[] {
   if (caller.kind === 'endUser') return caller.memberships.map(({ role }) => role.rights);
-  if (caller.kind === 'backEnd') return [{ ...caller.role.rights, [ofPeople]: [] }];
-  return [caller.kind === 'admin' ? caller.role.rights : fixedRights[caller.kind]];
+  if (!isAccountWide(caller)) return [fixedRights[caller.kind]];
+  const { rights } = caller.role;
+  return [caller.kind === 'backEnd' || caller.tokenId !== undefined ? { ...rights, [ofPeople]: [] } : rights];
 }
 
-function isPerson({ kind }: Caller): boolean {
-  return kind === 'admin' || kind === 'endUser' || kind === 'newcomer';
+/** Whether the caller may look after itself: a person that has logged in. */
+function isPerson({ kind, tokenId }: Caller): boolean {
+  return tokenId === undefined && (kind === 'admin' || kind === 'endUser' || kind === 'newcomer');
 }
 
 function has(rights: Rights, action: Action, kind: EntityKind): boolean {

@@ -15,6 +15,7 @@ export type EntityKind =
   | 'auditRecord'
   | 'identity'
   | 'session'
+  | 'token'
   | 'mfaMethod'
   | 'permission'
   | 'profile'
@@ -48,6 +49,7 @@ const administration = {
   // Of other people; every person looks after itself (`ownRights`).
   identity: everything,
   session: ['delete'],
+  token: ['read', 'delete'],
   profile: ['read', 'update'],
   mfaMethod: ['delete'],
   identityProvider: everything,
@@ -245,6 +247,15 @@ export const fixedRights: Record<'newcomer' | 'device' | 'station' | 'endUserApp
     job: ['create', 'read', 'update'],
   },
 };
+
+/** What both give. */
+export function commonOf(one: Rights, other: Rights): Rights {
+  const both = Object.entries(one).map(([kind, may]) => [
+    kind,
+    may.filter((action) => other[kind as EntityKind]?.includes(action)),
+  ]);
+  return Object.fromEntries(both);
+}
 
 /** What any of these gives. */
 export function unionOf(all: Iterable<Rights>): Partial<Record<EntityKind, Action[]>> {

@@ -47,6 +47,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   accounts: { because: 'the operator makes accounts' },
   identities: entity,
   sessions: { ...entity, and: ['sessions'] },
+  accessTokens: { ...entity, and: ['accessTokens'] },
   applications: entity,
   mailedTokens: { shownBy: mailed, and: [] },
   mfaMethods: { within: 'identities', most: mfaMethods.length },

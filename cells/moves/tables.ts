@@ -39,6 +39,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   federatedIdentities: { where: own },
   identityProviders: { where: own },
   sessions: { where: own },
+  accessTokens: { where: own },
   idempotentAnswers: { where: own },
   auditRecords: { where: own, omit: 'sequence' },
   verifications: { where: own },

@@ -29,6 +29,7 @@ import * as textOfAccounts from './0029-text-of-accounts.ts';
 import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
 import * as roles from './0032-roles.ts';
+import * as accessTokens from './0033-access-tokens.ts';
 import { executeAll } from './execute.ts';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -73,6 +74,7 @@ export const registryMigrations: readonly Migration[] = [
   enrollment,
   activity,
   roles,
+  accessTokens,
 ];
 
 /**

@@ -62,6 +62,9 @@ export interface EntityRole {
   roleId: string | null;
 }
 
+/** A token as it is looked up for each request. */
+export type AccessTokenRow = Omit<Row<'accessTokens'>, 'name' | 'tokenHash' | 'created'>;
+
 /** A live role that an account has made; `rights` is JSON. */
 export type RoleRow = Pick<Row<'roles'>, 'name' | 'description' | 'rights'>;
 
@@ -202,6 +205,19 @@ export class Registry {
     return { accountId: identity.accountId, admin, memberships: this.#lookups.endUsers.all(userId) };
   }
 
+  accessToken(id: string): AccessTokenRow | undefined {
+    return this.#lookups.accessToken.get(id);
+  }
+
+  accessTokenBy(tokenHash: string): AccessTokenRow | undefined {
+    return this.#lookups.accessTokenBy.get(tokenHash);
+  }
+
+  /** The ids of all that a person or an application has made. */
+  accessTokensOf(ownerId: string): string[] {
+    return this.#lookups.accessTokensOf.all(ownerId);
+  }
+
   role(id: string): RoleRow | undefined {
     return this.#lookups.role.get(id);
   }
@@ -300,6 +316,8 @@ export class Registry {
   }
 }
 
+const tokenColumns = '"id", "accountId", "ownerId", "expires", "rights", "organizationId", "lastUsed", "lastAddress"';
+
 function prepareLookups(reader: Sqlite.Database) {
   return {
     placement: reader.prepare<[string], Placement>(
@@ -316,6 +334,11 @@ function prepareLookups(reader: Sqlite.Database) {
        WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
     identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
+    accessToken: reader.prepare<[string], AccessTokenRow>(`SELECT ${tokenColumns} FROM "accessTokens" WHERE "id" = ?`),
+    accessTokenBy: reader.prepare<[string], AccessTokenRow>(
+      `SELECT ${tokenColumns} FROM "accessTokens" WHERE "tokenHash" = ?`,
+    ),
+    accessTokensOf: reader.prepare<[string], string>('SELECT "id" FROM "accessTokens" WHERE "ownerId" = ?').pluck(),
     accountUser: reader.prepare<[string], { roleId: string | null }>(
       'SELECT "roleId" FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
     ),

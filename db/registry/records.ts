@@ -36,6 +36,7 @@ import type {
 import type { EnrollmentRecord, EnrollmentRefusalRecord } from './records/enrollment.ts';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.ts';
 import type {
+  AccessTokenRecord,
   FederatedIdentityRecord,
   FederatedLoginRecord,
   IdentityRecord,
@@ -61,6 +62,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   activity: Static<typeof ActivityRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
+  accessTokens: Static<typeof AccessTokenRecord>;
   mailedTokens: Static<typeof MailedTokenRecord>;
   mfaMethods: Static<typeof MfaMethodRecord>;
   recoveryCodes: Static<typeof RecoveryCodeRecord>;

@@ -22,6 +22,8 @@ export const auditEvents = [
   'accountUserDeleted',
   'roleChanged',
   'roleAssigned',
+  'tokenCreated',
+  'tokenDeleted',
   'credentialCreated',
   'certificateRegistered',
   'certificateDeleted',

@@ -34,8 +34,7 @@ export class OpenDeviceWork implements DeviceWork {
   cancelLostCommands(whose: WhoseCommands): Promise<void> {
     const { access } = this.#parts;
     return this.#cancel(whose, ({ createdById, deviceId }) => {
-      const maker =
-        access.callerOf(createdById) ?? access.callerOfApplication(createdById) ?? access.callerOfEntity(createdById);
+      const maker = access.callerOfPrincipal(createdById);
       return !maker || !access.reachableDevice(maker, deviceId, 'create', 'command');
     });
   }

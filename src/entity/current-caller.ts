@@ -9,10 +9,11 @@ export interface OpenSessions {
 /** The caller with its rights of now; undefined after a logout, when it is gone, and when it may not do what it does. */
 export function currentCaller(
   { access, sessions }: { access: Access; sessions: OpenSessions },
-  { id, kind, sessionId, uses: [right] = [] }: Caller,
+  { id, kind, sessionId, tokenId, uses: [right] = [] }: Caller,
 ): Caller | undefined {
   if (sessionId !== undefined && !sessions.isOpen(sessionId)) return undefined;
-  const caller = access.callerOf(id) ?? access.callerOfApplication(id);
+  const caller =
+    tokenId === undefined ? (access.callerOf(id) ?? access.callerOfApplication(id)) : access.callerOfToken(tokenId);
   if (caller?.kind !== kind || !right) return caller;
   return access.may(caller, ...right) ? access.narrow(caller, ...right) : undefined;
 }

@@ -3,7 +3,7 @@
  * programs, secrets, providers.
  */
 import type { Tx } from '../../db/registry/index.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide, isSelf } from '../access.ts';
 import { PlatformError, unknownReference } from '../errors.ts';
 import {
   type Action,
@@ -45,7 +45,8 @@ export async function demandHas(
   if (isAccountWide(now)) held = [now.role.rights];
   else if (now.kind === 'endUser') {
     const path = await livePath(tx, organizationId);
-    held = now.memberships.filter((one) => path.includes(one.organizationId)).map(({ role }) => role.rights);
+    const counts = now.within === undefined || path.includes(now.within);
+    held = now.memberships.filter((one) => counts && path.includes(one.organizationId)).map(({ role }) => role.rights);
   }
   const missing = missingIn(rights, held);
   if (missing !== undefined)
@@ -54,7 +55,7 @@ export async function demandHas(
 
 /** That the caller has all rights of another person, whose login it is about to get or to change. @throws as demandHas. */
 export async function demandRightsOf(tx: Tx, caller: Caller, userId: string): Promise<void> {
-  if (caller.id === userId) return;
+  if (isSelf(caller, userId)) return;
   const person = await personNow(tx, userId);
   if (person.admin) await demandHas(tx, caller, person.admin.rights);
   for (const { organizationId, role } of person.memberships) await demandHas(tx, caller, role.rights, organizationId);

@@ -3,8 +3,9 @@
  * turn the caller may be logged out, deleted or given another role, and the entity may be moved.
  */
 import type { Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import { type Caller, endUserCaller, isApplication, type Membership, may, rootsOf } from '../access.ts';
+import { type Caller, endUserCaller, isApplication, type Membership, may, rootsOf, tokenCaller } from '../access.ts';
 import { PlatformError } from '../errors.ts';
 import { builtInRoles, defaultRoles, type Role, type RoleScope, roleFrom } from '../rights.ts';
 
@@ -23,6 +24,7 @@ const applicationById = `SELECT "kind", ${roleColumns('applications')} FROM "app
   WHERE "applications"."id" = ? AND "applications"."deleted" IS NULL`;
 const adminOf = `SELECT ${roleColumns('accountUsers')} FROM "accountUsers" ${joinRole('accountUsers')}
   WHERE "accountUsers"."userId" = ? AND "accountUsers"."deleted" IS NULL LIMIT 1`;
+const tokenById = 'SELECT "id", "rights", "organizationId" FROM "accessTokens" WHERE "id" = ?';
 const endUsersBy = (column: 'userId' | 'id') => `SELECT "organizationId", ${roleColumns('endUsers')}
   FROM "endUsers" ${joinRole('endUsers')} WHERE "endUsers"."${column}" = ? AND "endUsers"."deleted" IS NULL`;
 const endUsersOf = endUsersBy('userId');
@@ -40,7 +42,7 @@ function roleOf({ roleId, name, description, rights }: Named, scope: RoleScope):
  */
 export async function demandStanding(tx: Tx, caller: Caller): Promise<Caller> {
   if (caller.kind === 'device') return caller;
-  if (caller.sessionId !== undefined) {
+  if (caller.tokenId === undefined && caller.sessionId !== undefined) {
     const open = await rowsOf(tx, 'SELECT 1 FROM "sessions" WHERE "id" = ? AND "ended" IS NULL', [caller.sessionId]);
     if (open.length === 0) throw new PlatformError('tokenInvalid');
   }
@@ -50,8 +52,23 @@ export async function demandStanding(tx: Tx, caller: Caller): Promise<Caller> {
   return now;
 }
 
-async function callerNow(tx: Tx, caller: Caller): Promise<Caller | undefined> {
+/** A token as its owner is now. @throws PlatformError 401/31 when it is gone. */
+async function tokenNow(tx: Tx, caller: Caller, tokenId: string): Promise<Caller | undefined> {
+  type Found = Pick<Row<'accessTokens'>, 'id' | 'rights' | 'organizationId'>;
+  const [token] = await rowsOf<Found>(tx, tokenById, [tokenId]);
+  if (!token) throw new PlatformError('tokenInvalid');
   const { id, accountId } = caller;
+  const { admin, memberships } = await personNow(tx, id);
+  if (admin) return tokenCaller({ kind: 'admin', id, accountId, role: admin }, token);
+  if (memberships.length > 0) return tokenCaller(endUserCaller(id, accountId, memberships), token);
+  const [application] = await rowsOf<Named & { kind: string }>(tx, applicationById, [id]);
+  if (application?.kind !== 'backEnd') return undefined;
+  return tokenCaller({ kind: 'backEnd', id, accountId, role: roleOf(application, 'account') }, token);
+}
+
+async function callerNow(tx: Tx, caller: Caller): Promise<Caller | undefined> {
+  const { id, accountId, tokenId } = caller;
+  if (tokenId !== undefined) return tokenNow(tx, caller, tokenId);
   if (isApplication(caller)) {
     const [application] = await rowsOf<Named & { kind: string }>(tx, applicationById, [id]);
     if (application?.kind !== caller.kind) return undefined;
@@ -97,6 +114,7 @@ export async function reachesNow(
   if (now.kind !== 'endUser') return true;
   const roots = (caller.uses ?? []).map(([action, kind]) => rootsOf(now, action, kind));
   const path = await livePath(tx, organizationId);
+  if (now.within !== undefined && !path.includes(now.within)) return false;
   return roots.length > 0 && roots.every((some) => some.some((root) => path.includes(root)));
 }
 

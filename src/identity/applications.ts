@@ -207,6 +207,7 @@ async function readStation(
 async function deleteApplication(ctx: IdentityContext, caller: Caller, id: string) {
   const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
   ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(row.accountId, id));
+  await ctx.registry.query.deleteFrom('accessTokens').where('ownerId', '=', id).execute();
   return show(row);
 }
 

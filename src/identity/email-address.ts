@@ -6,7 +6,7 @@
 import { Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { Id } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import { type Caller, isSelf } from '../access.ts';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
 import { demandRightsOf } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
@@ -57,7 +57,7 @@ export function emailAddressRoutes(app: App, ctx: IdentityContext): void {
       const { caller, body } = request;
       demandEmail('newEmailAddress', body.newEmailAddress);
       const identity = await findOwn(ctx, caller, body.userId);
-      if (caller.id === identity.id) {
+      if (isSelf(caller, identity.id)) {
         // Before it is looked whether the address is free: that tells whose it is.
         confirmations.takeTry(identity.id);
         await askNewAddress(ctx, confirmations, caller, identity, body.newEmailAddress);

@@ -7,7 +7,7 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import { type Access, type Caller, isAccountWide, usesForOthers } from '../access.ts';
+import { type Access, type Caller, isAccountWide, isSelf, usesForOthers } from '../access.ts';
 import { demandRightsOf, isFullAdmin } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
@@ -163,7 +163,7 @@ export async function seenAsEndUsers(
  * @throws PlatformError 404/100 for any other; 403/21 for others where a role of the account does not permit it.
  */
 async function findSeen(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
-  if (caller.id !== userId && isAccountWide(caller) && !usesForOthers(caller)) throw new PlatformError('forbidden');
+  if (!isSelf(caller, userId) && isAccountWide(caller) && !usesForOthers(caller)) throw new PlatformError('forbidden');
   const identities = ctx.registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
   const identity = await identities.executeTakeFirst();
   if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
@@ -178,7 +178,7 @@ async function findSeen(ctx: IdentityContext, caller: Caller, userId: string): P
 /** An identity that the caller may change. @throws PlatformError 404/100 out of reach, 403/21 when it may only be read. */
 export async function findOwn(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
   const identity = await findSeen(ctx, caller, userId);
-  if (caller.id !== userId && !isAccountWide(caller)) throw new PlatformError('forbidden');
+  if (!isSelf(caller, userId) && !isAccountWide(caller)) throw new PlatformError('forbidden');
   return identity;
 }
 
@@ -231,7 +231,7 @@ async function changePassword(ctx: IdentityContext, caller: Caller, body: Static
     await ctx.audit.record(tx, { ...about, outcome: 'success' });
     // Anyone who knew the old one has chosen the new one: that proves no more than the old one did.
     const chooser = isFullAdmin(caller) ? 'admin' : 'other';
-    const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : chooser;
+    const passwordChosenBy = isSelf(caller, userId) ? (identity.passwordChosenBy as PasswordChooser) : chooser;
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });
   for (const sessionId of ended) ctx.revoked.noteRevoked(caller, ctx.revocations.loginEnded(sessionId));

@@ -39,6 +39,18 @@ export const accountLimits = [
     counted: true,
   }),
   row({
+    name: 'accessTokens',
+    variable: 'SLIPWAY_MAX_TOKENS',
+    default: 100,
+    min: 1,
+    max: 1000,
+    off: false,
+    unit: 'items',
+    per: 'person or application',
+    about: 'tokens that somebody has made',
+    counted: true,
+  }),
+  row({
     name: 'endUsersPerPerson',
     variable: 'SLIPWAY_MAX_END_USERS_PER_PERSON',
     default: 1000,

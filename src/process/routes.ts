@@ -38,6 +38,7 @@ import { requireAppToken, requireCaller } from '../identity/sessions/authenticat
 import { loginRoutes } from '../identity/sessions/login.ts';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.ts';
 import { signInRoutes } from '../identity/sign-in.ts';
+import { tokenRoutes } from '../identity/token-routes.ts';
 import { registrationRoutes, userRoutes } from '../identity/users.ts';
 import { logRoutes } from '../messages/logs/routes.ts';
 import { publishing, publishingAtRoot } from '../messages/publish.ts';
@@ -98,6 +99,7 @@ const forCallers: readonly Mount[] = [
   customFieldRoutes,
   accountUserRoutes,
   roleRoutes,
+  tokenRoutes,
   credentialRoutes,
   enrollmentGroupRoutes,
   enrollmentRefusalRoutes,

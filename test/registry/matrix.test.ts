@@ -61,6 +61,9 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
   'POST /api/v1/auth/forgot-password': 'answers the same for everybody, in test/identity/me.test.ts',
   'POST /api/v1/enroll': 'of a device that proves its group, in test/enrollment/exchange.test.ts',
+  'POST /api/v1/tokens': 'of the caller itself, in test/identity/tokens.test.ts',
+  'GET /api/v1/tokens': 'the same',
+  'DELETE /api/v1/tokens/{id}': 'the same',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -396,6 +399,9 @@ const ofSessions = [
   'POST /api/v1/batch',
   'GET /api/v1/profile/me',
   'GET /api/v1/provisioning/addresses',
+  'POST /api/v1/tokens',
+  'GET /api/v1/tokens',
+  'DELETE /api/v1/tokens/{id}',
 ];
 /** Bodies of endpoints without an id of anything that is stored. */
 const plainBodies: Record<string, object> = {

@@ -14,5 +14,8 @@ import '../registry/organizations.test.ts';
 import '../registry/overlaps.test.ts';
 import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
+import '../registry/privilege.test.ts';
+import '../registry/role-matrix.test.ts';
+import '../registry/roles.test.ts';
 import '../registry/templates.test.ts';
 import '../registry/without-person.test.ts';

@@ -55,6 +55,24 @@ export const SessionRecord = Type.Object({
   lastUsed: OptionalDate,
 });
 
+/**
+ * A token that a person or an application has made for itself. `rights` is JSON; null is all that its owner has.
+ * `organizationId` is where it counts; null is wherever its owner's rights do.
+ */
+export const AccessTokenRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  ownerId: Id,
+  name: Type.String(),
+  tokenHash: Type.String(),
+  created: DateText,
+  expires: DateText,
+  rights: OptionalText,
+  organizationId: OptionalId,
+  lastUsed: OptionalDate,
+  lastAddress: OptionalText,
+});
+
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 
 /** What only stations have: each makes devices of one template in one organization, until it `expiresAt` or has made `maxDevices`. */

@@ -72,8 +72,10 @@ export function endOf(clock: Clock, job: Job): Pick<Job, 'finished' | 'expires'>
   return { finished: new Date(at).toISOString(), expires };
 }
 
-export function isMaker(caller: Caller, { createdById, createdByKind }: Job): boolean {
-  return caller.id === createdById && caller.kind === createdByKind;
+/** Whether a job is the caller's: a token has only those that were made with it. */
+export function isMaker(caller: Caller, { createdById, createdByKind, tokenId }: Job): boolean {
+  const isOwn = caller.id === createdById && caller.kind === createdByKind;
+  return isOwn && (caller.tokenId === undefined || caller.tokenId === tokenId);
 }
 
 /**
@@ -81,8 +83,8 @@ export function isMaker(caller: Caller, { createdById, createdByKind }: Job): bo
  * @throws PlatformError 403/21 when they do not suffice any more.
  */
 export function workerOf({ access }: { access: Access }, job: Job): Caller {
-  const { createdById, createdByKind, action } = job;
-  const caller = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
+  const { createdById, createdByKind, tokenId, action } = job;
+  const caller = access.callerOfPrincipal(tokenId ?? createdById);
   if (caller?.kind !== createdByKind || caller.accountId !== job.accountId)
     throw new PlatformError('forbidden', { message: 'The caller that created the job no longer exists.' });
   const uses = demandRowRights(access, caller, action as JobAction);

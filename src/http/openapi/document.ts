@@ -39,6 +39,8 @@ declare module 'fastify' {
     whilePaused?: true;
     /** Whether it takes an expired token of a session that nobody has used for long. */
     renewsSession?: true;
+    /** It is about the login session itself: tokens that programs have are refused. */
+    ofSession?: true;
     /** Whether its body may have the custom fields of a template, which its own code knows. */
     hasCustomFields?: boolean;
     /** Headers of its schema that a request may leave out; our code demands the others. */
@@ -68,6 +70,7 @@ const tags = [
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },
   { name: 'Roles', description: 'What account users, back-ends and end-users may do.' },
+  { name: 'Tokens', description: 'Tokens that people and back-ends make for their programs.' },
   { name: 'Identity providers', description: 'OpenID Connect providers at which people can log in.' },
   { name: 'Bridges', description: 'Targets to which messages are forwarded.' },
   { name: 'Permissions', description: 'Explains who may do what, and why.' },

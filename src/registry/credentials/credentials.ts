@@ -5,7 +5,7 @@ import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide, isSelf } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { demandHas, giveRole } from '../../entity/giving.ts';
@@ -231,7 +231,8 @@ async function demandRightsOfHolder(
   caller: Caller,
   holder: Row<'devices' | 'endUsers' | 'accountUsers'>,
 ): Promise<void> {
-  if (caller.kind === 'station' || ('userId' in holder && holder.userId === caller.id)) return;
+  if (caller.kind === 'station' || ('userId' in holder && holder.userId !== null && isSelf(caller, holder.userId)))
+    return;
   if (!('roleId' in holder)) return demandHas(tx, caller, { device: ['publish'] });
   const organizationId = 'organizationId' in holder ? holder.organizationId : null;
   await giveRole(tx, caller, organizationId === null ? 'account' : 'organization', holder.roleId, organizationId);
