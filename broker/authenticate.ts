@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { Caller } from '../src/access.ts';
+import { type Caller, mayConnect, principalOf } from '../src/access.ts';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
+import { isAccessToken } from '../src/formats/access-tokens.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
@@ -227,10 +228,9 @@ export class Authenticator {
     return generation === undefined || this.#services.generationOf(principal) === generation;
   }
 
-  /** An identity with no end-user yet, say, has nothing to hear. */
+  /** An identity with no end-user yet, say, has nothing to hear and nothing to say. */
   #demandReach(caller: Caller): void {
-    if (!this.#services.access.may(caller, 'subscribe', 'device'))
-      throw new ConnectRefused('not_authorized', 'nothing in reach');
+    if (!mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
   }
 
   /** With a password it is that which is proven: a whole fleet may be behind one certificate. */
@@ -266,6 +266,8 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
+    if (isAccessToken(secret))
+      return this.#tryLimited(entityId, address, () => this.#proveAccessToken(entityId, secret, address));
     const prove = () => this.#proveSecret(entityId, secret, address);
     return this.#services.isProvenSecret(entityId, secret) ? prove() : this.#tryLimited(entityId, address, prove);
   }
@@ -310,6 +312,25 @@ export class Authenticator {
       tokenLifetime,
       certificateId: undefined,
       ground: undefined,
+      expires,
+      ownChannels: undefined,
+    };
+  }
+
+  /** The token of a program is a principal of its own. Its username is the account. */
+  async #proveAccessToken(username: string, text: string, address: string | undefined): Promise<ProvenIdentity> {
+    const proven = this.#services.verifyAccessToken(text, address);
+    if (proven?.caller.accountId !== username)
+      throw new ConnectRefused('bad_credentials', 'not a token of this account');
+    const { caller, sessionId, expires } = proven;
+    this.#demandReach(caller);
+    return {
+      caller,
+      principal: principalOf(caller),
+      generation: undefined,
+      sessionId,
+      tokenLifetime: undefined,
+      certificateId: undefined,
       expires,
       ownChannels: undefined,
     };

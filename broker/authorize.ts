@@ -1,7 +1,8 @@
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
-import type { Access, Caller, Channel } from '../src/access.ts';
+import { type Access, type Caller, type Channel, principalOf } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
+import type { Action } from '../src/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
@@ -208,10 +209,10 @@ export class Authority {
 
   /** The caller of a token with its current rights; undefined after a logout. Without a token, the caller itself. */
   currentCaller(caller: Caller): Caller | undefined {
-    const { id, accountId, sessionId, address } = caller;
+    const { accountId, sessionId, address } = caller;
     // The identity of who has proven a secret may reach more than that secret does.
     if (sessionId === undefined) return caller;
-    const clientId = privateClientId(accountId, id, '');
+    const clientId = privateClientId(accountId, principalOf(caller), '');
     const identity = this.identityOf({ clientId, generation: null, sessionId });
     return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
   }
@@ -241,8 +242,7 @@ export class Authority {
   }
 
   #personOf(principal: string): Caller | undefined {
-    const { access } = this.#services;
-    return access.callerOf(principal) ?? access.callerOfApplication(principal) ?? access.callerOfEntity(principal);
+    return this.#access.callerOfPrincipal(principal);
   }
 
   /** The packet as it may be delivered to this connection; undefined when it may not. */
@@ -285,7 +285,7 @@ export class Authority {
   #isOwnControl(caller: Caller, direction: 'cln' | 'svc', topic: string): boolean {
     const { controlRoot } = this.#services.config;
     if (!topic.startsWith(controlRoot) || topic !== controlTopic(controlRoot, caller.id, direction)) return false;
-    return caller.kind === 'device' && this.#access.reachableDevice(caller, caller.id) !== undefined;
+    return caller.kind === 'device' && this.#access.reachableDevice(caller, caller.id, 'subscribe') !== undefined;
   }
 
   /** Whether a filter can match anything that the caller may be told of. */
@@ -314,7 +314,8 @@ export class Authority {
 
   #refusal(caller: Caller, named: ChannelTopic | undefined, topic: string): Decision {
     const own = deviceItself(caller);
-    const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
+    const isReached = (action: Action) => named && this.#access.reachableDevice(caller, named.deviceId, action);
+    const reached = named && (isReached('publish') ?? isReached('subscribe')) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
     if (reached) return { verdict: 'refused', reason: reason('notPermitted'), device };
     const why = own && named ? reason('noChannelOfItsOwn') : this.#noTopic(caller, topic);

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
-import type { Caller } from '../src/access.ts';
+import { type Caller, mayConnect } from '../src/access.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
@@ -15,7 +15,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork'>;
+  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
   authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
   listeners: Pick<Listeners, 'forgetTlsSessions'>;
@@ -109,23 +109,63 @@ export class RightsRevocations implements Revocations {
     const { signs, services } = this.#parts;
     signs.endPrincipal(principal);
     const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
-    return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
+    const ended = this.#cutOff(accountId, principal);
+    for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token));
+    return this.#end({ accountId, commands }, ended);
   }
 
   identityChanged(accountId: string, userId: string): Promise<Revoked> {
-    return this.#principalChanged(accountId, userId, this.#parts.services.access.callerOf(userId));
+    return this.#ownerChanged(accountId, userId, this.#parts.services.access.callerOf(userId));
+  }
+
+  /** As #principalChanged, with all tokens of the principal. */
+  async #ownerChanged(accountId: string, owner: string, caller: Caller | undefined): Promise<Revoked> {
+    const { access, tokensOf } = this.#parts.services;
+    const ended = new Ended();
+    for (const token of tokensOf(owner))
+      ended.add(await this.#principalChanged(accountId, token, access.callerOfToken(token)));
+    return ended.add(await this.#principalChanged(accountId, owner, caller)).count;
   }
 
   entityChanged(accountId: string, entityId: string): Promise<Revoked> {
     return this.#principalChanged(accountId, entityId, this.#parts.services.access.callerOfEntity(entityId));
   }
 
+  applicationChanged(accountId: string, applicationId: string): Promise<Revoked> {
+    return this.#ownerChanged(accountId, applicationId, this.#parts.services.access.callerOfApplication(applicationId));
+  }
+
+  /** Looks at all that people and programs of the account have here: who has the role is not known by it. */
+  async roleChanged(accountId: string): Promise<Revoked> {
+    const { services, sessions, streams, authority, persistence } = this.#parts;
+    const principals = new Set<string>();
+    await persistence.revocation.eachSession(accountId, (session) => {
+      session.isDevice ??= authority.isDevice(session.clientId);
+      if (!session.isDevice) principals.add(principalIn(session.clientId));
+    });
+    // Someone whose proof began before is connected by then.
+    await nextTurn();
+    for (const { identity } of sessions.peopleOf(accountId)) if (identity) principals.add(identity.principal);
+    for (const principal of streams.principalsOf(accountId)) principals.add(principal);
+    const ended = new Ended();
+    const kept: string[] = [];
+    for (const principal of principals) {
+      const caller = authority.personBehind(ownerId(accountId, principal));
+      if (caller && mayConnect(caller)) {
+        kept.push(principal);
+        sessions.renew(principal, caller);
+        ended.add(streams.renew(principal, caller));
+      } else ended.join(this.#cutOff(accountId, principal));
+    }
+    const commands = () => services.deviceWork.cancelLostCommands({ accountId });
+    return this.#end({ accountId, principals: () => kept, commands }, ended);
+  }
+
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
   #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
     const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
-    if (!caller || !services.access.may(caller, 'subscribe', 'device'))
-      return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
+    if (!caller || !mayConnect(caller)) return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
     sessions.renew(principal, caller);
     const ended = new Ended().add(streams.renew(principal, caller));
     return this.#end({ accountId, principals: () => [principal], commands }, ended);
@@ -162,7 +202,7 @@ export class RightsRevocations implements Revocations {
       return access.isWithin(place, [id]);
     });
     const lost: LossOfPeople = {
-      hasLost: (person) => access.reaches(person, accountId, before) && !access.reaches(person, accountId, id),
+      hasLost: (person) => this.#hears(person, accountId, before) && !this.#hears(person, accountId, id),
       mayName: () => true,
     };
     return this.#end({
@@ -194,10 +234,17 @@ export class RightsRevocations implements Revocations {
     });
   }
 
+  /** Whether somebody hears devices that are in this organization. */
+  #hears(person: Caller, accountId: string, organizationId: string | null): boolean {
+    const { access } = this.#parts.services;
+    return access.reaches(access.narrow(person, 'subscribe', 'device'), accountId, organizationId);
+  }
+
   #lossOfDevice(accountId: string, deviceId: string, before: string | null): Loss {
     const { access } = this.#parts.services;
     const lost: LossOfPeople = {
-      hasLost: (person) => access.reaches(person, accountId, before) && !access.reachableDevice(person, deviceId),
+      hasLost: (person) =>
+        this.#hears(person, accountId, before) && !access.reachableDevice(person, deviceId, 'subscribe'),
       mayName: (filter) => filter.includes(deviceId),
     };
     return { ...this.#lossOfPeople(accountId, lost), device: (id) => id === deviceId };
@@ -270,6 +317,11 @@ class Ended {
 
   filter(clientId: string, filter: string): void {
     this.#filters.add(`${clientId}\0${filter}`);
+  }
+
+  join(other: Ended): void {
+    this.add({ connections: other.connections, subscriptions: other.#subscriptions });
+    for (const filter of other.#filters) this.#filters.add(filter);
   }
 
   add({ connections, subscriptions }: Revoked): this {

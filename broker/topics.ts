@@ -69,7 +69,7 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   if (device === '#') return true;
   if (device === undefined || channel.length === 0) return false;
   if (device === '+' && caller.kind !== 'device') return couldBeChannel(caller, channel);
-  const placement = access.reachableDevice(caller, device === '+' ? caller.id : device);
+  const placement = access.reachableDevice(caller, device === '+' ? caller.id : device, 'subscribe');
   if (!placement) return false;
   for (const name of access.channelNamesOf(placement.deviceTemplateId))
     if (matchesLevels(channel, name.split('/')) && access.mayHear(caller, placement.id, name)) return true;

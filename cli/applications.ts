@@ -40,7 +40,13 @@ export async function appCreate(given: NewApplication): Promise<void> {
       ...(expiresAt !== undefined && { expiresAt }),
     };
     const row = await registry.transaction(async (tx) => {
-      const made = await insertApplication(tx, clock, { id: 'command line', accountId }, body, appToken);
+      const made = await insertApplication(
+        tx,
+        clock,
+        { id: 'command line', accountId },
+        { ...body, roleId: null },
+        appToken,
+      );
       await audit.record(tx, {
         event: 'applicationCreated',
         outcome: 'success',

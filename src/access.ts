@@ -1,23 +1,39 @@
 /**
- * Who reaches what. HTTP and MQTT ask the same functions; all of them answer at once, from memory. The table says what a
- * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
+ * Who reaches what. HTTP and MQTT ask the same functions; all of them answer at once, from memory. A role says what its
+ * holder may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
 
 import type {
+  AccessTokenRow,
   ApplicationRow,
   ChannelRow,
   EntityRole,
   OrganizationNode,
   Placement,
   Registry,
-  Roles,
 } from '../db/registry/index.ts';
 import type { Common } from '../db/registry/records/columns.ts';
 import { applicationKinds } from '../db/registry/records/identity.ts';
 import type { EntityTable, Row } from '../db/registry/records.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import { PlatformError, unknownAccount } from './errors.ts';
-import { type Action, type ApplicationKind, type EntityKind, rights } from './rights.ts';
+import {
+  type Action,
+  type ApplicationKind,
+  builtInRoles,
+  commonOf,
+  defaultRoles,
+  type EntityKind,
+  fixedRights,
+  largestRights,
+  ownRights,
+  type Right,
+  type Rights,
+  type Role,
+  type RoleScope,
+  roleFrom,
+  unionOf,
+} from './rights.ts';
 import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.ts';
 
 /**
@@ -29,13 +45,34 @@ interface Known {
   accountId: string;
   sessionId?: string;
   address?: string;
+  /** The token by which it acts; `sessionId` is the same. */
+  tokenId?: string;
+  /** The rights that it uses now (`Access.narrow`). A transaction checks them again (entity/verbs.ts). */
+  uses?: readonly Right[];
 }
 
+/** An end-user of a person: the role that it has in an organization and below. */
+export interface Membership {
+  organizationId: string;
+  role: Role;
+}
+
+/** Callers of the whole account. */
+export type AccountWide = Known & { kind: 'admin' | 'backEnd'; role: Role };
+
+/**
+ * `organizationIds` are those below which it may do what it does now: none before `Access.narrow` has said what that is.
+ */
+export type EndUser = Known & {
+  kind: 'endUser';
+  memberships: readonly Membership[];
+  organizationIds: readonly string[];
+  /** Its rights count only in this organization and below: so a token says. */
+  within?: string;
+};
+
 /** The caller of a request or the client of a connection. */
-export type Caller =
-  | (Known & { kind: 'admin' | 'newcomer' | 'device' | Exclude<ApplicationKind, 'station'> })
-  | (Known & { kind: 'endUser'; organizationIds: readonly string[] })
-  | Station;
+export type Caller = AccountWide | EndUser | (Known & { kind: 'newcomer' | 'device' | 'endUserApp' }) | Station;
 
 /** A station of a factory line: all its devices are of one template, in one organization or in none. */
 export interface Station extends Known {
@@ -49,16 +86,58 @@ export function isApplication({ kind }: Pick<Caller, 'kind'>): boolean {
   return applicationKinds.some((one) => one === kind);
 }
 
-/** The caller that an application acts as. Returns undefined if the row is not an application. */
-export function applicationCaller(application: ApplicationRow): Caller | undefined {
+/** The caller that an application acts as, a back-end in this role. Returns undefined if the row is not an application. */
+export function applicationCaller(application: ApplicationRow, role: Role): Caller | undefined {
   const { id, accountId, deviceTemplateId, organizationId } = application;
-  const kind = applicationKinds.find((one) => one === application.kind);
+  const kind = applicationKinds.find((one: ApplicationKind) => one === application.kind);
+  if (kind === 'backEnd') return { kind, id, accountId, role };
   if (kind !== 'station') return kind && { kind, id, accountId };
   return deviceTemplateId === null ? undefined : { kind, id, accountId, deviceTemplateId, organizationId };
 }
 
+/** The rights of a token: those of its owner, as far as it has them too. */
+const tokenRights = (role: Role, rights: Rights | undefined): Role =>
+  rights ? { ...role, rights: commonOf(role.rights, rights) } : role;
+
+/**
+ * The caller that a token is: its owner as it is now, with no more rights than the token has, and in its organization.
+ * Undefined when nothing is left of its owner.
+ */
+export function tokenCaller(
+  owner: Caller,
+  token: Pick<AccessTokenRow, 'id' | 'rights' | 'organizationId'>,
+): Caller | undefined {
+  const { id: tokenId, organizationId } = token;
+  const rights = token.rights === null ? undefined : (JSON.parse(token.rights) as Rights);
+  const known = { tokenId, sessionId: tokenId };
+  if (owner.kind === 'endUser') {
+    const memberships = owner.memberships.map((one) => ({ ...one, role: tokenRights(one.role, rights) }));
+    return { ...owner, ...known, memberships, ...(organizationId !== null && { within: organizationId }) };
+  }
+  if (!isAccountWide(owner)) return undefined;
+  const role = tokenRights(owner.role, rights);
+  if (organizationId === null) return { ...owner, ...known, role };
+  const inPlace = { ...role, rights: commonOf(role.rights, largestRights.organization) };
+  return { ...endUserCaller(owner.id, owner.accountId, [{ organizationId, role: inPlace }]), ...known };
+}
+
+/** Whether the caller is this person itself, and not a token of it. */
+export function isSelf({ id, tokenId }: Caller, userId: string): boolean {
+  return id === userId && tokenId === undefined;
+}
+
+/** The name of what the caller has here: connections, streams, stored sessions. A token has its own. */
+export function principalOf({ id, tokenId }: Pick<Caller, 'id' | 'tokenId'>): string {
+  return tokenId ?? id;
+}
+
+/** The caller that the end-users of a person are, or one without a person; it has to be narrowed. */
+export function endUserCaller(id: string, accountId: string, memberships: readonly Membership[]): EndUser {
+  return { kind: 'endUser', id, accountId, memberships, organizationIds: [] };
+}
+
 /** Whether everything of the account is in the caller's reach. */
-export function isAccountWide(caller: Pick<Caller, 'kind'>): boolean {
+export function isAccountWide(caller: Caller): caller is AccountWide {
   return caller.kind === 'admin' || caller.kind === 'backEnd';
 }
 
@@ -81,7 +160,7 @@ const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
 );
 
 /** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users, only a listed one. */
-export function mayHearChannel(caller: Pick<Caller, 'kind'>, name: string): boolean {
+export function mayHearChannel(caller: Caller, name: string): boolean {
   return caller.kind === 'device' || isAccountWide(caller) || !unlistedChannels.has(name);
 }
 
@@ -108,13 +187,25 @@ export const maxPath = 16;
 /** How many device positions are kept in memory; more are read again when asked for. */
 const placementsKept = 100_000;
 const identitiesKept = 50_000;
+const rolesKept = 10_000;
+
+/** What a person is: somebody with a role in the account, or with memberships, or neither. */
+interface IdentityInForce {
+  accountId: string;
+  admin: Role | undefined;
+  memberships: readonly Membership[];
+}
+
+/** An end-user or account user, with the role that it has. */
+type EntityInForce = Omit<EntityRole, 'roleId'> & { role: Role };
 
 export class Access {
   readonly #registry: Registry;
   readonly #organizations = new Map<string, OrganizationNode>();
   readonly #placements = boundedCache<string, Placement>(placementsKept);
-  readonly #roles = boundedCache<string, Roles>(identitiesKept);
-  readonly #entityRoles = boundedCache<string, EntityRole>(identitiesKept);
+  readonly #identities = boundedCache<string, IdentityInForce>(identitiesKept);
+  readonly #entities = boundedCache<string, EntityInForce>(identitiesKept);
+  readonly #roles = boundedCache<string, Role>(rolesKept);
   readonly #channels = new Map<string, ReadonlyMap<string, Channel>>();
 
   constructor(registry: Registry) {
@@ -124,14 +215,14 @@ export class Access {
 
   // Rules
 
-  /** Whether this kind of caller may do this to that kind of thing at all. */
+  /** Whether the caller may do this to that kind of thing at all: somewhere, or to itself. */
   may(caller: Caller, action: Action, kind: EntityKind): boolean {
-    return rights[caller.kind][kind]?.includes(action) ?? false;
+    return may(caller, action, kind);
   }
 
-  /** The rights of this kind of caller, by kind of thing. */
-  rightsOf({ kind }: Caller): Partial<Record<EntityKind, Action[]>> {
-    return Object.fromEntries(Object.entries(rights[kind]).map(([entity, actions]) => [entity, [...actions]]));
+  /** All that the caller may do, somewhere or to itself. */
+  rightsOf(caller: Caller): Partial<Record<EntityKind, Action[]>> {
+    return unionOf([...rightsOf(caller), ...(isPerson(caller) ? [ownRights] : [])]);
   }
 
   /** @throws PlatformError 403 with 21 when the caller may not do this at all. */
@@ -139,16 +230,43 @@ export class Access {
     if (!this.may(caller, action, kind)) throw new PlatformError('forbidden');
   }
 
+  /** The caller as it uses this right: its reach is where it has that. */
+  narrow(caller: Caller, action: Action, kind: EntityKind): Caller {
+    const uses = [[action, kind]] as const;
+    if (caller.kind !== 'endUser') return { ...caller, uses };
+    return { ...caller, uses, organizationIds: this.#rootsWithin(caller, action, kind) };
+  }
+
+  /** The organizations in which an end-user has a right; of a token within one, those that lie there. */
+  #rootsWithin(caller: EndUser, action: Action, kind: EntityKind): string[] {
+    const roots = rootsOf(caller, action, kind);
+    const { within } = caller;
+    if (within === undefined) return roots;
+    if (this.isWithin(within, roots)) return [within];
+    return roots.filter((root) => this.isWithin(root, [within]));
+  }
+
   /** @throws PlatformError 404 with 100 for an account that is not the caller's: it looks like none. */
   demandAccount(caller: Caller, accountId: string): void {
     if (caller.accountId !== accountId) throw unknownAccount();
   }
 
-  /** Whether something that is in `organizationId` of `accountId` is in the caller's reach. */
+  /** Whether something that is in `organizationId` of `accountId` is in the reach of a narrowed caller. */
   reaches(caller: Caller, accountId: string, organizationId: string | null): boolean {
     if (caller.accountId !== accountId) return false;
     if (isAccountWide(caller)) return true;
     return caller.kind === 'endUser' && this.isWithin(organizationId, caller.organizationIds);
+  }
+
+  /** As `reaches` of the caller as it uses this right, at each message. */
+  #reachesBy(caller: Caller, action: Action, kind: EntityKind, organizationId: string | null): boolean {
+    if (caller.kind !== 'endUser') return isAccountWide(caller);
+    const path = this.pathOf(organizationId);
+    if (caller.within !== undefined && !path.includes(caller.within)) return false;
+    for (const id of path)
+      for (const { organizationId: root, role } of caller.memberships)
+        if (root === id && has(role.rights, action, kind)) return true;
+    return false;
   }
 
   /** Whether a device is in the caller's reach: a station's own only, and no longer when it stands elsewhere. */
@@ -191,19 +309,27 @@ export class Access {
     return path;
   }
 
-  /** A live device that the caller can reach, for messages; undefined looks like none. */
-  reachableDevice(caller: Caller, deviceId: string): Placement | undefined {
+  /** A live device to which the caller may do this, for messages; undefined looks like none. */
+  reachableDevice(
+    caller: Caller,
+    deviceId: string,
+    action: Action,
+    kind: EntityKind = 'device',
+  ): Placement | undefined {
+    if (!this.may(caller, action, kind)) return undefined;
     const device = this.placement(deviceId);
     if (!device || device.deleted !== null || device.accountId !== caller.accountId) return undefined;
     if (caller.kind === 'device') return device.id === caller.id ? device : undefined;
-    return this.reaches(caller, device.accountId, device.organizationId) ? device : undefined;
+    return this.#reachesBy(caller, action, kind, device.organizationId) ? device : undefined;
   }
 
   /** Whether a message of the caller on this channel of the device is accepted. */
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
-    if (!channel) return false;
-    return !channel.service || (serviceChannel(channelName)?.publishers.some((kind) => kind === caller.kind) ?? false);
+    if (!channel?.service) return channel !== undefined;
+    const { handler, needs } = serviceChannel(channelName) ?? {};
+    if (caller.kind === 'device') return handler !== undefined;
+    return needs !== undefined && this.reachableDevice(caller, deviceId, ...needs) !== undefined;
   }
 
   /** Whether a message on this channel of the device may be delivered to the caller. */
@@ -213,8 +339,7 @@ export class Access {
   }
 
   #channelFor(caller: Caller, action: Action, deviceId: string, channelName: string): Channel | undefined {
-    if (!this.may(caller, action, 'device')) return undefined;
-    const device = this.reachableDevice(caller, deviceId);
+    const device = this.reachableDevice(caller, deviceId, action);
     return device && this.channelOf(device.deviceTemplateId, channelName);
   }
 
@@ -253,15 +378,15 @@ export class Access {
 
   /** The current caller of an identity; undefined if it does not exist. */
   callerOf(userId: string): Caller | undefined {
-    let roles = this.#roles.get(userId);
-    if (!roles) {
-      roles = this.#registry.rolesOf(userId);
-      if (!roles) return undefined;
-      this.#roles.set(userId, roles);
+    let identity = this.#identities.get(userId);
+    if (!identity) {
+      identity = this.#readIdentity(userId);
+      if (!identity) return undefined;
+      this.#identities.set(userId, identity);
     }
-    const { accountId, admin, organizationIds } = roles;
-    if (admin) return { kind: 'admin', id: userId, accountId };
-    if (organizationIds.length > 0) return { kind: 'endUser', id: userId, accountId, organizationIds };
+    const { accountId, admin, memberships } = identity;
+    if (admin) return { kind: 'admin', id: userId, accountId, role: admin };
+    if (memberships.length > 0) return endUserCaller(userId, accountId, memberships);
     return { kind: 'newcomer', id: userId, accountId };
   }
 
@@ -270,23 +395,67 @@ export class Access {
    * identity is. Undefined when there is none, or it is in the trash.
    */
   callerOfEntity(entityId: string): Caller | undefined {
-    let role = this.#entityRoles.get(entityId);
-    if (!role) {
-      role = this.#registry.roleOfEntity(entityId);
-      if (!role) return undefined;
-      this.#entityRoles.set(entityId, role);
+    let entity = this.#entities.get(entityId);
+    if (!entity) {
+      const found = this.#registry.roleOfEntity(entityId);
+      if (!found) return undefined;
+      const { roleId, ...rest } = found;
+      entity = { ...rest, role: this.roleOf(roleId, rest.organizationId === null ? 'account' : 'organization') };
+      this.#entities.set(entityId, entity);
     }
-    const { accountId, organizationId } = role;
+    const { accountId, organizationId } = entity;
     // An end-user without a person acts in its own name.
-    const id = role.userId ?? entityId;
-    if (organizationId === null) return { kind: 'admin', id, accountId };
-    return { kind: 'endUser', id, accountId, organizationIds: [organizationId] };
+    const id = entity.userId ?? entityId;
+    if (organizationId === null) return { kind: 'admin', id, accountId, role: entity.role };
+    return endUserCaller(id, accountId, [{ organizationId, role: entity.role }]);
   }
 
   /** The current caller of an application; undefined if it does not exist or is deleted. */
   callerOfApplication(applicationId: string): Caller | undefined {
     const application = this.#registry.application(applicationId);
-    return application && applicationCaller(application);
+    return application && applicationCaller(application, this.roleOf(application.roleId, 'account'));
+  }
+
+  /** The current caller of a token; undefined when it, or all that its owner may do, has ended. */
+  callerOfToken(tokenId: string): Caller | undefined {
+    const token = this.#registry.accessToken(tokenId);
+    const owner = token && (this.callerOf(token.ownerId) ?? this.callerOfApplication(token.ownerId));
+    return owner && tokenCaller(owner, token);
+  }
+
+  /** The current caller behind a principal, whatever it is but a device. */
+  callerOfPrincipal(principal: string): Caller | undefined {
+    return (
+      this.callerOf(principal) ??
+      this.callerOfApplication(principal) ??
+      this.callerOfEntity(principal) ??
+      this.callerOfToken(principal)
+    );
+  }
+
+  #readIdentity(userId: string): IdentityInForce | undefined {
+    const found = this.#registry.rolesOf(userId);
+    if (!found) return undefined;
+    const { accountId, admin, memberships } = found;
+    return {
+      accountId,
+      admin: admin && this.roleOf(admin.roleId, 'account'),
+      memberships: memberships.map(({ organizationId, roleId }) => ({
+        organizationId,
+        role: this.roleOf(roleId, 'organization'),
+      })),
+    };
+  }
+
+  /** The role of this id, null for the default one. A role that is not there gives nothing. */
+  roleOf(id: string | null, scope: RoleScope): Role {
+    if (id === null) return defaultRoles[scope];
+    let role = builtInRoles.get(id) ?? this.#roles.get(id);
+    if (!role) {
+      role = roleFrom(id, scope, this.#registry.role(id));
+      this.#roles.set(id, role);
+    }
+    return role;
   }
 
   // Told after a commit, before the answer leaves
@@ -311,20 +480,67 @@ export class Access {
 
   /** An identity, or with null an end-user that has none. */
   identityChanged(userId: string | null): void {
-    if (userId !== null) this.#roles.delete(userId);
-    this.#entityRoles.clear();
+    if (userId !== null) this.#identities.delete(userId);
+    this.#entities.clear();
+  }
+
+  /** A role gives other rights, whoever has it. */
+  rolesChanged(): void {
+    this.#roles.clear();
+    this.#identities.clear();
+    this.#entities.clear();
   }
 
   /** Accounts have come or gone as a whole: everything is read again when it is asked for. */
   accountsChanged(): void {
     this.#placements.clear();
     this.#channels.clear();
-    this.identitiesChanged();
+    this.rolesChanged();
   }
+}
 
-  /** Any identity may have changed: another process has written. */
-  identitiesChanged(): void {
-    this.#roles.clear();
-    this.#entityRoles.clear();
-  }
+/** Whether the caller may do this to that kind of thing at all: somewhere, or to itself. */
+export function may(caller: Caller, action: Action, kind: EntityKind): boolean {
+  return mayOthers(caller, action, kind) || (isPerson(caller) && has(ownRights, action, kind));
+}
+
+/** No program and no token removes a second factor, whatever its role. */
+const ofPeople = 'mfaMethod';
+
+/** As `may`, leaving out what a person may do with itself. */
+export function mayOthers(caller: Caller, action: Action, kind: EntityKind): boolean {
+  if (caller.kind === 'endUser') return caller.memberships.some(({ role }) => has(role.rights, action, kind));
+  if ((caller.kind === 'backEnd' || caller.tokenId !== undefined) && kind === ofPeople) return false;
+  return has(isAccountWide(caller) ? caller.role.rights : fixedRights[caller.kind], action, kind);
+}
+
+/** Whether its role lets a narrowed caller do what it does to others too. */
+export function usesForOthers(caller: Caller): boolean {
+  return caller.uses?.every((right) => mayOthers(caller, ...right)) ?? false;
+}
+
+/** Whether the caller may do anything over MQTT. */
+export function mayConnect(caller: Caller): boolean {
+  return mayOthers(caller, 'subscribe', 'device') || mayOthers(caller, 'publish', 'device');
+}
+
+/** The organizations in which an end-user has a right. */
+export function rootsOf({ memberships }: EndUser, action: Action, kind: EntityKind): string[] {
+  return memberships.flatMap(({ organizationId, role }) => (has(role.rights, action, kind) ? [organizationId] : []));
+}
+
+function rightsOf(caller: Caller): Rights[] {
+  if (caller.kind === 'endUser') return caller.memberships.map(({ role }) => role.rights);
+  if (!isAccountWide(caller)) return [fixedRights[caller.kind]];
+  const { rights } = caller.role;
+  return [caller.kind === 'backEnd' || caller.tokenId !== undefined ? { ...rights, [ofPeople]: [] } : rights];
+}
+
+/** Whether the caller may look after itself: a person that has logged in. */
+function isPerson({ kind, tokenId }: Caller): boolean {
+  return tokenId === undefined && (kind === 'admin' || kind === 'endUser' || kind === 'newcomer');
+}
+
+function has(rights: Rights, action: Action, kind: EntityKind): boolean {
+  return rights[kind]?.includes(action) ?? false;
 }

@@ -59,6 +59,10 @@ export interface BrokerServices extends BrokerGround {
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
+  /** As verifyToken, of a token that a program has; `sessionId` is the id of the token. */
+  verifyAccessToken(text: string, address: string | undefined): Omit<VerifiedSession, 'tokenLifetime'> | undefined;
+  /** The ids of the tokens that a person or an application has made. */
+  tokensOf(ownerId: string): readonly string[];
   /** A packet has come, or a stream is being read: the login session through which the caller acts is in use. */
   sessionUsed(sessionId: string, accountId: string): void;
   /** Whether a login session has not been used for so many milliseconds. */

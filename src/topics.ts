@@ -1,8 +1,10 @@
+import type { Right } from './rights.ts';
+
 /** Channel topics, `<root>/<account>/d/<device>/<channel>`, and the table of service channels. Nothing else parses a topic. */
 
 interface ServiceChannel {
-  /** Kinds of callers that may publish on it. What only the service says has none. */
-  publishers: ReadonlyArray<'device' | 'endUser' | 'admin' | 'backEnd'>;
+  /** What others than the device need to publish on it, besides `publish` of devices; without it only the device may. */
+  needs?: Right;
   /** The broker's handler of a message before its acknowledgement; undefined if no client publishes here. */
   handler?: 'log' | 'fields' | 'report';
   /**
@@ -16,14 +18,14 @@ interface ServiceChannel {
 
 /** The channels that every device has besides those of its template, by name. */
 export const serviceChannels = {
-  _log: { publishers: ['device', 'admin', 'backEnd'], handler: 'log', listed: true },
-  _rejected: { publishers: [], listed: true },
-  '_set/fields': { publishers: ['device', 'endUser', 'admin', 'backEnd'], handler: 'fields', listed: true },
-  '_updates/fields': { publishers: [], listed: true },
-  _firmware: { publishers: [], listed: false, isDownlink: true },
-  '_firmware/status': { publishers: ['device'], handler: 'report', listed: false },
-  _commands: { publishers: [], listed: false, isDownlink: true },
-  '_commands/replies': { publishers: ['device'], handler: 'report', listed: false },
+  _log: { needs: ['create', 'logEntry'], handler: 'log', listed: true },
+  _rejected: { listed: true },
+  '_set/fields': { needs: ['update', 'device'], handler: 'fields', listed: true },
+  '_updates/fields': { listed: true },
+  _firmware: { listed: false, isDownlink: true },
+  '_firmware/status': { handler: 'report', listed: false },
+  _commands: { listed: false, isDownlink: true },
+  '_commands/replies': { handler: 'report', listed: false },
 } as const satisfies Record<string, ServiceChannel>;
 
 type Table = typeof serviceChannels;

@@ -1,4 +1,4 @@
-import type { Caller } from '../../src/access.ts';
+import { type Caller, principalOf } from '../../src/access.ts';
 import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
 import type { Authenticator } from '../authenticate.ts';
 import type { Sessions } from '../connections/live-clients.ts';
@@ -30,7 +30,8 @@ export class DeviceSigns {
 
   /** As `watchDevice` of Streams. */
   watch(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined {
-    const { id: principal, sessionId } = caller;
+    const { sessionId } = caller;
+    const principal = principalOf(caller);
     const others = this.#perPrincipal.get(principal) ?? 0;
     if (others >= maxWatches) return undefined;
     this.#perPrincipal.set(principal, others + 1);

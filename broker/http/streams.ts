@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import { type Caller, isAccountWide } from '../../src/access.ts';
+import { type Caller, principalOf } from '../../src/access.ts';
 import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
@@ -104,7 +104,7 @@ export class Streams {
       if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', place: at + 1 };
     const from = after === undefined ? undefined : parseId(services.numbers, after);
     if (after !== undefined && !from) return { refused: 'id' };
-    if (limits.exceeded(caller, this.#byPrincipal.get(caller.id)?.size ?? 0)) {
+    if (limits.exceeded(caller, this.#byPrincipal.get(principalOf(caller))?.size ?? 0)) {
       limits.hit('max_connections_per_principal', { address: caller.address });
       return { refused: 'tooMany' };
     }
@@ -118,7 +118,8 @@ export class Streams {
 
   #begin(caller: Caller, filters: Set<string>, expires: number): Stream {
     this.#count += 1;
-    const { id: principal, sessionId } = caller;
+    const { sessionId } = caller;
+    const principal = principalOf(caller);
     const body = new Readable({
       read: () => {
         stream.wake?.();
@@ -152,9 +153,10 @@ export class Streams {
 
   /** As in Streams of the ports. It has no id: it is not sent again to who has been away. */
   tellEnrollment(accountId: string, enrollment: Readonly<Record<string, string>>): void {
+    const { access } = this.#parts.services;
     const event = Buffer.from(`event: enrollment\ndata: ${JSON.stringify(enrollment)}\n\n`);
     for (const stream of [...(this.#byAccount.get(accountId) ?? [])]) {
-      if (stream.ended || !isAccountWide(stream.caller)) continue;
+      if (stream.ended || !access.may(stream.caller, 'read', 'enrollmentGroup')) continue;
       stream.body.push(event);
       // Who does not read is cut off as for messages.
       this.#schedule(stream);
@@ -331,6 +333,11 @@ export class Streams {
 
   endPrincipal(principal: string): Revoked {
     return this.#endAll(() => true, this.#byPrincipal.get(principal) ?? []);
+  }
+
+  /** Who has streams in an account. */
+  principalsOf(accountId: string): string[] {
+    return [...(this.#byAccount.get(accountId) ?? [])].map(({ principal }) => principal);
   }
 
   /** Gives the streams of a principal what it may act as now; filters that can match nothing any more end. */

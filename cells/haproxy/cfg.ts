@@ -140,6 +140,7 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     `  http-request return status 404 content-type application/json string ${quoted(notFound)} if { path,url_dec -m reg -i ${operatorPaths} } || !{ path_beg / }`,
     '  # The token of the caller: a JWT as Bearer or cookie, or a token that begins with the digits.',
     slot(`http_auth_bearer,jwt_payload_query('$.accountId'),bytes(26,3)`),
+    slot('http_auth_bearer,bytes(4,3)', ' { http_auth_bearer -m beg slp_ }'),
     slot(`req.cook(${headerPrefix}-access-token),jwt_payload_query('$.accountId'),bytes(26,3)`),
     slot('req.hdr(accesstoken),bytes(0,3)'),
     slot(`req.hdr(${headerPrefix}-mfa-token),bytes(0,3)`),

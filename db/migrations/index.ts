@@ -30,6 +30,8 @@ import * as enrollment from './0030-enrollment.ts';
 import * as activity from './0031-activity.ts';
 import * as issuedCertificates from './0032-issued-certificates.ts';
 import * as versionsOfProducts from './0036-versions-of-products.ts';
+import * as roles from './0037-roles.ts';
+import * as accessTokens from './0038-access-tokens.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -91,6 +93,8 @@ export const registryMigrations: readonly Migration[] = [
   ),
   sqlStep('0035-device-names', ...deviceTextIndex('name', 'fields', (row) => `json_extract(${row}"fields", '$.name')`)),
   versionsOfProducts,
+  roles,
+  accessTokens,
 ];
 
 /**

@@ -34,7 +34,7 @@ export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
 /** A live application, as the access rules and its sessions need it. */
 export type ApplicationRow = Pick<
   Row<'applications'>,
-  'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt'
+  'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt' | 'roleId'
 >;
 /** The stored values with which the broker checks a secret. */
 export type CredentialRow = Pick<
@@ -59,16 +59,23 @@ export interface EntityRole {
   accountId: string;
   userId: string | null;
   organizationId: string | null;
+  roleId: string | null;
 }
+
+/** A token as it is looked up for each request. */
+export type AccessTokenRow = Omit<Row<'accessTokens'>, 'name' | 'tokenHash' | 'created'>;
+
+/** A live role that an account has made; `rights` is JSON. */
+export type RoleRow = Pick<Row<'roles'>, 'name' | 'description' | 'rights'>;
 
 /** A live custom field of a template. */
 export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
 
-/** The roles of an identity: admin of the account, or live end-users in these organizations. */
+/** What an identity is: an account user, or live end-users. A `roleId` of null is the default role. */
 export interface Roles {
   accountId: string;
-  admin: boolean;
-  organizationIds: string[];
+  admin: { roleId: string | null } | undefined;
+  memberships: Array<{ organizationId: string; roleId: string | null }>;
 }
 
 /** Things that expire within a time: their number, counted to a hundred thousand, and the first date. */
@@ -194,8 +201,25 @@ export class Registry {
   rolesOf(userId: string): Roles | undefined {
     const identity = this.#lookups.identity.get(userId);
     if (!identity) return undefined;
-    const admin = this.#lookups.accountUser.get(userId) !== undefined;
-    return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
+    const admin = this.#lookups.accountUser.get(userId);
+    return { accountId: identity.accountId, admin, memberships: this.#lookups.endUsers.all(userId) };
+  }
+
+  accessToken(id: string): AccessTokenRow | undefined {
+    return this.#lookups.accessToken.get(id);
+  }
+
+  accessTokenBy(tokenHash: string): AccessTokenRow | undefined {
+    return this.#lookups.accessTokenBy.get(tokenHash);
+  }
+
+  /** The ids of all that a person or an application has made. */
+  accessTokensOf(ownerId: string): string[] {
+    return this.#lookups.accessTokensOf.all(ownerId);
+  }
+
+  role(id: string): RoleRow | undefined {
+    return this.#lookups.role.get(id);
   }
 
   /** A live end-user or account user, by its own id. */
@@ -297,6 +321,8 @@ export class Registry {
   }
 }
 
+const tokenColumns = '"id", "accountId", "ownerId", "expires", "rights", "organizationId", "lastUsed", "lastAddress"';
+
 function prepareLookups(reader: Sqlite.Database) {
   return {
     placement: reader.prepare<[string], Placement>(
@@ -313,20 +339,29 @@ function prepareLookups(reader: Sqlite.Database) {
        WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
     identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
-    accountUser: reader.prepare<[string], unknown>(
-      'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    accessToken: reader.prepare<[string], AccessTokenRow>(`SELECT ${tokenColumns} FROM "accessTokens" WHERE "id" = ?`),
+    accessTokenBy: reader.prepare<[string], AccessTokenRow>(
+      `SELECT ${tokenColumns} FROM "accessTokens" WHERE "tokenHash" = ?`,
+    ),
+    accessTokensOf: reader.prepare<[string], string>('SELECT "id" FROM "accessTokens" WHERE "ownerId" = ?').pluck(),
+    accountUser: reader.prepare<[string], { roleId: string | null }>(
+      'SELECT "roleId" FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    ),
+    role: reader.prepare<[string], RoleRow>(
+      'SELECT "name", "description", "rights" FROM "roles" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     endUser: reader.prepare<[string], EntityRole>(
-      'SELECT "accountId", "userId", "organizationId" FROM "endUsers" WHERE "id" = ? AND "deleted" IS NULL',
+      'SELECT "accountId", "userId", "organizationId", "roleId" FROM "endUsers" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     accountUserEntity: reader.prepare<[string], EntityRole>(
-      'SELECT "accountId", "userId", NULL AS "organizationId" FROM "accountUsers" WHERE "id" = ? AND "deleted" IS NULL',
+      `SELECT "accountId", "userId", NULL AS "organizationId", "roleId" FROM "accountUsers"
+       WHERE "id" = ? AND "deleted" IS NULL`,
     ),
     session: reader.prepare<[string], SessionRow>(
       'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash", "lastUsed" FROM "sessions" WHERE "id" = ?',
     ),
     application: reader.prepare<[string], ApplicationRow>(
-      `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt"
+      `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt", "roleId"
        FROM "applications" WHERE "id" = ? AND "deleted" IS NULL`,
     ),
     credential: reader.prepare<[string], CredentialRow>(
@@ -369,9 +404,9 @@ function prepareLookups(reader: Sqlite.Database) {
       .pluck(),
     expiringCertificates: expiringIn(reader, 'certificates'),
     expiringAuthorities: expiringIn(reader, 'certificateAuthorities'),
-    endUsers: reader
-      .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')
-      .pluck(),
+    endUsers: reader.prepare<[string], { organizationId: string; roleId: string | null }>(
+      'SELECT "organizationId", "roleId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    ),
   };
 }
 

@@ -38,6 +38,7 @@ import type {
 import type { EnrollmentRecord, EnrollmentRefusalRecord } from './records/enrollment.ts';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.ts';
 import type {
+  AccessTokenRecord,
   FederatedIdentityRecord,
   FederatedLoginRecord,
   IdentityRecord,
@@ -64,6 +65,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   brandings: Static<typeof BrandingRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
+  accessTokens: Static<typeof AccessTokenRecord>;
   mailedTokens: Static<typeof MailedTokenRecord>;
   mfaMethods: Static<typeof MfaMethodRecord>;
   recoveryCodes: Static<typeof RecoveryCodeRecord>;

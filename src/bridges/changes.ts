@@ -4,6 +4,7 @@ import { bridgeColumns } from '../../db/registry/records/bridges.ts';
 import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
+import { demandHas } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { etagOf } from '../entity/routes.ts';
 import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
@@ -34,6 +35,8 @@ export async function createBridge(ctx: Needed, caller: Caller, body: Static<typ
   if (missing) throw invalid('kind', missing);
   const stamped = stamp(ctx.clock, caller);
   const { row, bridge } = await writeAs(ctx, caller, undefined, async (tx) => {
+    // Its target hears every message.
+    await demandHas(tx, caller, { device: ['subscribe'] });
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
     const live = await others.where('deleted', 'is', null).execute();
     if (live.length >= maxPerAccount) throw invalid('accountId', `has ${maxPerAccount} bridges, which is the maximum`);
@@ -78,6 +81,7 @@ export async function updateBridge(
   checkAsked(asked, ctx.config.bridges);
   if (sealed === undefined) demandSameServer(ctx, before, asked);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, { device: ['subscribe'] });
     const changed = await change(
       tx,
       'bridges',

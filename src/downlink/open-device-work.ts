@@ -34,9 +34,8 @@ export class OpenDeviceWork implements DeviceWork {
   cancelLostCommands(whose: WhoseCommands): Promise<void> {
     const { access } = this.#parts;
     return this.#cancel(whose, ({ createdById, deviceId }) => {
-      const maker =
-        access.callerOf(createdById) ?? access.callerOfApplication(createdById) ?? access.callerOfEntity(createdById);
-      return !maker || !access.may(maker, 'create', 'command') || !access.reachableDevice(maker, deviceId);
+      const maker = access.callerOfPrincipal(createdById);
+      return !maker || !access.reachableDevice(maker, deviceId, 'create', 'command');
     });
   }
 

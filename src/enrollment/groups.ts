@@ -5,6 +5,7 @@ import type { Tx } from '../../db/registry/index.ts';
 import { enrollmentGroupColumns } from '../../db/registry/records/enrollment.ts';
 import type { Caller } from '../access.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
+import { demandHas } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { etagHeaders, etagOf, idParams, readDate, readEtag, sendEntity } from '../entity/routes.ts';
@@ -103,6 +104,9 @@ function regenerateRoute(app: App, ctx: EnrollmentContext): void {
   );
 }
 
+/** Whoever knows the secret of a group makes devices that publish. */
+const making = { device: ['create', 'publish'] } as const;
+
 /** @throws PlatformError 400/102, 400/106 for what does not fit together, and for one group too many. */
 async function createGroup(ctx: EnrollmentContext, caller: Caller, body: CreateBody) {
   const stamped = stamp(ctx.clock, caller);
@@ -111,6 +115,7 @@ async function createGroup(ctx: EnrollmentContext, caller: Caller, body: CreateB
   const columns = { ...readNew(enrollmentGroupColumns, body), ...datesOf(body) };
   demandFitting(columns);
   return writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, making);
     await demandReferences(tx, caller.accountId, columns);
     const row = await insert(tx, 'enrollmentGroups', {
       ...{ ...stamped, ...columns, enrolledCount: 0, claimHash: null, sealedGroupKey: null },
@@ -127,6 +132,7 @@ async function updateGroup(ctx: EnrollmentContext, caller: Caller, found: GroupR
   const hook = hookColumns(ctx, found.id, body, found);
   const changes = { ...readChanges(enrollmentGroupColumns, body), ...datesOf(body), ...hook.columns };
   return writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, making);
     const before = await findEntity(tx, 'enrollmentGroups', found.id);
     if (!before) throw new PlatformError('notFound');
     demandFitting({ ...before, ...changes });
@@ -143,6 +149,7 @@ async function regenerate(ctx: EnrollmentContext, caller: Caller, before: GroupR
   const hook = before.isHookSecretMade === 1 ? madeHookSecret(ctx, before.id) : undefined;
   if (before.proof === 'certificate' && !hook) throw invalid('id', 'the group has no secret of the service');
   return writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, making);
     const changes = { ...made.columns, ...hook?.columns };
     const row = await change(tx, 'enrollmentGroups', before.id, version, { caller, clock: ctx.clock }, changes);
     await recordChange(ctx, tx, caller, row, 'secretsRegenerated');
@@ -163,6 +170,7 @@ async function deleteGroup(ctx: EnrollmentContext, caller: Caller, { id }: Group
 /** @throws PlatformError as recover, 400/102 for a template or organization that is gone, 400/106 for one group too many. */
 async function recoverGroup(ctx: EnrollmentContext, caller: Caller, before: GroupRow, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, making);
     await demandReferences(tx, caller.accountId, before);
     const recovered = await recover(tx, 'enrollmentGroups', before.id, version, { caller, clock: ctx.clock });
     await demandRoom(tx, caller.accountId);

@@ -6,11 +6,14 @@ export interface OpenSessions {
   isOpen(sessionId: string): boolean;
 }
 
-/** The caller with its rights of now; undefined after a logout, and when it is gone. */
+/** The caller with its rights of now; undefined after a logout, when it is gone, and when it may not do what it does. */
 export function currentCaller(
   { access, sessions }: { access: Access; sessions: OpenSessions },
-  { id, sessionId }: Caller,
+  { id, kind, sessionId, tokenId, uses: [right] = [] }: Caller,
 ): Caller | undefined {
   if (sessionId !== undefined && !sessions.isOpen(sessionId)) return undefined;
-  return access.callerOf(id) ?? access.callerOfApplication(id);
+  const caller =
+    tokenId === undefined ? (access.callerOf(id) ?? access.callerOfApplication(id)) : access.callerOfToken(tokenId);
+  if (caller?.kind !== kind || !right) return caller;
+  return access.may(caller, ...right) ? access.narrow(caller, ...right) : undefined;
 }

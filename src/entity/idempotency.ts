@@ -5,7 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import type { Access, Caller } from '../access.ts';
+import { type Access, type Caller, principalOf } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import type { Config } from '../config.ts';
 import { invalid, PlatformError } from '../errors.ts';
@@ -145,9 +145,9 @@ class FirstAnswers {
    */
   async #demandStill(request: FastifyRequest, { entityId, secretOf }: Row<'idempotentAnswers'>): Promise<void> {
     const { access, registry } = this.#ctx;
-    const { caller, routeOptions } = request;
-    const { right } = routeOptions.config;
-    if (right) access.demand(caller, ...right);
+    const { right } = request.routeOptions.config;
+    if (right) access.demand(request.caller, ...right);
+    const caller = right ? access.narrow(request.caller, ...right) : request.caller;
     if (secretOf !== null) {
       const device = registry.query.selectFrom('devices').where('id', '=', secretOf);
       const row = await device
@@ -277,7 +277,7 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   // With a slash at its end it is the same URL.
   const url = request.url.replace(/\/(?=\?|$)/, '');
   // Anyone who has another role meanwhile is another caller: a right that is gone gets no answer again.
-  const parts = [caller.accountId, caller.id, caller.kind, key];
+  const parts = [caller.accountId, principalOf(caller), caller.kind, key];
   const keyHash = createHash('sha256').update(parts.join('\0')).digest('base64');
   // Bodies hold passwords: without the key, which is not stored, the hash tells nothing of them.
   const requestHash = createHmac('sha256', key)

@@ -16,7 +16,7 @@ import type { Tag } from '../http/openapi/document.ts';
 import type { Action, EntityKind } from '../rights.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
-import { list } from './list.ts';
+import { list, type Page } from './list.ts';
 import { type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
 import {
   chosenListResponse,
@@ -75,6 +75,8 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   fieldKind?: FieldKind;
   /** The names of the custom fields that a body may have: of a new entity, or of `before`. */
   customFields?(caller: Caller, body: Static<TObject>, before?: Row<T>): Promise<readonly string[]>;
+  /** Rows that callers see besides those that they reach in the table. */
+  find?(caller: Caller, id: string): Row<T> | undefined;
   /** How rows are shown. Called once for several rows, so that it reads for all of them what they need. */
   prepare(caller: Caller, rows: Row<T>[], query: Expand): Show<T> | Promise<Show<T>>;
   /** The account of the body is the caller's. */
@@ -84,6 +86,8 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   list?: Pick<VerbTexts, 'summary' | 'description'> & {
     query?: TObject;
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
+    /** The page itself, where it is not of the table alone. */
+    page?(caller: Caller, query: ListQuery): Promise<Page<T>>;
   };
   /** `before` is in the caller's reach, live or in the trash. `ignores` names properties that have no effect on this one. */
   update?: VerbTexts & {
@@ -154,7 +158,7 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
     }),
     /** @throws PlatformError 404/100 for what does not exist, is out of reach or is of another kind. */
     reached(caller: Caller, id: string): Row<T> {
-      const row = findReached(services, caller, listing.table, id);
+      const row = kind.find?.(caller, id) ?? findReached(services, caller, listing.table, id);
       const within = Object.entries<unknown>(listing.within ?? {});
       if (within.some(([column, value]) => row[column as keyof Row<T>] !== value)) throw new PlatformError('notFound');
       return row;
@@ -312,7 +316,9 @@ function listRoute<T extends EntityTable>(
       const query = knownParameters(request.query, querystring);
       services.access.demandAccount(caller, query.accountId);
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
-      const page = await list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash');
+      const page = await (isLive && kind.list?.page
+        ? kind.list.page(caller, query)
+        : list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash'));
       expand?.check(caller, query);
       const chosen = readFieldNames(isLive ? query.fields : undefined);
       await demandNames(services.registry.query, caller.accountId, chosen, kind, expand?.adds);

@@ -5,12 +5,12 @@ import type { Registry } from '../../db/registry/index.ts';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
 import type { Common } from '../../db/registry/records/columns.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
-import { rowsOf } from '../../db/registry/statement.ts';
-import { type Access, type Caller, isApplication, placeOf } from '../access.ts';
+import { type Access, type Caller, placeOf } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import { PlatformError, unknownReference } from '../errors.ts';
 import { newId } from '../ids.ts';
 import { noteMade } from './kept-answers.ts';
+import { demandStanding, reachesNow } from './standing.ts';
 
 /** How long a deleted entity can be recovered, in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
@@ -186,13 +186,10 @@ async function refuseDuplicates<R>(path: string, work: () => Promise<R>): Promis
   }
 }
 
-// A caller's rights are decided before a transaction, from memory. Between that and its turn the caller may be logged out,
-// deleted or moved, and the entity too. So `writeAs` checks them again inside, in the file itself.
-
 /**
- * Runs `work` in one transaction, durable when the promise resolves, if the caller still stands as it did; `entity` is
+ * Runs `work` in one transaction, durable when the promise resolves, if the caller still may do what it does; `entity` is
  * what is written to, when it is there already.
- * @throws PlatformError 401/31 after a logout, 403/21 without the role, 404/100 for an entity out of reach now.
+ * @throws PlatformError 401/31 after a logout, 403/21 without the right, 404/100 for an entity out of reach now.
  */
 export function writeAs<R>(
   { registry }: { registry: Pick<Registry, 'transaction'> },
@@ -201,10 +198,10 @@ export function writeAs<R>(
   work: (tx: Tx) => Promise<R>,
 ): Promise<R> {
   return registry.transaction(async (tx) => {
-    await demandRole(tx, caller);
+    const now = await demandStanding(tx, caller);
     if (entity && caller.kind === 'endUser') {
       const row = await findEntity(tx, ...entity);
-      if (!row || !(await reaches(tx, caller, placeOf(entity[0], row)))) throw new PlatformError('notFound');
+      if (!row || !(await reachesNow(tx, caller, placeOf(entity[0], row), now))) throw new PlatformError('notFound');
     }
     return work(tx);
   });
@@ -215,51 +212,7 @@ export function writeAs<R>(
  * @throws PlatformError 400/102 naming `path` when it is out of the caller's reach now.
  */
 export async function demandInto(tx: Tx, caller: Caller, path: string, organizationId: string | null): Promise<void> {
-  if (caller.kind === 'endUser' && !(await reaches(tx, caller, organizationId))) throw unknownReference(path);
-}
-
-const asAdmin = 'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL LIMIT 1';
-
-async function demandRole(tx: Tx, caller: Caller): Promise<void> {
-  if (caller.kind === 'device') return;
-  if (caller.sessionId !== undefined) {
-    const open = await rowsOf(tx, 'SELECT 1 FROM "sessions" WHERE "id" = ? AND "ended" IS NULL', [caller.sessionId]);
-    if (open.length === 0) throw new PlatformError('tokenInvalid');
-  }
-  if (isApplication(caller)) {
-    const application = await findLive(tx, 'applications', caller.accountId, caller.id);
-    if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
-    return;
-  }
-  const role = caller.kind === 'admin' ? await rowsOf(tx, asAdmin, [caller.id]) : await organizationsOf(tx, caller.id);
-  // The rights of an identity without an end-user end when it has one.
-  if ((role.length === 0) !== (caller.kind === 'newcomer')) throw new PlatformError('forbidden');
-}
-
-/** The organizations of the live end-users of an identity, or of the end-user without a person that has this id. */
-async function organizationsOf(tx: Tx, id: string): Promise<string[]> {
-  const live = tx.selectFrom('endUsers').select('organizationId').where('deleted', 'is', null);
-  const ofIdentity = await live.where('userId', '=', id).execute();
-  const found =
-    ofIdentity.length > 0 ? ofIdentity : await live.where('id', '=', id).where('userId', 'is', null).execute();
-  return found.map(({ organizationId }) => organizationId);
-}
-
-/** Whether a live organization is one of the end-user's or below one, as the transaction sees it. */
-async function reaches(tx: Tx, caller: Caller, organizationId: string | null): Promise<boolean> {
-  const roots = await organizationsOf(tx, caller.id);
-  for (let id = organizationId; id !== null; ) {
-    const row: { parentId: string | null } | undefined = await tx
-      .selectFrom('organizations')
-      .select('parentId')
-      .where('id', '=', id)
-      .where('deleted', 'is', null)
-      .executeTakeFirst();
-    if (!row) return false;
-    if (roots.includes(id)) return true;
-    id = row.parentId;
-  }
-  return false;
+  if (caller.kind === 'endUser' && !(await reachesNow(tx, caller, organizationId))) throw unknownReference(path);
 }
 
 /** A version on the wire: lower-case base 36 of the counter. */

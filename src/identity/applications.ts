@@ -10,6 +10,7 @@ import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
 import type { Clock } from '../clock.ts';
 import {
+  changeProperties,
   commonShape,
   createProperties,
   listingOf,
@@ -19,17 +20,20 @@ import {
   shownProperties,
   without,
 } from '../entity/columns.ts';
+import { demandHas, giveRole, shownRoleId } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { etagOf } from '../entity/routes.ts';
 import { parseDate } from '../entity/values.ts';
-import { demandReference, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { change, demandReference, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import { fixedRights, largestRights } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
 import { makeToken } from './secrets/secrets.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
+const updateBody = Type.Object(changeProperties(applicationColumns));
 type CreateBody = Static<typeof createBody>;
 
 /** Properties of a body that only stations have. */
@@ -66,6 +70,15 @@ export function applicationRoutes(app: App, ctx: IdentityContext): void {
     },
     read: { summary: 'Read an application', answer: 'The application.' },
     list: { summary: 'List applications' },
+    update: {
+      summary: 'Change the name or the role of an application',
+      description: 'A role takes effect before the answer, on connections too.',
+      answer: 'The application, with its new version.',
+      errors: ['unknownReference'],
+      revokes: true,
+      body: updateBody,
+      run: (caller, found, version, body) => updateApplication(ctx, caller, found, version, body),
+    },
     remove: {
       summary: 'Delete an application; its appToken and its sessions end',
       description: 'Cannot be undone. Other applications are not affected.',
@@ -83,7 +96,9 @@ export function applicationRoutes(app: App, ctx: IdentityContext): void {
 async function createApplication(ctx: IdentityContext, caller: Caller, body: CreateBody) {
   const appToken = makeToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
-    const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
+    const roleId = await giveRights(tx, caller, body);
+    const made = await insertApplication(tx, ctx.clock, caller, { ...body, roleId }, appToken);
+    if (roleId !== null) await recordRole(ctx, tx, caller, made);
     await ctx.audit.record(tx, {
       event: 'applicationCreated',
       outcome: 'success',
@@ -98,18 +113,67 @@ async function createApplication(ctx: IdentityContext, caller: Caller, body: Cre
   });
 }
 
+/**
+ * That its maker has the rights of an application; the role of a back-end, as it is stored.
+ * @throws PlatformError 400/106 for a role of another kind; as giveRole.
+ */
+async function giveRights(
+  tx: Tx,
+  caller: Caller,
+  { kind, roleId, revealResetToken }: CreateBody,
+): Promise<string | null> {
+  // It may learn the token with which the password of any end-user is set.
+  if (revealResetToken) await demandHas(tx, caller, largestRights.organization);
+  if (kind === 'backEnd') return giveRole(tx, caller, 'account', roleId);
+  if (roleId !== undefined) throw invalid('roleId', 'is for back-ends only');
+  await demandHas(tx, caller, fixedRights[kind]);
+  // It makes the secrets of its devices.
+  if (kind === 'station') await demandHas(tx, caller, { device: ['publish'] });
+  return null;
+}
+
+function recordRole(ctx: IdentityContext, tx: Tx, actor: Caller, { id, accountId, roleId }: Row<'applications'>) {
+  const target = { kind: 'application', id } as const;
+  const details = { roleId: shownRoleId(roleId, 'account') };
+  return ctx.audit.record(tx, { event: 'roleAssigned', outcome: 'success', accountId, actor, target, details });
+}
+
+async function updateApplication(
+  ctx: IdentityContext,
+  caller: Caller,
+  { id, kind }: Row<'applications'>,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  if (body.roleId !== undefined && kind !== 'backEnd') throw invalid('roleId', 'is for back-ends only');
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const { name, roleId } = body;
+    const changes = {
+      ...(name !== undefined && { name }),
+      ...(roleId !== undefined && { roleId: await giveRole(tx, caller, 'account', roleId) }),
+    };
+    const changed = await change(tx, 'applications', id, version, { caller, clock: ctx.clock }, changes);
+    if (roleId !== undefined) await recordRole(ctx, tx, caller, changed);
+    return changed;
+  });
+  if (body.roleId !== undefined)
+    ctx.revoked.noteRevoked(caller, await ctx.revocations.applicationChanged(row.accountId, id));
+  return show(row);
+}
+
 /** Stores a new application whose appToken is known to the caller alone. @throws as createApplication. */
 export async function insertApplication(
   tx: Tx,
   clock: Clock,
   by: Pick<Caller, 'id' | 'accountId'>,
-  body: Omit<CreateBody, 'accountId'>,
+  { roleId, ...body }: Omit<CreateBody, 'accountId' | 'roleId'> & { roleId: string | null },
   appToken: string,
 ): Promise<Row<'applications'>> {
   const station = await readStation(tx, clock, by.accountId, body);
   return insert(tx, 'applications', {
     ...stamp(clock, by),
     ...readNew(applicationColumns, body),
+    roleId,
     tokenHash: hashAppToken(appToken),
     madeDevices: 0,
     ...station,
@@ -143,6 +207,7 @@ async function readStation(
 async function deleteApplication(ctx: IdentityContext, caller: Caller, id: string) {
   const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
   ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(row.accountId, id));
+  await ctx.registry.query.deleteFrom('accessTokens').where('ownerId', '=', id).execute();
   return show(row);
 }
 
@@ -183,11 +248,19 @@ function hashAppToken(appToken: string): string {
 }
 
 const showApplication = showing(
-  without(applicationColumns, ['deviceTemplateId', 'organizationId', 'maxDevices', 'madeDevices', 'expiresAt']),
+  without(applicationColumns, [
+    'deviceTemplateId',
+    'organizationId',
+    'maxDevices',
+    'madeDevices',
+    'expiresAt',
+    'roleId',
+  ]),
 );
 const showStation = showing(stationColumns);
 
 function show(row: Row<'applications'>) {
   const shown = { ...showCommon(row), ...showApplication(row) };
+  if (row.kind === 'backEnd') return { ...shown, roleId: shownRoleId(row.roleId, 'account') };
   return row.kind === 'station' ? { ...shown, ...showStation(row) } : shown;
 }

@@ -6,8 +6,9 @@
 import { Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { Id } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import { type Caller, isSelf } from '../access.ts';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
+import { demandRightsOf } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
@@ -56,7 +57,7 @@ export function emailAddressRoutes(app: App, ctx: IdentityContext): void {
       const { caller, body } = request;
       demandEmail('newEmailAddress', body.newEmailAddress);
       const identity = await findOwn(ctx, caller, body.userId);
-      if (caller.id === identity.id) {
+      if (isSelf(caller, identity.id)) {
         // Before it is looked whether the address is free: that tells whose it is.
         confirmations.takeTry(identity.id);
         await askNewAddress(ctx, confirmations, caller, identity, body.newEmailAddress);
@@ -122,6 +123,7 @@ async function changeAddressAsAdmin(
 ): Promise<void> {
   await writeAs(ctx, caller, undefined, async (tx) => {
     if (await isAccountUser(tx, person.id)) throw new PlatformError('forbidden');
+    await demandRightsOf(tx, caller, person.id);
     await changeAddress(tx, 'newEmailAddress', person, { email, emailConfirmed: 0 });
     await ctx.audit.record(tx, {
       event: 'emailChanged',

@@ -18,20 +18,20 @@ export interface SecretOverlaps {
 
 /**
  * Who chose a password. `owner`: somebody with a token that was mailed to the address. `operator`: the operator of the machine,
- * at the first start or on the command line. `admin`: an admin or a back-end of the account. `other`: anybody else, such as who registered the address or made the end-user.
+ * at the first start or on the command line. `admin`: somebody with all rights of an admin of the account. `other`: anybody else, such as who registered the address or made the end-user.
  */
 export type PasswordChooser = 'owner' | 'operator' | 'admin' | 'other';
 
-/** The role that an identity gets: admin, one more end-user, or a person proven by a provider. */
-export type Grant = 'accountUser' | 'endUser' | 'provider';
+/** What an identity gets: an account user, one more end-user, a role with more rights, or a person proven by a provider. */
+export type Grant = 'accountUser' | 'endUser' | 'role' | 'provider';
 
 /** The grants that leave a password as it is. */
 const keptAt: Record<PasswordChooser, readonly Grant[]> = {
-  owner: ['accountUser', 'endUser', 'provider'],
+  owner: ['accountUser', 'endUser', 'role', 'provider'],
   // The operator reads and writes everything anyway, and must not lose the way in.
-  operator: ['accountUser', 'endUser', 'provider'],
-  // An admin has every right over the end-users of the account anyway.
-  admin: ['endUser'],
+  operator: ['accountUser', 'endUser', 'role', 'provider'],
+  // Who has all rights of an admin has every right over the end-users of the account anyway.
+  admin: ['endUser', 'role'],
   other: [],
 };
 

@@ -3,8 +3,9 @@
 import type { Static } from 'typebox';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import type { Caller } from '../access.ts';
 import { type Clock, timestamp } from '../clock.ts';
+import { isFullAdmin } from '../entity/giving.ts';
 import { isEmail } from '../entity/values.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { emailKey } from '../formats/email-key.ts';
@@ -87,7 +88,7 @@ export async function identityFor(
   const identity = { ...blank, ...readPerson(idmUserProfile ?? {}, 'idmUserProfile.') };
   if (password === undefined) return identity;
   const passwordHash = await passwords.hashNew('idmUserPassword', password, email, laneOf(caller));
-  return { ...identity, passwordHash, passwordChosenBy: isAccountWide(caller) ? 'admin' : 'other' };
+  return { ...identity, passwordHash, passwordChosenBy: isFullAdmin(caller) ? 'admin' : 'other' };
 }
 
 /** @throws PlatformError 400 with 110 when the email belongs to an account user, with 106 when to somebody else. */

@@ -3,13 +3,17 @@
 import { Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import type { Station } from '../access.ts';
+import { type Caller, isAccountWide, type Station } from '../access.ts';
 import type { App } from '../http/app.ts';
 import { largest } from '../limits/table.ts';
+import { actions, unionOf } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
-const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
+
+const rights = Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
+  description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
+});
 
 const meShape = Type.Object(
   {
@@ -38,9 +42,16 @@ const meShape = Type.Object(
       ),
     ),
     sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
-    rights: Type.Record(Type.String(), Type.Array(oneOf(actions), { maxItems: actions.length }), {
-      description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
-    }),
+    rights,
+    roles: Type.Array(
+      Type.Object({
+        organizationId: Nullable(Type.String({ ...Id, description: 'Null: in the whole account.' })),
+        id: Type.String(),
+        name: Type.String(),
+        rights,
+      }),
+      { maxItems: largest('endUsersPerPerson'), description: 'Without a role: none.' },
+    ),
   },
   { description: 'The caller, and its rights.' },
 );
@@ -79,10 +90,12 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         accountName: account.name,
         emailAddress: person?.email ?? null,
         name: person?.name ?? (fullName || null),
-        organizationIds: caller.kind === 'endUser' ? [...caller.organizationIds] : [],
+        organizationIds:
+          caller.kind === 'endUser' ? caller.memberships.map(({ organizationId }) => organizationId) : [],
         ...(caller.kind === 'station' && { station: await stationOf(registry, caller) }),
         sessionExpires: authenticated.session.expires,
         rights: access.rightsOf(caller),
+        roles: rolesOf(caller),
       };
     },
   );
@@ -99,4 +112,13 @@ async function stationOf({ query }: Registry, { id, deviceTemplateId, organizati
   const { madeDevices, maxDevices, expiresAt, ...names } = station;
   const limits = { madeDevices: madeDevices ?? 0, maxDevices: maxDevices ?? 0, expiresAt: expiresAt ?? '' };
   return { ...names, ...limits, deviceTemplateId, organizationId };
+}
+
+/** The roles of a caller, and where it has them. */
+function rolesOf(caller: Caller) {
+  const memberships = isAccountWide(caller) ? [{ organizationId: null, role: caller.role }] : [];
+  return [...memberships, ...(caller.kind === 'endUser' ? caller.memberships : [])].map(({ organizationId, role }) => {
+    const { id, name, rights } = role;
+    return { organizationId, id, name, rights: unionOf([rights]) };
+  });
 }

@@ -7,8 +7,8 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import type { Access } from '../access.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Access, type Caller, isAccountWide, isSelf, usesForOthers } from '../access.ts';
+import { demandRightsOf, isFullAdmin } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
@@ -146,6 +146,8 @@ export async function seenAsEndUsers(
   userIds: readonly string[],
 ): Promise<Set<string>> {
   if (userIds.length === 0) return new Set();
+  // An account-wide caller reaches everyone, whatever its role.
+  if (isAccountWide(caller) && !usesForOthers(caller)) return new Set();
   const rows = await registry.query
     .selectFrom('endUsers')
     .select(['userId', 'accountId', 'organizationId'])
@@ -156,13 +158,19 @@ export async function seenAsEndUsers(
   return new Set(seen.flatMap(({ userId }) => userId ?? []));
 }
 
-/** An identity whose profile the caller may read. @throws PlatformError 404/100 for any other. */
+/**
+ * An identity whose profile the caller may read.
+ * @throws PlatformError 404/100 for any other; 403/21 for others where a role of the account does not permit it.
+ */
 async function findSeen(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
+  if (!isSelf(caller, userId) && isAccountWide(caller) && !usesForOthers(caller)) throw new PlatformError('forbidden');
   const identities = ctx.registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
   const identity = await identities.executeTakeFirst();
   if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
   const isSeen =
-    caller.id === userId || isAccountWide(caller) || (await seenAsEndUsers(ctx, caller, [userId])).size > 0;
+    caller.id === userId ||
+    isAccountWide(caller) ||
+    (await seenAsEndUsers(ctx, ctx.access.narrow(caller, 'read', 'profile'), [userId])).size > 0;
   if (!isSeen) throw new PlatformError('notFound');
   return identity;
 }
@@ -170,7 +178,7 @@ async function findSeen(ctx: IdentityContext, caller: Caller, userId: string): P
 /** An identity that the caller may change. @throws PlatformError 404/100 out of reach, 403/21 when it may only be read. */
 export async function findOwn(ctx: IdentityContext, caller: Caller, userId: string): Promise<Row<'identities'>> {
   const identity = await findSeen(ctx, caller, userId);
-  if (caller.id !== userId && !isAccountWide(caller)) throw new PlatformError('forbidden');
+  if (!isSelf(caller, userId) && !isAccountWide(caller)) throw new PlatformError('forbidden');
   return identity;
 }
 
@@ -217,11 +225,13 @@ async function changePassword(ctx: IdentityContext, caller: Caller, body: Static
   const passwordHash = await passwords.hashNew('newPassword', newPassword, identity.email, laneOf(caller));
   const ended = await writeAs(ctx, caller, undefined, async (tx) => {
     const now = tx.selectFrom('identities').select('passwordHash').where('id', '=', userId);
+    await demandRightsOf(tx, caller, userId);
     // Somebody else has changed it while the hash was computed.
     if ((await now.executeTakeFirst())?.passwordHash !== identity.passwordHash) throw wrong();
     await ctx.audit.record(tx, { ...about, outcome: 'success' });
     // Anyone who knew the old one has chosen the new one: that proves no more than the old one did.
-    const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : 'admin';
+    const chooser = isFullAdmin(caller) ? 'admin' : 'other';
+    const passwordChosenBy = isSelf(caller, userId) ? (identity.passwordChosenBy as PasswordChooser) : chooser;
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });
   for (const sessionId of ended) ctx.revoked.noteRevoked(caller, ctx.revocations.loginEnded(sessionId));

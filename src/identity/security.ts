@@ -64,7 +64,7 @@ export function securityRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/users/:userId/end-sessions',
     {
-      config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['revocation'] },
+      config: { family, right: ['delete', 'session'], errors: ['notFound', 'forbidden'], sends: ['revocation'] },
       schema: {
         tags,
         operationId: 'endUserSessions',

@@ -187,6 +187,7 @@ async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: stri
   for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
   ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(caller.accountId, userId));
+  await ctx.registry.query.deleteFrom('accessTokens').where('ownerId', '=', userId).execute();
 }
 
 async function demandUnused(tx: Tx, userId: string): Promise<void> {

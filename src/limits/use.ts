@@ -61,6 +61,15 @@ export function limitUse({ registry, messages, broker }: Services): LimitUse {
         .where('deleted', 'is', null);
       return first(await rows.groupBy('templateId').orderBy('count', 'desc').limit(1).execute());
     },
+    async accessTokens(accountId) {
+      const rows = db.selectFrom('accessTokens').select((eb) => eb.fn.countAll<number>().as('count'));
+      const byOwner = rows.where('accountId', '=', accountId).groupBy('ownerId');
+      return first(await byOwner.orderBy('count', 'desc').limit(1).execute());
+    },
+    async roles(accountId) {
+      const rows = db.selectFrom('roles').select((eb) => eb.fn.countAll<number>().as('count'));
+      return first(await rows.where('accountId', '=', accountId).where('deleted', 'is', null).execute());
+    },
     firmwareBytes: (accountId) => firmwareBytes(db, accountId),
     async firmwareRollouts(accountId) {
       return first(await openRollouts(db, accountId));

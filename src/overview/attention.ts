@@ -1,7 +1,7 @@
 /** What somebody should look at, each with a sentence, a count and where it is listed. */
 import { type RawBuilder, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide, may } from '../access.ts';
 import { list } from '../entity/list.ts';
 import { laneOf } from '../limits/lanes.ts';
 import { limits } from '../limits/table.ts';
@@ -34,11 +34,11 @@ export async function attentionOf(
   const found = await Promise.all([
     devices,
     refusalsOf(ctx, caller, causes ?? new Map()),
-    rolloutsOf(ctx, caller),
-    jobsOf(ctx, caller),
-    bridgesOf(ctx, caller),
-    certificatesOf(ctx, caller),
-    limitsOf(ctx, caller, use),
+    may(caller, 'read', 'firmwareRollout') ? rolloutsOf(ctx, caller) : [],
+    may(caller, 'read', 'job') ? jobsOf(ctx, caller) : [],
+    may(caller, 'read', 'bridge') ? bridgesOf(ctx, caller) : [],
+    may(caller, 'read', 'mqttCertificate') ? certificatesOf(ctx, caller) : [],
+    may(caller, 'read', 'account') ? limitsOf(ctx, caller, use) : [],
   ]);
   return found.flat();
 }

@@ -1,7 +1,7 @@
 /** What happened lately: claims, new devices, firmware updates. */
 import { type RawBuilder, type SqlBool, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide, may } from '../access.ts';
 import { inReach } from '../entity/list-filters.ts';
 import { laneOf } from '../limits/lanes.ts';
 import type { OverviewContext } from './context.ts';
@@ -34,7 +34,7 @@ export async function recentOf(ctx: Needed, caller: Caller): Promise<Recent[]> {
   const [claims, updates, jobs, made] = await Promise.all([
     claimsOf(ctx, caller),
     updatesOf(ctx, caller),
-    isAccountWide(caller) ? jobsOf(ctx, caller) : [],
+    isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(ctx, caller) : [],
     newDevicesOf(ctx, caller),
   ]);
   const isOfJob = ({ time, createdById }: { time: string; createdById: string }) =>

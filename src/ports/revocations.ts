@@ -37,6 +37,10 @@ export interface Revocations {
   identityChanged(accountId: string, userId: string): Promise<Revoked>;
   /** As identityChanged, for an end-user or account user that has a secret of its own. */
   entityChanged(accountId: string, entityId: string): Promise<Revoked>;
+  /** As identityChanged, for a back-end. */
+  applicationChanged(accountId: string, applicationId: string): Promise<Revoked>;
+  /** A role gives other rights to all who have it. */
+  roleChanged(accountId: string, roleId: string): Promise<Revoked>;
   /** A device is in another organization than `before`. */
   deviceMoved(device: Placement, before: string | null): Promise<Revoked>;
   /** A device is in the trash. */

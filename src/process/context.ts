@@ -55,6 +55,6 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
 /** Caches to clear after the command line changed something: signing keys, admins, applications, sessions. */
 async function takeChanges({ tokens, access, revocations }: Context): Promise<void> {
   await tokens.reload();
-  access.identitiesChanged();
+  access.rolesChanged();
   revocations.loginsEnded();
 }

@@ -10,6 +10,7 @@ import { ControlMessages } from '../downlink/ways/control-topics.ts';
 import { Downloads } from '../downlink/ways/downloads.ts';
 import { DownlinkMessages } from '../downlink/ways/json.ts';
 import { Enrollment } from '../enrollment/exchange.ts';
+import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { Merged } from '../limits/merged.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
@@ -74,7 +75,7 @@ function brokerGround(base: Base): BrokerGround {
 type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
 
 function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
-  const { audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
+  const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
   const waiting: FieldsWaiting = new Merged();
   return {
     ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
@@ -89,6 +90,15 @@ function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
       const expires = Date.parse(session.expires);
       return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
     },
+    verifyAccessToken: (text, address) => {
+      const proven = proveAccessToken(base, text);
+      if (!proven) return undefined;
+      const { caller, token } = proven;
+      audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
+      sessions.noteUse(token.id, token.accountId, address);
+      return { caller, sessionId: token.id, expires: Date.parse(token.expires) };
+    },
+    tokensOf: (ownerId) => registry.accessTokensOf(ownerId),
     sessionUsed: (id, accountId) => sessions.noteUse(id, accountId),
     hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
@@ -96,6 +106,7 @@ function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
     secretConnected: (entityId, generation) => overlaps.connected(entityId, generation),
     endPreviousSecrets: () => overlaps.endDue(),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
-    setFields: (caller, deviceId, payload) => setState({ ...base, waiting }, caller, deviceId, payload),
+    setFields: (caller, deviceId, payload) =>
+      setState({ ...base, waiting }, access.narrow(caller, 'update', 'device'), deviceId, payload),
   };
 }

@@ -38,6 +38,7 @@ import { requireAppToken, requireCaller } from '../identity/sessions/authenticat
 import { loginRoutes } from '../identity/sessions/login.ts';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.ts';
 import { signInRoutes } from '../identity/sign-in.ts';
+import { tokenRoutes } from '../identity/token-routes.ts';
 import { registrationRoutes, userRoutes } from '../identity/users.ts';
 import { logRoutes } from '../messages/logs/routes.ts';
 import { publishing, publishingAtRoot } from '../messages/publish.ts';
@@ -66,6 +67,7 @@ import { accountRefusalRoutes, refusalRoutes } from '../registry/devices/refusal
 import { endUserRoutes } from '../registry/end-users.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
+import { roleRoutes } from '../registry/roles.ts';
 import { searchRoutes } from '../registry/search.ts';
 import { templateRoutes } from '../registry/templates.ts';
 import type { Context } from './context.ts';
@@ -105,6 +107,8 @@ const forCallers: readonly Mount[] = [
   channelTemplateRoutes,
   customFieldRoutes,
   accountUserRoutes,
+  roleRoutes,
+  tokenRoutes,
   credentialRoutes,
   enrollmentGroupRoutes,
   enrollmentRefusalRoutes,

@@ -1,12 +1,14 @@
-/** Account users: the admins of an account. All are equal; the last one stays. */
+/** Account users: the people of an account, each with a role. The last admin stays. */
 
 import { type Static, Type } from 'typebox';
+import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { accountUserColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../access.ts';
 import type { AuditEvent } from '../audit/events.ts';
 import {
+  changeProperties,
   commonShape,
   createProperties,
   listingOf,
@@ -15,8 +17,9 @@ import {
   showing,
   shownProperties,
 } from '../entity/columns.ts';
+import { giveRole, isMore, shownRoleId } from '../entity/giving.ts';
 import { entityRoutes } from '../entity/kind.ts';
-import { insert, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { endVoided, readIdentity } from '../identity/grants.ts';
@@ -25,6 +28,7 @@ import { Invitations, invitationSent } from '../identity/invitations.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
 import type { RegistryContext } from './context.ts';
 
+const updateBody = Type.Object(changeProperties(accountUserColumns));
 const createBody = Type.Object({
   accountId: Type.String(),
   ...createProperties(accountUserColumns),
@@ -47,7 +51,11 @@ const shape = Type.Object({
 const listing = listingOf('accountUsers', accountUserColumns);
 
 const showColumns = showing(accountUserColumns);
-const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
+const show = (row: Row<'accountUsers'>) => ({
+  ...showCommon(row),
+  ...showColumns(row),
+  roleId: shownRoleId(row.roleId, 'account'),
+});
 
 type Services = RegistryContext & { invitations: Invitations };
 
@@ -63,9 +71,9 @@ export function accountUserRoutes(app: App, all: RegistryContext): void {
     listing,
     prepare: (caller, rows) => prepare(ctx, caller, rows),
     create: {
-      summary: 'Create an admin',
+      summary: 'Create an admin, or another user of the account',
       description:
-        'Admins can do everything in the account. Without a password, the person gets an invitation by email.',
+        'Without a roleId it can do everything in the account. Without a password, the person gets an invitation by email.',
       answer: 'The new admin.',
       // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
       errors: ['unknownReference', 'notUnique', 'userExists', 'deleted'],
@@ -74,6 +82,16 @@ export function accountUserRoutes(app: App, all: RegistryContext): void {
     },
     read: { summary: 'Read an admin', answer: 'The admin.' },
     list: { summary: 'List admins' },
+    update: {
+      summary: 'Change the role of an admin',
+      description:
+        'It takes effect before the answer, on connections too. An account keeps at least one `account:admin`.',
+      answer: 'The admin, with its new version.',
+      errors: ['unknownReference', 'constraint', 'notUnique'],
+      revokes: true,
+      body: updateBody,
+      run: (caller, found, version, body) => update(ctx, caller, found, version, body),
+    },
     remove: {
       summary: 'Delete an admin',
       description: 'Sessions of the admin end. An account keeps at least one admin.',
@@ -90,16 +108,18 @@ function recordEvent(
   tx: Tx,
   event: AuditEvent,
   actor: Caller,
-  { id, accountId, userId }: Row<'accountUsers'>,
+  { id, accountId, userId, roleId }: Row<'accountUsers'>,
 ) {
   const target = { kind: 'accountUser', id } as const;
-  return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { userId } });
+  const details = { userId, roleId: shownRoleId(roleId, 'account') };
+  return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details });
 }
 
 async function create(ctx: Services, caller: Caller, body: Static<typeof createBody>) {
   const { clock, access } = ctx;
   const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
   const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const roleId = await giveRole(tx, caller, 'account', body.roleId);
     const { invitation, ended } = identity
       ? await ctx.invitations.makeIdentity(tx, caller, identity)
       : await ctx.invitations.grant(tx, caller, await demandPromotable(tx, caller, body.userId ?? ''), 'accountUser');
@@ -108,8 +128,10 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
       ...stamp(clock, caller),
       ...readNew(accountUserColumns, body),
       userId,
+      roleId,
     });
     await recordEvent(ctx, tx, 'accountUserCreated', caller, row);
+    if (roleId !== null) await recordEvent(ctx, tx, 'roleAssigned', caller, row);
     return { row, invitation, ended };
   });
   access.identityChanged(row.userId);
@@ -117,19 +139,65 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
   return { ...show(row), ...(await ctx.invitations.send(invitation)) };
 }
 
+/** @throws PlatformError 400/104 when no live admin is left. */
+async function demandAdmin(tx: Tx, { accountId }: Caller): Promise<void> {
+  const admins = tx
+    .selectFrom('accountUsers')
+    .select('id')
+    .where('accountId', '=', accountId)
+    .where('roleId', 'is', null);
+  if (!(await admins.where('deleted', 'is', null).limit(1).executeTakeFirst()))
+    throw new PlatformError('constraint', { message: 'The last account user with the role admin has to stay.' });
+}
+
+async function update(
+  ctx: Services,
+  caller: Caller,
+  found: Row<'accountUsers'>,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { clock, access } = ctx;
+  const before = demandLive(found);
+  const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const stored = (await findEntity(tx, 'accountUsers', before.id)) ?? before;
+    const roleId = body.roleId === undefined ? stored.roleId : await giveRole(tx, caller, 'account', body.roleId);
+    const row = await change(tx, 'accountUsers', before.id, version, { caller, clock }, { roleId });
+    await demandAdmin(tx, caller);
+    if (roleId !== stored.roleId) await recordEvent(ctx, tx, 'roleAssigned', caller, row);
+    const granted = await regrant(ctx, tx, caller, stored, row);
+    return { row, ...granted };
+  });
+  access.identityChanged(row.userId);
+  await endRights(ctx, caller, row);
+  endVoided(ctx, caller, ended);
+  return { ...show(row), ...(await ctx.invitations.send(invitation)) };
+}
+
+/** A password that others have chosen must not open what a new role gives. */
+async function regrant(ctx: Services, tx: Tx, caller: Caller, before: Row<'accountUsers'>, after: Row<'accountUsers'>) {
+  const isRaised = await isMore(tx, after.accountId, 'account', after.roleId, before.roleId);
+  const identity = isRaised ? await readIdentity(tx, after.userId) : undefined;
+  if (!identity) return { invitation: undefined, ended: { sessionIds: [], entityIds: [] } };
+  return ctx.invitations.grant(tx, caller, identity, 'role');
+}
+
+/** After the commit that took rights: ends what was made of them. */
+async function endRights({ revocations, revoked }: Services, caller: Caller, row: Row<'accountUsers'>): Promise<void> {
+  revoked.noteRevoked(caller, await revocations.identityChanged(row.accountId, row.userId));
+  revoked.noteRevoked(caller, await revocations.entityChanged(row.accountId, row.id));
+}
+
 async function remove(ctx: Services, caller: Caller, { id }: Row<'accountUsers'>, version: number) {
-  const { clock, access, revocations } = ctx;
+  const { clock, access } = ctx;
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'accountUsers', id, version, clock);
-    const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
-    if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
-      throw new PlatformError('constraint', { message: 'The last account user cannot be deleted.' });
+    await demandAdmin(tx, caller);
     await recordEvent(ctx, tx, 'accountUserDeleted', caller, trashed);
     return trashed;
   });
   access.identityChanged(row.userId);
-  ctx.revoked.noteRevoked(caller, await revocations.identityChanged(row.accountId, row.userId));
-  ctx.revoked.noteRevoked(caller, await revocations.entityChanged(row.accountId, id));
+  await endRights(ctx, caller, row);
   return show(row);
 }
 

@@ -9,6 +9,7 @@ import { type Caller, isAccountWide } from '../access.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { parentsOf, readNames } from '../entity/expand.ts';
 import { fieldBody } from '../entity/fields.ts';
+import { giveRole, isMore, shownRoleId } from '../entity/giving.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { mergeFields, readFields, readNewFields } from '../entity/values.ts';
 import {
@@ -24,7 +25,7 @@ import {
 } from '../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { endVoided } from '../identity/grants.ts';
+import { endVoided, readIdentity } from '../identity/grants.ts';
 import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.ts';
 import { Invitations } from '../identity/invitations.ts';
 import { personBody } from '../identity/person.ts';
@@ -131,6 +132,7 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
     const { organizationId, endUserTemplateId } = body;
     const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
     const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
+    const roleId = await giveRole(tx, caller, 'organization', body.roleId, organization.id);
     const { userId, invitation, ended } = await givePerson(ctx, tx, caller, identity, body.userId);
     const row = await insert(tx, 'endUsers', {
       ...stamp(clock, caller),
@@ -138,9 +140,11 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
       endUserTemplateId: template.id,
       organizationId: organization.id,
       userId,
+      roleId,
       fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
     });
     await demandMembershipRoom(tx, config.limits, row);
+    if (roleId !== null) await recordRole(ctx, tx, caller, row);
     return { row, invitation, ended };
   });
   await identityChanged(ctx, row);
@@ -205,6 +209,7 @@ async function update(
     const { organizationId } = body;
     const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
     const stored = (await findEntity(tx, 'endUsers', id)) ?? before;
+    const roleId = await roleAfter(tx, caller, stored, body, identity !== undefined);
     const { userId, invitation, ended } = await givePerson(
       ctx,
       tx,
@@ -216,16 +221,49 @@ async function update(
       ...readChanges(endUserSettable, body),
       organizationId: organization.id,
       userId: stored.userId ?? userId,
+      roleId,
       fields: mergeFields(stored.fields, values, ctx.fields.limits),
     };
     // A person who has been attached meanwhile has changed the version.
     const row = await change(tx, 'endUsers', id, version, { caller, clock }, changes);
     if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
-    return { row, invitation, ended };
+    if (roleId !== stored.roleId) await recordRole(ctx, tx, caller, row);
+    const raised = await regrant(ctx, tx, caller, stored, row);
+    return { row, ...(raised ?? { invitation, ended }) };
   });
   for (const revoked of await identityChanged(ctx, row)) ctx.revoked.noteRevoked(caller, revoked);
   endVoided(ctx, caller, ended);
   return { ...showEndUser(ctx, row), ...(await ctx.invitations.send(invitation)) };
+}
+
+/**
+ * The role of an end-user after a PUT, as it is stored. Its giver needs all of it where the end-user gets it: in another
+ * organization too, and for another person.
+ */
+function roleAfter(
+  tx: Tx,
+  caller: Caller,
+  before: Row<'endUsers'>,
+  { roleId, organizationId, userId }: Static<typeof updateBody>,
+  hasNewPerson: boolean,
+): Promise<string | null> | string | null {
+  const isSame =
+    organizationId === before.organizationId && (before.userId !== null || !(hasNewPerson || isGiven(userId)));
+  if (roleId === undefined && isSame) return before.roleId;
+  return giveRole(tx, caller, 'organization', roleId ?? before.roleId, organizationId);
+}
+
+/** A password that others have chosen must not open what a new role gives. */
+async function regrant(ctx: Services, tx: Tx, caller: Caller, before: Row<'endUsers'>, after: Row<'endUsers'>) {
+  const isRaised = await isMore(tx, after.accountId, 'organization', after.roleId, before.roleId);
+  const identity = isRaised && before.userId !== null ? await readIdentity(tx, before.userId) : undefined;
+  return identity && ctx.invitations.grant(tx, caller, identity, 'role');
+}
+
+function recordRole(ctx: Services, tx: Tx, actor: Caller, { id, accountId, roleId, organizationId }: Row<'endUsers'>) {
+  const target = { kind: 'endUser', id } as const;
+  const details = { roleId: shownRoleId(roleId, 'organization'), organizationId };
+  return ctx.audit.record(tx, { event: 'roleAssigned', outcome: 'success', accountId, actor, target, details });
 }
 
 async function remove(ctx: Services, caller: Caller, { id }: Row<'endUsers'>, version: number) {
@@ -265,6 +303,7 @@ async function recoverOne(ctx: Services, caller: Caller, before: Row<'endUsers'>
     await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
     await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
     if (before.userId !== null && (await isAccountUser(tx, before.userId))) throw new PlatformError('userExists');
+    await giveRole(tx, caller, 'organization', before.roleId, organizationId);
     const recovered = await recover(tx, 'endUsers', id, version, { caller, clock });
     await demandMembershipRoom(tx, config.limits, recovered);
     return recovered;

@@ -22,6 +22,7 @@ import {
 } from '../entity/columns.ts';
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.ts';
 import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
+import { giveRole } from '../entity/giving.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { inWords } from '../entity/kind-verbs.ts';
 import type { Listing } from '../entity/list-query.ts';
@@ -195,9 +196,12 @@ async function insertDefaultEndUser(
   const { accountId } = caller;
   const given = body.endUserTemplateId ?? '';
   const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
+  // The first organization of somebody is its own; below another one nobody becomes more than it is there.
+  if (caller.kind !== 'newcomer') await giveRole(tx, caller, 'organization', null, organization.parentId);
   const row = await insert(tx, 'endUsers', {
     ...stamp(clock, caller),
     ...readNew(endUserSettable, {}),
+    roleId: null,
     endUserTemplateId: template.id,
     organizationId: organization.id,
     userId: caller.id,
@@ -349,7 +353,7 @@ function demandMovable(caller: Caller, id: string): void {
 
 /** Whether the caller is an end-user of this very organization: then it neither moves nor deletes it. */
 export function isAttached(caller: Caller, organizationId: string): boolean {
-  return caller.kind === 'endUser' && caller.organizationIds.includes(organizationId);
+  return caller.kind === 'endUser' && caller.memberships.some((one) => one.organizationId === organizationId);
 }
 
 /**

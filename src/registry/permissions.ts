@@ -3,10 +3,18 @@
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
-import { applicationCaller, type Caller, isAccountWide, maxPath, placeOf, type Station } from '../access.ts';
+import {
+  applicationCaller,
+  type Caller,
+  endUserCaller,
+  isAccountWide,
+  maxPath,
+  placeOf,
+  type Station,
+} from '../access.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import type { Action, EntityWithRights } from '../rights.ts';
+import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../rights.ts';
 import { controlTopic, parseTopic } from '../topics.ts';
 import type { RegistryContext } from './context.ts';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
@@ -24,6 +32,7 @@ const tables = {
   accountUser: 'accountUsers',
   application: 'applications',
   identityProvider: 'identityProviders',
+  role: 'roles',
   bridge: 'bridges',
   mqttCertificate: 'certificates',
   certificateAuthority: 'certificateAuthorities',
@@ -33,8 +42,6 @@ const tables = {
 } as const satisfies Record<EntityWithRights, EntityTable>;
 type Kind = keyof typeof tables;
 const kinds = Object.keys(tables) as Kind[];
-/** Kinds that nobody changes: they are made and deleted. */
-const unchanging: readonly Kind[] = ['accountUser', 'application'];
 const placed: readonly Kind[] = ['device', 'endUser', 'organization'];
 
 /** Every rule that an answer names; docs/permissions.md says what each means, and they stay as they are. */
@@ -92,6 +99,12 @@ const answerShape = Type.Object(
       maxItems: maxPath,
       description: 'The organizations from the one of the principal down to the one in question.',
     }),
+    role: Type.Optional(
+      Type.Object(
+        { id: Type.String(), name: Type.String(), scope: oneOf(roleScopes) },
+        { description: 'The role that gives the right, or does not; of an end-user where it counts.' },
+      ),
+    ),
   },
   { description: 'Whether it is allowed, and the rule that decides.' },
 );
@@ -127,13 +140,29 @@ export async function explain(ctx: RegistryContext, caller: Caller, question: Qu
     throw invalid('topic', ofTopic ? 'is required for publish and subscribe' : 'is for publish and subscribe only');
   if (ofTopic ? entity !== undefined : entity === undefined)
     throw invalid('entity', ofTopic ? 'is for read, update, create and delete only' : 'is required for this action');
+  const { access } = ctx;
   const { accountId } = caller;
   const { principal, trashed } = await findPrincipal(ctx, accountId, question.principal);
+  const right: Right = [action, entity?.type ?? 'device'];
+  const narrowed = access.narrow(principal, ...right);
   const answer =
     ofTopic || entity === undefined
-      ? explainTopic(ctx, principal, action as 'publish' | 'subscribe', topic ?? '')
-      : await explainEntity(ctx, principal, action, entity);
-  return trashed ? refused('principal in the trash') : answer;
+      ? explainTopic(ctx, narrowed, action as 'publish' | 'subscribe', topic ?? '')
+      : await explainEntity(ctx, narrowed, action, entity);
+  if (trashed) return refused('principal in the trash');
+  const role = roleBehind(principal, right, answer.path);
+  return { ...answer, ...(role && { role: { id: role.id, name: role.name, scope: role.scope } }) };
+}
+
+/** The role that decides: of an end-user the one where `path` begins, or else the first of its roles. */
+function roleBehind(principal: Caller, [action, kind]: Right, [root]: readonly string[]): Role | undefined {
+  if (isAccountWide(principal)) return principal.role;
+  if (principal.kind !== 'endUser') return undefined;
+  const { memberships } = principal;
+  const giving = memberships.find(
+    ({ organizationId, role }) => organizationId === root && role.rights[kind]?.includes(action),
+  );
+  return (giving ?? memberships[0])?.role;
 }
 
 /** The caller as it would be in a request; entities in the trash cannot call. @throws PlatformError 404/100. */
@@ -153,16 +182,18 @@ async function findPrincipal(
     return { principal: { kind: 'device', id, accountId }, trashed: deleted !== null };
   }
   if (type === 'endUser') {
-    const { userId, organizationId, deleted } = ofAccount(await findEntity(db, 'endUsers', id));
-    const principal: Caller = { kind: 'endUser', id: userId ?? id, accountId, organizationIds: [organizationId] };
+    const { userId, organizationId, roleId, deleted } = ofAccount(await findEntity(db, 'endUsers', id));
+    const membership = { organizationId, role: access.roleOf(roleId, 'organization') };
+    const principal = endUserCaller(userId ?? id, accountId, [membership]);
     return { principal, trashed: deleted !== null };
   }
   if (type === 'accountUser') {
-    const { userId, deleted } = ofAccount(await findEntity(db, 'accountUsers', id));
-    return { principal: { kind: 'admin', id: userId, accountId }, trashed: deleted !== null };
+    const { userId, roleId, deleted } = ofAccount(await findEntity(db, 'accountUsers', id));
+    const role = access.roleOf(roleId, 'account');
+    return { principal: { kind: 'admin', id: userId, accountId, role }, trashed: deleted !== null };
   }
   const application = ofAccount(await findEntity(db, 'applications', id));
-  const principal = applicationCaller(application);
+  const principal = applicationCaller(application, access.roleOf(application.roleId, 'account'));
   if (!principal) throw new PlatformError('notFound');
   return { principal, trashed: application.deleted !== null };
 }
@@ -214,8 +245,7 @@ async function explainEntity(
   const table: EntityTable = tables[type];
   const row = id === null ? undefined : await findEntity(ctx.registry.query, table, id);
   if (!row || row.accountId !== principal.accountId) throw new PlatformError('notFound');
-  if (!access.may(principal, action, type) || (action === 'update' && unchanging.includes(type)))
-    return refused('role may not do this');
+  if (!access.may(principal, action, type)) return refused('role may not do this');
   if (principal.kind === 'device') return explainOwn(ctx, principal, row);
   if (principal.kind === 'station') return explainMade(ctx, principal, row as Row<'devices'>);
   const place = placeOf(table, row);
@@ -228,7 +258,7 @@ async function explainEntity(
 
 /** A device changes itself, on `_set/fields`. */
 function explainOwn({ access }: RegistryContext, principal: Caller, { id, deleted }: Row<EntityTable>): Answer {
-  if (access.reachableDevice(principal, id)) return { allowed: true, rule: 'own device', path: [] };
+  if (access.reachableDevice(principal, id, 'update')) return { allowed: true, rule: 'own device', path: [] };
   return refused(deleted !== null && id === principal.id ? 'in the trash' : 'outside the reach');
 }
 

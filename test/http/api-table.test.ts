@@ -3,8 +3,9 @@
  * `UPDATE_API_TABLE=1 npx tap test/http/api-table.test.ts` in the root of the project writes the list.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.ts';
+import { documentOf, type OpenApi, operationsOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
+import { type PlainOperation, plainRequest } from '../support/plain-request.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 
@@ -13,16 +14,13 @@ const t = await part(import.meta);
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
 let service: Service;
-type Row = Operation & { method: string; path: string };
-let operations: Row[];
+let operations: PlainOperation[];
 let groups: OpenApi['tags'];
 t.before(async () => {
   service = await sharedService(t);
   const document = documentOf(service);
   groups = document.tags;
-  operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
-  );
+  operations = operationsOf(document);
 });
 
 /** The eight URLs of a kind, by path. */
@@ -94,7 +92,8 @@ t.test('who is not named is refused, and who is named is not refused for what it
   );
   for (const operation of asked)
     for (const [kind, token] of Object.entries(tokens)) {
-      const answer = await send(operation, token);
+      const { method, url, ...plain } = plainRequest(operation, service.accountId);
+      const answer = await service.http(method, url, { token, ...plain });
       const title = `${kind}: ${operation.method} ${operation.path} answered ${answer.text}`;
       const message = answer.body.message ?? answer.body.error?.message;
       const refused =
@@ -104,37 +103,5 @@ t.test('who is not named is refused, and who is named is not refused for what it
       else t.match(answer, { status: 404 }, title);
     }
 });
-
-/** A request that the schemas accept, for things that are not there. */
-function send({ method, path, parameters = [], requestBody }: Row, token: string) {
-  const values = (place: string) =>
-    parameters
-      .filter((one) => one.in === place && one.required)
-      .map(({ name, schema }) => [name, String(exampleOf(name, schema))] as [string, string]);
-  const schema = requestBody?.content['application/json']?.schema;
-  const required: string[] = schema?.required ?? [];
-  const body = schema && Object.fromEntries(required.map((name) => [name, exampleOf(name, schema.properties[name])]));
-  const query = new URLSearchParams(values('query'));
-  const url = path.replace(/\{\w+\}/g, 'nothing');
-  return service.http(method, `${url}?${query}`, {
-    token,
-    headers: Object.fromEntries(values('header')),
-    ...(body && { body }),
-  });
-}
-
-function exampleOf(name: string, schema: Schema | undefined): unknown {
-  if (!schema) return undefined;
-  if (schema.type === 'object') {
-    const { required = [], properties } = schema;
-    return Object.fromEntries(required.map((one: string) => [one, exampleOf(one, properties[one])]));
-  }
-  if (Array.isArray(schema.type) && schema.type.includes('null')) return null;
-  if (name === 'accountId') return service.accountId;
-  if (name === 'associationCode') return '000000000000';
-  if (schema.type === 'integer') return 1;
-  if (schema.type === 'boolean') return true;
-  return schema.enum?.[0] ?? '1';
-}
 
 t.end();

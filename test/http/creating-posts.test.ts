@@ -107,6 +107,10 @@ const requests: Record<string, () => Promise<Sent>> = {
     const body = { emailAddress: emailAddress(), password: 'a walk in the park' };
     return { token: null, headers: { accesstoken: present(appToken) }, body };
   },
+  '/api/v1/tokens': async () => ({
+    body: { name: 'Twice', expiresAt: new Date(Date.now() + 86_400_000).toISOString() },
+  }),
+  '/api/v1/roles': async () => ({ body: { name: service.unique('Twice'), scope: 'organization', rights: {} } }),
   '/api/v1/applications': async () => ({ body: { name: service.unique('Twice'), kind: 'backEnd' } }),
   '/api/v1/identity-providers': async () => ({
     body: { name: service.unique('Twice'), issuer: 'https://id.example.com', clientId: 'client' },

@@ -5,6 +5,7 @@ import { finished } from 'node:stream/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
+import { defaultRoles } from '../../src/rights.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -21,7 +22,7 @@ t.test('the last event does not wait for its turn; others do', async (t) => {
     },
     isPermitted: () => true,
   };
-  const caller = { kind: 'admin', id: 'a', accountId: 'b' } as const;
+  const caller = { kind: 'admin', id: 'a', accountId: 'b', role: defaultRoles.account } as const;
   const log = { error: (error: unknown) => t.fail(String(error)) };
   const body = new ProgressStreams({ log, sessions: { noteUse: () => {} } }).open(caller, followed);
   let text = '';

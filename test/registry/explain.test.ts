@@ -124,7 +124,9 @@ const ask = ({ type, id }: Pick<Principal, 'type' | 'id'>, question: object, tok
 const explained = async (name: string, question: object) => {
   const { status, body } = await ask(principals[name] as Principal, question);
   if (status !== 200) throw new Error(`${status}: ${JSON.stringify(body)}`);
-  return body;
+  // test/registry/roles.test.ts looks at the role that it names.
+  const { role: _, ...decision } = body;
+  return decision;
 };
 
 /** Whether HTTP lets the caller pass; a stale version is found only by who may change the entity. */
@@ -279,7 +281,7 @@ t.test('it names the rule and the way through the organizations', async (t) => {
     ['person', { action: 'read', entity: entity('device beside') }, no('outside the reach')],
     ['person', { action: 'delete', entity: entity('organization home') }, no('own organization')],
     ['person', { action: 'delete', entity: entity('device home') }, no('role may not do this')],
-    ['admin', { action: 'update', entity: entity('accountUser one') }, no('role may not do this')],
+    ['admin', { action: 'update', entity: entity('accountUser one') }, yes('account-wide')],
     [
       'admin',
       { action: 'create', entity: { type: 'device', id: things['organization gone']?.id } },

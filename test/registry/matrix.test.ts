@@ -68,6 +68,9 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
   'POST /api/v1/auth/forgot-password': 'answers the same for everybody, in test/identity/me.test.ts',
   'POST /api/v1/enroll': 'of a device that proves its group, in test/enrollment/exchange.test.ts',
+  'POST /api/v1/tokens': 'of the caller itself, in test/identity/tokens.test.ts',
+  'GET /api/v1/tokens': 'the same',
+  'DELETE /api/v1/tokens/{id}': 'the same',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -97,6 +100,7 @@ const table = `
   POST /api/v1/end-users                            | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/end-users                            | body organizationId: organization               | 400/102 | 400/102 | 403/21
   POST /api/v1/end-users                            | body userId: identity                           | 400/102 | 400/102 | 403/21
+  POST /api/v1/end-users                            | body roleId: role                               | 400/102 | 400/102 | 403/21
   POST /api/v1/end-users                            | body endUserTemplateId: endUserTemplate         | 400/102 | 400/102 | 403/21
   GET /api/v1/end-users                             | -                                               | own     | own     | 403/21
   GET /api/v1/end-users                             | query accountId: account                        | 404/100 | 404/100 | 403/21
@@ -106,6 +110,7 @@ const table = `
   GET /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  PUT /api/v1/end-users/{id}                        | body roleId: role                               | 400/102 | 400/102 | 403/21
   PUT /api/v1/end-users/{id}                        | body userId: identity                           | 400/106 | 400/106 | 403/21
   DELETE /api/v1/end-users/{id}                     | path id: endUser                                | 404/100 | 404/100 | 403/21
   GET /api/v1/trash/end-users                       | -                                               | own     | own     | 403/21
@@ -176,6 +181,20 @@ const table = `
   GET /api/v1/account-users                         | query userId: admin                             | none    | 403/21  | 403/21
   GET /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
   DELETE /api/v1/account-users/{id}                 | path id: accountUser                            | 404/100 | 403/21  | 403/21
+  POST /api/v1/account-users                        | body roleId: role                               | 400/102 | 403/21  | 403/21
+  PUT /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
+  PUT /api/v1/account-users/{id}                    | body roleId: role                               | 400/102 | 403/21  | 403/21
+
+  POST /api/v1/roles                                | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/roles                                 | -                                               | own     | own     | 403/21
+  GET /api/v1/roles                                 | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/roles/{id}                            | path id: role                                   | 404/100 | 404/100 | 403/21
+  PUT /api/v1/roles/{id}                            | path id: role                                   | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/roles/{id}                         | path id: role                                   | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/roles                           | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/roles                           | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/roles/{id}                      | path id: role                                   | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/roles/{id}/recover             | path id: role                                   | 404/100 | 403/21  | 403/21
 
   POST /api/v1/applications                         | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/applications                         | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
@@ -184,6 +203,9 @@ const table = `
   GET /api/v1/applications                          | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
   DELETE /api/v1/applications/{id}                  | path id: application                            | 404/100 | 403/21  | 403/21
+  POST /api/v1/applications                         | body roleId: role                               | 400/102 | 403/21  | 403/21
+  PUT /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
+  PUT /api/v1/applications/{id}                     | body roleId: role                               | 400/102 | 403/21  | 403/21
   GET /api/v1/audit                                 | -                                               | own     | 403/21  | 403/21
   GET /api/v1/audit                                 | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/audit                                 | query actorId: admin                            | none    | 403/21  | 403/21
@@ -391,6 +413,9 @@ const ofSessions = [
   'POST /api/v1/batch',
   'GET /api/v1/profile/me',
   'GET /api/v1/provisioning/addresses',
+  'POST /api/v1/tokens',
+  'GET /api/v1/tokens',
+  'DELETE /api/v1/tokens/{id}',
 ];
 /** Bodies of endpoints without an id of anything that is stored. */
 const plainBodies: Record<string, object> = {
@@ -724,6 +749,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await both('channelTemplate', '/channels/templates', 'channelTemplate', channel);
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
+  own.application = await create('/applications', 'application', { name: 'own', kind: 'backEnd' });
+  await both('role', '/roles', 'role', { scope: 'account', rights: { device: ['read'] }, description: mark });
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
   if (mine) await leaveDeadLetter(service, bridge.id, 'canary');
@@ -763,6 +790,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
   theirs.accountUser = [admin, ended];
+  own.accountUser = admin;
   theirs.admin = [{ id: admin.userId }];
   if (mine) return { own, theirs };
   own.organization = await create('/organizations', 'organization', { name: 'own' });
@@ -819,6 +847,7 @@ const certificateFor = async (name: string) => (await makeAuthority({ subject: `
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
 const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
 const aStation = { kind: 'station', maxDevices: 1, expiresAt: '2999-01-01' };
+const backEnd = { kind: 'backEnd', deviceTemplateId: undefined, maxDevices: undefined, expiresAt: undefined };
 
 /** What a request of the endpoint says besides the id in question. */
 function bodyOf(
@@ -854,11 +883,13 @@ function bodyOf(
     '/api/v1/provisioning/jobs': { rows: [{ serialNumber: 'changed' }] },
     '/api/v1/devices/jobs': { action: 'move', ids: [own.device?.id], organizationId },
     '/api/v1/account-users': { accountId, ...newUser },
+    '/api/v1/roles': { accountId, name: 'changed', scope: 'account', rights: {} },
     '/api/v1/applications': {
       accountId,
       name: 'changed',
       kind: 'endUserApp',
       ...(parameter !== 'accountId' && { ...aStation, deviceTemplateId: own.deviceTemplate?.id }),
+      ...(parameter === 'roleId' && backEnd),
     },
     '/api/v1/firmware/rollouts': { accountId, firmwarePackageId: randomUUID(), target: { deviceIds: ['x'] } },
     '/api/v1/firmware/packages': {

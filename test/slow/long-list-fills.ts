@@ -1,7 +1,9 @@
 /** How each list is filled with the largest rows that the limits allow, by its path in the OpenAPI document. */
+
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/ids.ts';
+import { largestRights } from '../../src/rights.ts';
 import { publish } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { leaveDeadLetter } from '../support/faults.ts';
@@ -237,6 +239,18 @@ export class Filler {
         kind: 'backEnd',
       });
       this.#copies('', 'applications', id, manyRows, (n) => ({ tokenHash: `hash ${n}` }));
+      return { bytes: manyRows * 300 };
+    },
+    '/api/v1/roles': async () => {
+      const about = { name: 'first', scope: 'account', description: 'd'.repeat(200), rights: largestRights.account };
+      const { id } = await this.#service.create('/roles', 'role', about);
+      this.#copies('', 'roles', id, 90, (n) => ({ name: `copy ${n}` }));
+      return { bytes: 90 * 1500 };
+    },
+    '/api/v1/tokens': async () => {
+      const expiresAt = new Date(Date.now() + 86_400_000).toISOString();
+      const { id } = await this.#service.create('/tokens', 'token', { name: 'n'.repeat(200), expiresAt });
+      this.#copies('', 'accessTokens', id, manyRows, (n) => ({ tokenHash: `hash ${n}` }));
       return { bytes: manyRows * 300 };
     },
     '/api/v1/identity-providers': async () => {

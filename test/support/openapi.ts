@@ -56,6 +56,7 @@ export interface Operation {
   requestBody?: { content: Record<string, Content> };
   responses: Record<string, Response>;
   'x-callers': string[];
+  'x-right'?: string;
   'x-codes': Record<string, Array<number | string>>;
 }
 
@@ -83,3 +84,9 @@ export function partOf<T>(document: object, reference: string): T {
   const names = reference.split('/').slice(1);
   return names.reduce((part: unknown, name) => (part as Record<string, unknown>)[name], document) as T;
 }
+
+/** Every operation, with its method and its path. */
+export const operationsOf = ({ paths }: OpenApi): Array<Operation & { method: string; path: string }> =>
+  Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
+  );

@@ -12,4 +12,5 @@ import '../identity/password-reset.test.ts';
 import '../identity/passwords.test.ts';
 import '../identity/profile.test.ts';
 import '../identity/sessions.test.ts';
+import '../identity/tokens.test.ts';
 import '../identity/users.test.ts';

@@ -18,5 +18,8 @@ import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
 import '../registry/sign-up.test.ts';
 import '../registry/search.test.ts';
+import '../registry/privilege.test.ts';
+import '../registry/role-matrix.test.ts';
+import '../registry/roles.test.ts';
 import '../registry/templates.test.ts';
 import '../registry/without-person.test.ts';

@@ -5,7 +5,7 @@ import type { Column, Columns, Marks } from './columns.ts';
 import { deviceColumns } from './devices.ts';
 import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
 import { enrollmentGroupColumns } from './enrollment.ts';
-import { accountUserColumns, applicationColumns, identityProviderColumns } from './identity.ts';
+import { accountUserColumns, applicationColumns, identityProviderColumns, roleColumns } from './identity.ts';
 import { endUserColumns, organizationColumns } from './organizations.ts';
 import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.ts';
 
@@ -14,6 +14,7 @@ export const entityColumns = {
   accountUsers: accountUserColumns,
   applications: applicationColumns,
   identityProviders: identityProviderColumns,
+  roles: roleColumns,
   bridges: bridgeColumns,
   certificates: certificateColumns,
   certificateAuthorities: certificateAuthorityColumns,

@@ -38,7 +38,8 @@ export type Kept =
   | 'deviceTemplates'
   | 'endUserTemplates'
   | 'organizationTemplates'
-  | 'firmwarePackages';
+  | 'firmwarePackages'
+  | 'roles';
 
 /** The uses of a column that callers have. Without marks it is shown, and nothing else. */
 export interface Marks {

@@ -27,6 +27,7 @@ export const JobRecord = Type.Object({
   created: DateText,
   createdById: Type.String(),
   createdByKind: Type.String(),
+  tokenId: OptionalId,
   action: Type.String(),
   parameters: Type.String(),
   checksum: OptionalText,

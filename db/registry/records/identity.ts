@@ -58,6 +58,24 @@ export const SessionRecord = Type.Object({
   lastUsed: OptionalDate,
 });
 
+/**
+ * A token that a person or an application has made for itself. `rights` is JSON; null is all that its owner has.
+ * `organizationId` is where it counts; null is wherever its owner's rights do.
+ */
+export const AccessTokenRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  ownerId: Id,
+  name: Type.String(),
+  tokenHash: Type.String(),
+  created: DateText,
+  expires: DateText,
+  rights: OptionalText,
+  organizationId: OptionalId,
+  lastUsed: OptionalDate,
+  lastAddress: OptionalText,
+});
+
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 
 /** What only stations have: each makes devices of one template in one organization, until it `expiresAt` or has made `maxDevices`. */
@@ -95,10 +113,20 @@ export const stationColumns = {
   }),
 };
 
+/** The role of somebody; null in the row is the default one. */
+export const roleIdColumn = column(OptionalText, {
+  create: 'optional',
+  change: true,
+  body: Type.String({ maxLength: 100 }),
+  shown: Type.String({ description: 'The id of its role.' }),
+  keeps: 'roles',
+});
+
 /** A program that calls. `accessTokenLifetime` in seconds; null is the default. */
 export const applicationColumns = {
   name: column(Type.String(), {
     create: 'required',
+    change: true,
     bounds: { minLength: 1, maxLength: 255 },
     filter: 'exact',
     sort: true,
@@ -128,6 +156,11 @@ export const applicationColumns = {
     initial: 0,
   }),
   ...stationColumns,
+  roleId: column(OptionalText, {
+    ...roleIdColumn.marks,
+    body: Type.String({ maxLength: 100, description: 'Of a backEnd: its role; `account:admin` when absent.' }),
+    shown: Type.Optional(Type.String({ description: 'Of a backEnd: its role.' })),
+  }),
 };
 
 /** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
@@ -226,11 +259,36 @@ export const FederatedLoginRecord = Type.Object({
   expires: DateText,
 });
 
-/** An admin. */
+/** A role that an account has made; `rights` has the actions by kind of entity. */
+export const roleColumns = {
+  name: nameColumn,
+  description: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 255 } }),
+  scope: column(Type.String(), {
+    create: 'required',
+    shown: oneOf(['account', 'organization'] as const),
+    body: oneOf(['account', 'organization'] as const, {
+      description: 'Whom it is for: account users and back-ends, or end-users in their organizations.',
+    }),
+    filter: 'exact',
+  }),
+  rights: json(
+    Type.Record(Type.String(), Type.Array(Type.String(), { maxItems: 6 }), {
+      description: 'The actions by kind of entity, as GET /profile/me writes them.',
+    }),
+    Type.Record(Type.String({ maxLength: 50 }), Type.Array(Type.String({ maxLength: 20 }), { maxItems: 6 }), {
+      maxProperties: 100,
+      description: 'The actions by kind of entity. You can give only rights that you have.',
+    }),
+    { create: 'required', change: true },
+  ),
+};
+
+/** An admin, or another user of the account, as its role says. */
 export const accountUserColumns = {
   userId: column(Id, {
     create: 'optional',
     body: Type.String({ description: 'An identity of the account that is no end-user.' }),
     filter: 'exact',
   }),
+  roleId: roleIdColumn,
 };

@@ -1,6 +1,7 @@
 /** The tree of organizations and the people in it. */
 import { Type } from 'typebox';
 import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.ts';
+import { roleIdColumn } from './identity.ts';
 
 export const organizationColumns = {
   organizationTemplateId: column(Id, {
@@ -51,5 +52,6 @@ export const endUserColumns = {
     shown: Nullable(Type.String({ ...Id, description: 'The identity that logs in; null without a person.' })),
     filter: 'reference',
   }),
+  roleId: roleIdColumn,
   fields: hidden(Type.String()),
 };

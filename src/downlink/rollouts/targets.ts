@@ -3,13 +3,14 @@ import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
-import type { Caller } from '../../access.ts';
+import { type Caller, endUserCaller } from '../../access.ts';
 import { list } from '../../entity/list.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { PlatformError } from '../../errors.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 import { deviceIds } from '../../registry/devices/search.ts';
+import { defaultRoles } from '../../rights.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { packageOf } from './deliveries.ts';
@@ -58,8 +59,8 @@ function listed(reads: TargetReads, aim: Aim, after: string): Promise<string[]> 
 function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { caller: Caller; query: ListQuery } {
   const { organizationId } = target;
   const caller: Caller = organizationId
-    ? { kind: 'endUser', id: createdById, accountId, organizationIds: [organizationId] }
-    : { kind: 'admin', id: createdById, accountId };
+    ? { ...endUserCaller(createdById, accountId, []), organizationIds: [organizationId] }
+    : { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
   const filter = Object.fromEntries(
     Object.entries(target.filter ?? {}).map(([name, value]) => [
       name,

@@ -16,7 +16,7 @@ import { deviceIds } from '../../registry/devices/search.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
-import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.ts';
+import { demandRowRights, isOpen, type Job, type JobAction, type Parameters, showJob } from './job.ts';
 import { currentJob, jobResponse, jobsPath } from './routes.ts';
 import { makeJob, type NewJob } from './store.ts';
 
@@ -128,7 +128,7 @@ export function bulkRoutes(app: App, ctx: FactoryContext): void {
 
 /** Besides the right of the route: what the action in the body does to each device. */
 function demandRights({ access }: FactoryContext, caller: Caller, action: JobAction): void {
-  for (const right of neededRights[action]) access.demand(caller, ...right);
+  demandRowRights(access, caller, action);
 }
 
 async function bulkJob(ctx: FactoryContext, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {

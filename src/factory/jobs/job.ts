@@ -8,7 +8,7 @@ import { type Caller, isAccountWide } from '../../access.ts';
 import type { Clock } from '../../clock.ts';
 import type { CommandBody } from '../../downlink/commands/command.ts';
 import { PlatformError } from '../../errors.ts';
-import type { Action, EntityKind } from '../../rights.ts';
+import type { Right } from '../../rights.ts';
 
 export type Job = Row<'jobs'>;
 export type JobRow = Row<'jobRows'>;
@@ -22,8 +22,8 @@ export type RowState = (typeof rowStates)[number];
 /** While its rows are still being stored; such a job is shown to nobody, and is gone after a restart. */
 export const receiving = 'receiving';
 
-/** The right that a caller needs for each row. */
-export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Action, EntityKind]>>> = {
+/** What a caller needs for each row. A secret publishes as its device: a station makes those of its own devices only. */
+const rowRights: Readonly<Record<JobAction, readonly Right[]>> = {
   provision: [
     ['create', 'device'],
     ['create', 'mqttCredential'],
@@ -72,8 +72,10 @@ export function endOf(clock: Clock, job: Job): Pick<Job, 'finished' | 'expires'>
   return { finished: new Date(at).toISOString(), expires };
 }
 
-export function isMaker(caller: Caller, { createdById, createdByKind }: Job): boolean {
-  return caller.id === createdById && caller.kind === createdByKind;
+/** Whether a job is the caller's: a token has only those that were made with it. */
+export function isMaker(caller: Caller, { createdById, createdByKind, tokenId }: Job): boolean {
+  const isOwn = caller.id === createdById && caller.kind === createdByKind;
+  return isOwn && (caller.tokenId === undefined || caller.tokenId === tokenId);
 }
 
 /**
@@ -81,12 +83,23 @@ export function isMaker(caller: Caller, { createdById, createdByKind }: Job): bo
  * @throws PlatformError 403/21 when they do not suffice any more.
  */
 export function workerOf({ access }: { access: Access }, job: Job): Caller {
-  const { createdById, createdByKind, action } = job;
-  const caller = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
+  const { createdById, createdByKind, tokenId, action } = job;
+  const caller = access.callerOfPrincipal(tokenId ?? createdById);
   if (caller?.kind !== createdByKind || caller.accountId !== job.accountId)
     throw new PlatformError('forbidden', { message: 'The caller that created the job no longer exists.' });
-  for (const right of neededRights[action as JobAction]) access.demand(caller, ...right);
-  return caller;
+  const uses = demandRowRights(access, caller, action as JobAction);
+  return { ...caller, uses };
+}
+
+/** The rights of a caller for each row. @throws PlatformError 403/21 where it lacks one. */
+export function demandRowRights(access: Access, caller: Caller, action: JobAction): readonly Right[] {
+  const makesSecrets = action === 'provision' || action === 'regenerate';
+  const needed = [
+    ...rowRights[action],
+    ...(makesSecrets && caller.kind !== 'station' ? [['publish', 'device'] as const] : []),
+  ];
+  for (const right of needed) access.demand(caller, ...right);
+  return needed;
 }
 
 /** A job that the caller may see: of its account, or its own. @throws PlatformError 404/100. */

@@ -129,6 +129,7 @@ function newJob(ctx: Needed, caller: Caller, { action, parameters, dryRun = fals
     created: timestamp(ctx.clock),
     createdById: caller.id,
     createdByKind: caller.kind,
+    tokenId: caller.tokenId ?? null,
     ...flags,
     parameters: JSON.stringify(parameters),
     checksum: null,

@@ -7,7 +7,7 @@ import type { App } from '../../http/app.ts';
 import { nameIgnored } from '../../http/ignored-names.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
 import type { FactoryContext } from '../context.ts';
-import { type Job, neededRights, showJob } from '../jobs/job.ts';
+import { demandRowRights, type Job, showJob } from '../jobs/job.ts';
 import { jobResponse, jobsPath } from '../jobs/routes.ts';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.ts';
 import { Intake } from './intake.ts';
@@ -98,7 +98,7 @@ function mount(app: App, ctx: FactoryContext): void {
 
 /** Besides the right of the route: what a job does for each row. */
 function demandRights({ access }: FactoryContext, caller: Caller): void {
-  for (const right of neededRights.provision) access.demand(caller, ...right);
+  demandRowRights(access, caller, 'provision');
 }
 
 async function provisioningJob(

@@ -1,4 +1,4 @@
-/** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints. */
+/** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints, and narrows the caller to it. */
 import type { preHandlerHookHandler } from 'fastify';
 import type { Access, Caller } from '../../access.ts';
 import { PlatformError } from '../../errors.ts';
@@ -20,8 +20,12 @@ export function enforceRights(app: App, { access }: { access: Access }): void {
   app.addHook('onRoute', (route) => {
     const right = route.config?.right;
     if (!right) return;
-    const demand: preHandlerHookHandler = ({ caller }, _, next) =>
-      next(access.may(caller, ...right) ? undefined : refusalOf(caller));
+    const demand: preHandlerHookHandler = (request, _, next) => {
+      const { caller } = request;
+      if (!access.may(caller, ...right)) return next(refusalOf(caller));
+      request.caller = access.narrow(caller, ...right);
+      next();
+    };
     route.preHandler = [route.preHandler ?? [], demand].flat();
   });
 }

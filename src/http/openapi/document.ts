@@ -1,14 +1,14 @@
 /**
  * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
- * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests and shown at /docs.
+ * Its extensions `x-codes` (error codes by status), `x-right` and `x-callers` are held by tests and shown at /docs.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import type { Access, Caller } from '../../access.ts';
+import { type Access, type Caller, endUserCaller } from '../../access.ts';
 import { type FailureKind, failureKinds, failureOf, identityErrorCode } from '../../errors.ts';
-import type { Action, EntityKind } from '../../rights.ts';
+import { type Action, defaultRoles, type EntityKind } from '../../rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';
@@ -39,6 +39,8 @@ declare module 'fastify' {
     whilePaused?: true;
     /** Whether it takes an expired token of a session that nobody has used for long. */
     renewsSession?: true;
+    /** It is about the login session itself: tokens that programs have are refused. */
+    ofSession?: true;
     /** Whether its body may have the custom fields of a template, which its own code knows. */
     hasCustomFields?: boolean;
     /** Headers of its schema that a request may leave out; our code demands the others. */
@@ -68,6 +70,8 @@ const tags = [
   { name: 'Messages', description: 'Log entries and stored messages of devices.' },
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },
+  { name: 'Roles', description: 'What account users, back-ends and end-users may do.' },
+  { name: 'Tokens', description: 'Tokens that people and back-ends make for their programs.' },
   { name: 'Identity providers', description: 'OpenID Connect providers at which people can log in.' },
   { name: 'Bridges', description: 'Targets to which messages are forwarded.' },
   { name: 'Permissions', description: 'Explains who may do what, and why.' },
@@ -86,7 +90,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
       info: {
         title: 'Slipway',
         version: '1',
-        description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation.\n\n${describeCommonHeaders(prefix)}`,
+        description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation, \`x-right\` which right it needs.\n\n${describeCommonHeaders(prefix)}`,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       tags: [...tags],
@@ -231,6 +235,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
         ...errorAnswers(failures, config.family),
       },
       'x-codes': codesByStatus(failures, config.family),
+      ...(config.right && { 'x-right': config.right.join(' ') }),
       'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right, schema),
     },
   };
@@ -309,10 +314,10 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
 }
 
 const callers: readonly Caller[] = [
-  { kind: 'admin', id: '', accountId: '' },
-  { kind: 'endUser', id: '', accountId: '', organizationIds: [] },
+  { kind: 'admin', id: '', accountId: '', role: defaultRoles.account },
+  endUserCaller('', '', [{ organizationId: '', role: defaultRoles.organization }]),
   { kind: 'newcomer', id: '', accountId: '' },
-  { kind: 'backEnd', id: '', accountId: '' },
+  { kind: 'backEnd', id: '', accountId: '', role: defaultRoles.account },
   { kind: 'endUserApp', id: '', accountId: '' },
   { kind: 'station', id: '', accountId: '', deviceTemplateId: '', organizationId: null },
 ];

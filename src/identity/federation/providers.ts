@@ -17,11 +17,13 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { change, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
+import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
@@ -88,6 +90,8 @@ async function createProvider(ctx: IdentityContext, caller: Caller, body: Static
   checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    // Whoever makes a provider can log in as anybody.
+    await demandHas(tx, caller, defaultRoles.account.rights);
     const made = await insert(tx, 'identityProviders', {
       ...stamped,
       ...readNew(identityProviderColumns, body),
@@ -109,6 +113,7 @@ async function updateProvider(
 ) {
   checkBody(ctx, body);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, defaultRoles.account.rights);
     const before = await findEntity(tx, 'identityProviders', id);
     const by = { caller, clock: ctx.clock };
     const changed = await change(tx, 'identityProviders', id, version, by, {

@@ -1,8 +1,9 @@
 /** Second factors of an identity: enrolment, confirmation, removal. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import { type Caller, usesForOthers } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
+import { demandRightsOf } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
@@ -191,7 +192,9 @@ export async function removeOfEndUser(ctx: Needed, caller: Caller, userId: strin
   const target = ctx.access.callerOf(userId);
   const isHelped = target && target.accountId === caller.accountId && target.kind !== 'admin';
   if (caller.kind !== 'admin' || !isHelped) throw new PlatformError('notFound');
+  if (!usesForOthers(caller)) throw new PlatformError('forbidden');
   await remove(ctx, caller, userId, method, async (tx) => {
+    await demandRightsOf(tx, caller, userId);
     const admins = tx.selectFrom('accountUsers').select('id').where('userId', '=', userId);
     if (await admins.where('deleted', 'is', null).executeTakeFirst()) throw new PlatformError('notFound');
   });

@@ -8,6 +8,7 @@ import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../access.ts';
 import type { EmailLimits } from '../../emails/limits.ts';
 import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
+import { demandRightsOf } from '../../entity/giving.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
@@ -142,6 +143,8 @@ async function giveResetToken(
     if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
     // An admin's is never shown: anyone who steals the application's token must not become one.
     const isRevealed = application.revealResetToken === 1 && !(await isAccountUser(tx, userId));
+    // Its role may have shrunk since it was trusted with it.
+    if (isRevealed && caller.kind === 'backEnd') await demandRightsOf(tx, caller, userId);
     const uncount = isRevealed ? undefined : countEmail(ctx, mails, application, identity);
     await ctx.audit.record(tx, {
       event: 'passwordReset',

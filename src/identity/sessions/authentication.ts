@@ -5,9 +5,11 @@ import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Config } from '../../config.ts';
 import { PlatformError } from '../../errors.ts';
+import { isAccessToken } from '../../formats/access-tokens.ts';
 import type { App } from '../../http/app.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { limitTries } from '../../limits/tries.ts';
+import { proveAccessToken } from '../access-tokens.ts';
 import { findApplication } from '../applications.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Authenticated, Opened } from './sessions.ts';
@@ -36,8 +38,11 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
     if (!jwt) throw await withoutToken(ctx, request);
-    const { renewsSession } = request.routeOptions.config;
-    const checked = renewsSession ? ctx.sessions.authenticateToRenew(jwt) : ctx.sessions.authenticate(jwt);
+    const { renewsSession, ofSession } = request.routeOptions.config;
+    const isToken = isAccessToken(jwt);
+    if (isToken && (renewsSession || ofSession)) throw new PlatformError('wrongToken');
+    const byJwt = () => (renewsSession ? ctx.sessions.authenticateToRenew(jwt) : ctx.sessions.authenticate(jwt));
+    const checked = isToken ? byToken(ctx, bearer) : byJwt();
     const authenticated = checked instanceof Promise ? await checked : checked;
     if (!authenticated) {
       // An appToken opens other doors than these.
@@ -53,18 +58,40 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
     sendAllowance(reply, perSecond.takeTry(authenticated.caller.id));
-    ctx.sessions.noteUse(authenticated.session.id, authenticated.session.accountId);
+    ctx.sessions.noteUse(
+      authenticated.session.id,
+      authenticated.session.accountId,
+      isToken ? request.address : undefined,
+    );
     request.authenticated = authenticated;
     // Of others the endpoint is not looked at: they are sampled whatever they call.
     const isStation = request.caller.kind === 'station';
     ctx.audit.recordUse(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
 
-    const renewed = ctx.sessions.renewSession(authenticated);
+    const renewed = isToken ? undefined : ctx.sessions.renewSession(authenticated);
     if (renewed === undefined) return;
     const fresh = await renewed;
     reply.header(tokenName, fresh);
     if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
   });
+}
+
+/** Whom a token stands for, as a session that nothing renews; undefined for one that is not in force. */
+function byToken(ctx: IdentityContext, text: string | undefined): Authenticated | undefined {
+  const proven = text === undefined ? undefined : proveAccessToken(ctx, text);
+  if (!proven) return undefined;
+  const { caller, token } = proven;
+  const { id, accountId, ownerId, expires, lastUsed } = token;
+  const session = { id, accountId, userId: ownerId, applicationId: null, expires, ended: null, csrfHash: '', lastUsed };
+  const claims = {
+    id,
+    accountId,
+    userId: ownerId,
+    roles: [caller.kind],
+    iat: 0,
+    exp: Math.floor(Date.parse(expires) / 1000),
+  };
+  return { caller, claims, session };
 }
 
 /** The account of a request whose token was verified before; nothing is read or verified for it. */

@@ -91,7 +91,7 @@ export function sessionRoutes(app: App, ctx: IdentityContext): void {
   app.post(
     '/sessions/logout',
     {
-      config: { family, sends: ['revocation'] },
+      config: { family, sends: ['revocation'], ofSession: true },
       schema: {
         tags: [tag],
         operationId: 'logout',

@@ -140,9 +140,14 @@ export class Sessions {
     return !session || this.#hasRested(session, lifetime);
   }
 
-  /** Its caller has used a session, by a request, by a packet, or by reading a stream. */
-  noteUse(sessionId: string, accountId: string): void {
-    this.#ctx.uses.noteUse(sessionId, accountId);
+  /** Its caller has used a session or a token, by a request, by a packet, or by reading a stream. */
+  noteUse(sessionId: string, accountId: string, address?: string): void {
+    this.#ctx.uses.noteUse(sessionId, accountId, address);
+  }
+
+  /** When and from where a token was used last. */
+  useOf(token: { id: string; lastUsed: string | null; lastAddress: string | null }) {
+    return this.#ctx.uses.useOf(token);
   }
 
   #standsFor(claims: Claims | undefined): Authenticated | undefined {
@@ -165,9 +170,11 @@ export class Sessions {
     return session;
   }
 
-  /** Whether a session has neither ended nor expired. */
+  /** Whether a session, or a token, has neither ended nor expired. */
   isOpen(sessionId: string): boolean {
-    return this.#open(sessionId) !== undefined;
+    if (this.#open(sessionId)) return true;
+    const token = this.#ctx.registry.accessToken(sessionId);
+    return token !== undefined && Date.parse(token.expires) > this.#ctx.clock.now();
   }
 
   #open(sessionId: string): SessionRow | undefined {

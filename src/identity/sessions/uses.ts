@@ -1,4 +1,4 @@
-/** When login sessions were last used: at once in memory, within half a minute in the registry. */
+/** When login sessions and tokens were last used: at once in memory, within half a minute in the registry. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
@@ -6,6 +6,7 @@ import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { AccountGate } from '../../account-gate.ts';
 import type { Clock } from '../../clock.ts';
 import { type Entry, Gathered } from '../../limits/gathered.ts';
+import { networkOf } from '../../limits/networks.ts';
 
 /** Uses that are remembered, and those that may wait to be written. Of others the registry knows an earlier time. */
 const maxKept = 100_000;
@@ -17,14 +18,22 @@ const retryDelay = 2000;
 /** Sessions in one transaction, so that other writers get their turn. */
 const sessionsPerWrite = 500;
 
-const setUses = `UPDATE "sessions" SET "lastUsed" = "uses"."value"
+const setUses = `UPDATE "sessions" SET "lastUsed" = "uses"."value" ->> 'time'
   FROM json_each(?) AS "uses" WHERE "sessions"."id" = "uses"."key"`;
+const setTokenUses = `UPDATE "accessTokens" SET "lastUsed" = "uses"."value" ->> 'time',
+    "lastAddress" = coalesce("uses"."value" ->> 'network', "lastAddress")
+  FROM json_each(?) AS "uses" WHERE "accessTokens"."id" = "uses"."key"`;
+
+/** Milliseconds since 1970, and the network, where it is known. */
+interface Use {
+  time: number;
+  network: string | undefined;
+}
 
 export class SessionUses {
   readonly #ctx: { registry: Registry; clock: Clock; log: Logger; gate: Pick<AccountGate, 'isAway'> };
-  /** Milliseconds since 1970, by session. */
-  readonly #last = boundedCache<string, number>(maxKept);
-  readonly #unwritten = new Gathered<number>({
+  readonly #last = boundedCache<string, Use>(maxKept);
+  readonly #unwritten = new Gathered<Use>({
     ...{ interval: writeInterval, atOnce: sessionsPerWrite, most: maxKept },
     write: (entries) => this.#write(entries),
   });
@@ -35,17 +44,25 @@ export class SessionUses {
   }
 
   /** The session has been used now. Called for every packet of some connections: it costs a look into memory. */
-  noteUse(id: string, accountId: string): void {
+  noteUse(id: string, accountId: string, address?: string): void {
     const time = this.#ctx.clock.now();
-    const before = this.#last.get(id);
+    const before = this.#last.get(id)?.time;
     if (before !== undefined && time - before >= 0 && time - before < grain) return;
-    this.#last.set(id, time);
-    this.#unwritten.putValue(accountId, id, time);
+    const use = { time, network: address === undefined ? undefined : networkOf(address) };
+    this.#last.set(id, use);
+    this.#unwritten.putValue(accountId, id, use);
   }
 
   /** When a session was last used, in milliseconds since 1970; after a crash up to half a minute too early. */
   lastOf({ id, lastUsed }: { id: string; lastUsed: string | null }): number {
-    return this.#last.get(id) ?? (lastUsed === null ? 0 : Date.parse(lastUsed));
+    return this.#last.get(id)?.time ?? (lastUsed === null ? 0 : Date.parse(lastUsed));
+  }
+
+  /** The last use of a token: as it is remembered, or as it is stored. */
+  useOf({ id, lastUsed, lastAddress }: { id: string; lastUsed: string | null; lastAddress: string | null }) {
+    const use = this.#last.get(id);
+    if (!use) return { lastUsed, lastAddress };
+    return { lastUsed: new Date(use.time).toISOString(), lastAddress: use.network ?? lastAddress };
   }
 
   /** Writes what has not been written yet, for the last time. */
@@ -55,13 +72,17 @@ export class SessionUses {
   }
 
   /** Never rejects. */
-  async #write(entries: ReadonlyArray<Entry<number>>): Promise<void> {
+  async #write(entries: ReadonlyArray<Entry<Use>>): Promise<void> {
     const { registry, log, gate } = this.#ctx;
     const here = entries.filter(({ accountId }) => !gate.isAway(accountId));
     if (here.length === 0) return;
-    const times = here.map(({ key, value }) => [key, new Date(value).toISOString()]);
+    const uses = here.map(({ key, value }) => [key, { ...value, time: new Date(value.time).toISOString() }]);
+    const text = JSON.stringify(Object.fromEntries(uses));
     try {
-      await registry.transaction((tx) => rowsOf(tx, setUses, [JSON.stringify(Object.fromEntries(times))]));
+      await registry.transaction(async (tx) => {
+        await rowsOf(tx, setUses, [text]);
+        await rowsOf(tx, setTokenUses, [text]);
+      });
     } catch (error) {
       log.error({ err: error, sessions: here.length }, 'the last uses of sessions could not be written');
       if (!this.#closing) this.#unwritten.putBack(here, retryDelay);

@@ -21,6 +21,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { etagOf, idParams } from '../../entity/routes.ts';
 import { change, demandLive, demandReference, findReached, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
@@ -118,6 +119,9 @@ function proofRoute(app: App, ctx: RegistryContext): void {
   );
 }
 
+/** Whoever has the key of a CA makes devices that publish. */
+const publishing = { device: ['publish'] } as const;
+
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */
 async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
   if (body.certificate === undefined) throw invalid('certificate', 'is required unless issuing is true');
@@ -144,6 +148,7 @@ async function makeAuthority(ctx: RegistryContext, caller: Caller, body: Static<
 
 async function addAuthority(ctx: RegistryContext, caller: Caller, made: Authority) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, publishing);
     await demandLiving(tx, caller, made);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
@@ -174,6 +179,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const found = await findEntity(tx, 'certificateAuthorities', id);
     if (!found) throw new PlatformError('notFound');
+    await demandHas(tx, caller, publishing);
     const now = demandLive(found);
     if (now.state === 'active') return now;
     const by = { caller, clock: ctx.clock };
@@ -195,6 +201,7 @@ async function updateAuthority(
   body: Static<typeof updateBody>,
 ) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, publishing);
     const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);

@@ -15,6 +15,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
@@ -109,6 +110,7 @@ export async function addCertificate<M extends object>(
 ) {
   const { audit, access, downlink } = ctx;
   const { answer, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, { device: ['publish'] });
     const device = await demandReference(tx, 'devices', caller.accountId, deviceId, path);
     if (!access.reachesDevice(caller, device)) throw unknownReference(path);
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);

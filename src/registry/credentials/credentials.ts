@@ -5,9 +5,10 @@ import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide, isSelf } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
 import { type Clock, timestamp } from '../../clock.ts';
+import { demandHas, giveRole } from '../../entity/giving.ts';
 import type { SecretAnswers } from '../../entity/kept-answers.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
 import { entityVersion, etagOf, sendEntity } from '../../entity/routes.ts';
@@ -110,6 +111,7 @@ async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof
   const { shown, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
     const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
     if (!holder || !mayHave(access, caller, body.entityType, holder)) throw unknownReference('entityId');
+    await demandRightsOfHolder(tx, caller, holder);
     const { credential, activated } = await storeSecret(tx, caller, body, secretHash, now, previousUntil);
     await ctx.audit.record(tx, {
       event: 'credentialCreated',
@@ -221,6 +223,19 @@ function mayHave(
   if (caller.kind === 'station')
     return entityType === 'device' && access.reachesDevice(caller, holder as Row<'devices'>);
   return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
+}
+
+/** Who has a secret may do what its holder may. A station makes those of its own devices only. @throws as demandHas. */
+async function demandRightsOfHolder(
+  tx: Tx,
+  caller: Caller,
+  holder: Row<'devices' | 'endUsers' | 'accountUsers'>,
+): Promise<void> {
+  if (caller.kind === 'station' || ('userId' in holder && holder.userId !== null && isSelf(caller, holder.userId)))
+    return;
+  if (!('roleId' in holder)) return demandHas(tx, caller, { device: ['publish'] });
+  const organizationId = 'organizationId' in holder ? holder.organizationId : null;
+  await giveRole(tx, caller, organizationId === null ? 'account' : 'organization', holder.roleId, organizationId);
 }
 
 /** Moves a defined device to activated; whether it did. */

@@ -4,6 +4,7 @@ import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Caller } from '../../access.ts';
 import { timestamp } from '../../clock.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
@@ -70,6 +71,7 @@ async function replaceDevice(
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {
+    await demandHas(tx, caller, { device: ['publish'] });
     const before = await findEntity(tx, 'devices', id);
     if (!before) throw new PlatformError('notFound');
     // In the one change that makes the version of the answer, so that storeSecret finds nothing left to move.

@@ -96,7 +96,7 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
           topic: formatTopic(config.topicRoot, device.accountId, device.id, name),
           persistenceType,
           service,
-          devicePublishes: !service || (serviceChannel(name)?.publishers.some((kind) => kind === 'device') ?? false),
+          devicePublishes: !service || serviceChannel(name)?.handler !== undefined,
           categories: categories.get(name) ?? [],
         }),
       );
