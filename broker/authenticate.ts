@@ -331,6 +331,7 @@ export class Authenticator {
       sessionId,
       tokenLifetime: undefined,
       certificateId: undefined,
+      ground: undefined,
       expires,
       ownChannels: undefined,
     };
