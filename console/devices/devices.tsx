@@ -14,6 +14,7 @@ import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { Bulk } from './bulk.tsx';
+import { Chips } from './chips.tsx';
 import { exportDevices, Import } from './files.tsx';
 import { filterOf, type Row, readRows, sizes } from './query.ts';
 import { SameSerial, useSameSerial } from './same-serial.tsx';
@@ -124,6 +125,7 @@ export function Devices() {
         onColumns={() => setOpen('columns')}
         onExport={() => exportDevices(filter, sort).catch(failed)}
       />
+      <Chips search={search} set={set} />
       {can('create', 'bulkChange') && count !== undefined && count > 0 && (
         <Bulk
           selected={selected}

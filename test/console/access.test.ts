@@ -54,7 +54,18 @@ export async function fill(service: Service): Promise<string[]> {
     '/history',
   ];
   return [
-    ...['first-device', 'devices', 'organizations', 'people', 'people/account-users', 'products'],
+    ...[
+      'home',
+      'home/refusals',
+      'home/certificates',
+      'nowhere',
+      'first-device',
+      'devices',
+      'organizations',
+      'people',
+      'people/account-users',
+      'products',
+    ],
     ...[`products/${deviceTemplateId}`, `organizations/${organization.id}`, 'factory', 'factory/stations'],
     ...[
       'factory/verifications',

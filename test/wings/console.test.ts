@@ -3,5 +3,6 @@ import '../console/access.test.ts';
 import '../console/claim.test.ts';
 import '../console/console.test.ts';
 import '../console/device.test.ts';
+import '../console/home.test.ts';
 import '../console/places.test.ts';
 import '../console/work.test.ts';
