@@ -69,6 +69,7 @@ export const texts = {
   move: 'Move',
   undo: 'Undo',
   copy: 'Copy',
+  copyOf: (name: string) => `Copy: ${name}`,
   copied: 'Copied',
   actions: 'Actions',
   name: 'Name',
