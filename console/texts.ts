@@ -1032,7 +1032,7 @@ export const texts = {
       certificateAuthority: 'a certificate authority',
       firmwarePackage: 'a firmware package',
       firmwareRollout: 'a rollout',
-      job: 'A job',
+      job: 'a job',
       command: 'a command',
       account: 'the account',
     } as Record<string, string>,
@@ -1055,6 +1055,11 @@ export const texts = {
       identityProviderChanged: '{actor} changed the identity provider {target}',
       bridgeChanged: '{actor} changed the bridge {target}',
       retentionChanged: '{actor} changed how long messages are kept',
+      brandingChanged: '{actor} changed the name, colour or logo of the account',
+      claimingChanged: '{actor} changed who may sign up on the claim page',
+      enrollmentGroupChanged: '{actor} changed how devices of a group enroll',
+      deviceEnrolled: '{target} enrolled and got its own credential',
+      enrollmentAllowed: '{actor} allowed {target} to enroll again',
       keysRotated: 'The keys that sign sessions were replaced',
       accountUserCreated: '{actor} made {target} an account user',
       accountUserDeleted: '{actor} deleted the account user {target}',
@@ -1074,7 +1079,7 @@ export const texts = {
           ? `{actor} counted what it is to ${jobs[String(action)] ?? action} ${devices(rows)}`
           : `{actor} began to ${jobs[String(action)] ?? action} ${devices(rows)} ({target})`,
       jobFinished: ({ done, failed }) =>
-        `{target} ended: ${devices(done)}${failed ? `, ${number(Number(failed))} failed` : ''}`,
+        `Ended: {target}, ${devices(done)}${failed ? `, ${number(Number(failed))} failed` : ''}`,
       jobResultsFetched: '{actor} downloaded the secrets of {target}',
       jobResultsConfirmed: '{actor} destroyed the secrets of {target}',
       firmwarePackageChanged: ({ change, firmwareVersion }) =>
