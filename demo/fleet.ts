@@ -2,32 +2,15 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { List, Login, Made } from './answers.ts';
-
-export interface FleetOptions {
-  url: string;
-  mqttPort: number;
-  accountId: string;
-  emailAddress: string;
-  password: string;
-  deviceCount: number;
-  /** How many of them are online and publish. */
-  onlineCount: number;
-  say: (line: string) => void;
-}
+import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online } from './answers.ts';
+import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
+import { makeTroubles } from './troubles.ts';
 
 /** The devices that are online. `publish` sends one reading of each. */
 export interface Fleet {
   publish(): Promise<void>;
   close(): void;
 }
-
-const products = [
-  { name: 'Room sensor', prefix: 'RS', share: 0.6, series: ['temperature', 'humidity', 'battery'], firmware: '2.3.0' },
-  { name: 'Cold-room monitor', prefix: 'CM', share: 0.25, series: ['temperature', 'door'], firmware: '1.8.2' },
-  { name: 'Pump controller', prefix: 'PC', share: 0.12, series: ['flow', 'pressure', 'current'], firmware: '4.0.1' },
-  { name: 'Gateway', prefix: 'GW', share: 0.03, series: ['load', 'uptime'], firmware: '7.2.0' },
-] as const;
 
 /** The tree: each line is a name, indented by its level. */
 const tree = `
@@ -45,6 +28,22 @@ Municipal Waterworks
   Pumping station West
 Demo room`;
 
+/** Where the organizations at the top are; those below them are near by. */
+const sites: Record<string, [latitude: number, longitude: number]> = {
+  'Northwind Foods': [53.54, 9.99],
+  'Lakeside Hospital': [47.37, 8.54],
+  'Municipal Waterworks': [41.38, 2.17],
+  'Demo room': [51.51, -0.13],
+};
+
+/** A place near the site of an organization. */
+function positionOf(organization: string, n: number): { latitude: number; longitude: number } {
+  const above = tree.slice(0, tree.indexOf(organization) + organization.length).split('\n');
+  const site = above.findLast((line) => line !== '' && !line.startsWith(' ')) ?? '';
+  const [latitude, longitude] = sites[site] ?? [0, 0];
+  return { latitude: latitude + ((n * 13) % 40) / 500, longitude: longitude + ((n * 29) % 40) / 500 };
+}
+
 const people = [
   ['Anna Berg', 'Northwind Foods'],
   ['Jonas Lind', 'Harbour plant'],
@@ -58,35 +57,11 @@ const people = [
   ['Ben Carter', 'Pumping station West'],
 ] as const;
 
-const minute = 60_000;
-const hour = 60 * minute;
-const sampleEvery = 15 * minute;
-const samplesPerDay = (24 * hour) / sampleEvery;
-
 /** Random, and never four of a kind in a row, which the password policy refuses. */
 export function makePassword(): string {
   return randomBytes(12)
     .toString('hex')
     .replace(/...(?=.)/g, '$&-');
-}
-
-/** A value as a sensor has it at a time: the hour of the day, the device and a little noise. */
-function readingOf(category: string, device: number, time: number): number {
-  const wave = Math.sin(((time % (24 * hour)) / (24 * hour)) * 2 * Math.PI - 2);
-  const own = ((device * 37) % 100) / 100;
-  const noise = Math.random() - 0.5;
-  const values: Record<string, number> = {
-    temperature: 20 + 3 * wave + 2 * own + 0.4 * noise,
-    humidity: 50 - 8 * wave + 6 * own + 2 * noise,
-    battery: 3.6 - 0.5 * own + 0.01 * noise,
-    door: Math.random() < 0.06 ? 1 : 0,
-    flow: 42 + 12 * wave + 5 * own + 2 * noise,
-    pressure: 4.1 + 0.4 * own + 0.05 * noise,
-    current: 11 + 3 * wave + own + 0.3 * noise,
-    load: 35 + 20 * wave + 10 * own + 8 * noise,
-    uptime: Math.round((time % (9 * 24 * hour)) / hour),
-  };
-  return Math.round((values[category] ?? 0) * 100) / 100;
 }
 
 /** Runs `work` for all items, `width` at a time. */
@@ -115,9 +90,6 @@ function pacePoints(perSecond: number): (points: number) => Promise<void> {
     await setTimeout(turn - now);
   };
 }
-
-type Call = <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<T>;
-type Make = (path: string, body: object) => Promise<Made>;
 
 /** Fills an account, and connects a part of its devices. */
 export async function fillFleet(options: FleetOptions): Promise<Fleet> {
@@ -162,9 +134,8 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   say(`${deviceCount} devices by a provisioning job`);
   const turn = pacePoints(await pointRate(call));
   await each(devices, 4, async ({ topics, product }, at) => {
-    const series = products.find(({ name }) => name === product)?.series ?? [];
-    await turn(series.length * samplesPerDay);
-    await call('POST', `/v4/data/${topics}`, dayOf(series, at), { 'content-type': 'text/csv' });
+    await turn(categoriesOf(product).length * samplesPerDay);
+    await call('POST', `/v4/data/${topics}`, dayOf(product, at), { 'content-type': 'text/csv' });
   });
   say('a day of data of each');
   await makeRest(call, make, { organizations, templates });
@@ -178,12 +149,16 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   say('a rollout and commands');
   const publish = async () => {
     const now = Date.now();
-    await each(clients, 8, async ({ client, device, at }) => {
-      const series = products.find(({ name }) => name === device.product)?.series ?? [];
-      await client.publishAsync(device.topics, readingsOf(series, at, now), { qos: 1 });
+    const online = clients.filter(({ client }) => client.connected);
+    await each(online, 8, async ({ client, device, at }) => {
+      await client.publishAsync(device.topics, readingsOf(device.product, at, now), { qos: 1 });
     });
   };
   await publish();
+  await makeTroubles({ ...options, call, make, templates, clients });
+  say(
+    'what needs attention: refusals, a failed job, a paused rollout, a bridge that cannot deliver, devices that left',
+  );
   return {
     publish,
     close() {
@@ -198,28 +173,9 @@ const commands = [
   { name: 'identify' },
 ];
 
-function readingsOf(series: readonly string[], device: number, time: number): string {
-  const iso = new Date(time).toISOString();
-  return series.map((category) => `${iso},${category},${readingOf(category, device, time)},\n`).join('');
-}
-
-function dayOf(series: readonly string[], device: number): string {
-  const now = Math.floor(Date.now() / sampleEvery) * sampleEvery;
-  const times = Array.from({ length: samplesPerDay }, (_, n) => now - n * sampleEvery);
-  return times.map((time) => readingsOf(series, device, time)).join('');
-}
-
-/** How the console shows the readings. */
-const categories = [
-  { name: 'temperature', label: 'Temperature', unit: '°C', kind: 'number' },
-  { name: 'humidity', label: 'Humidity', unit: '%', kind: 'number' },
-  { name: 'battery', label: 'Battery', unit: 'V', kind: 'number' },
-  { name: 'door', label: 'Door', kind: 'state' },
-];
-
 async function makeProducts(make: Make): Promise<Map<string, string>> {
   const ids = new Map<string, string>();
-  for (const { name } of products) {
+  for (const { name, categories } of products) {
     const { id } = await make('/devices/templates', { name });
     const channel = { entityId: id, entityType: 'deviceTemplate' };
     await make('/channels/templates', { ...channel, name: 'readings', persistenceType: 'timeSeries', categories });
@@ -257,15 +213,6 @@ interface Unit {
   secret: string;
 }
 
-interface FleetDevice {
-  id: string;
-  serialNumber: string;
-  secret: string;
-  product: string;
-  /** Of its readings. */
-  topics: string;
-}
-
 async function makeDevices(call: Call, options: FleetOptions, organizations: Map<string, string>) {
   const { deviceCount, accountId } = options;
   const places = [...organizations.keys()];
@@ -278,6 +225,7 @@ async function makeDevices(call: Call, options: FleetOptions, organizations: Map
       firmwareVersion: n % 9 === 8 ? '1.0.0' : firmware,
       room: `${'ABCDEF'[n % 6]}${100 + (n % 40)}`,
       location: ['Ground floor', 'First floor', 'Roof', 'Basement'][n % 4],
+      ...positionOf(places[(n * 7) % places.length] ?? '', n),
     })),
   );
   const { job } = await call<{ job: Made }>('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
@@ -311,7 +259,7 @@ async function makeRest(
     kind: 'station',
     deviceTemplateId: templates.get('Room sensor'),
     maxDevices: 5000,
-    expiresAt: new Date(Date.now() + 30 * 24 * hour).toISOString(),
+    expiresAt: new Date(Date.now() + 30 * 86_400_000).toISOString(),
   });
   const filter = { organizationId: organizations.get('Demo room'), serialNumber: 'PC-' };
   const move = { action: 'move', filter, organizationId: organizations.get('Pumping station East') };
@@ -332,8 +280,8 @@ function spread(devices: FleetDevice[], count: number): FleetDevice[] {
 }
 
 /** Connects devices. They install firmware that is offered, and answer commands. */
-async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]) {
-  const clients: { client: MqttClient; device: FleetDevice; at: number }[] = [];
+async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]): Promise<Online[]> {
+  const clients: Online[] = [];
   await each(devices, 8, async (device, at) => {
     const server = { protocol: 'mqtt', host: '127.0.0.1', port: mqttPort } as const;
     const client = await mqtt.connectAsync({ ...server, username: device.id, password: device.secret });
@@ -349,7 +297,6 @@ async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]) {
     const severity = at % 11 === 10 ? 'warning' : 'notice';
     const message = severity === 'warning' ? 'Battery below 3.2 V' : 'Sensor calibrated';
     await client.publishAsync(`${root}/_log`, JSON.stringify({ severity, message }), { qos: 1 });
-    if (at < 3) await client.publishAsync(`${root}/reading`, ',temperature,21,', { qos: 1 });
     clients.push({ client, device, at });
   });
   return clients;

@@ -2,6 +2,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fillFleet, makePassword } from './fleet.ts';
+import { writePast } from './past.ts';
 import { type Running, startServer, whileRunning } from './server.ts';
 
 const emailAddress = 'admin@demo.example';
@@ -26,6 +27,7 @@ export async function keep(signal: AbortSignal): Promise<void> {
       say: (line) => process.stdout.write(`  ✓ ${line}\n`),
     });
     const fleet = await whileRunning(running, filling);
+    writePast(data, accountId, 120);
     isFilled = true;
     signal.addEventListener('abort', fleet.close, { once: true });
     process.stdout.write(

@@ -2,7 +2,6 @@
 import { api, done } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
-import { Table } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Page, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -11,6 +10,7 @@ import { texts } from '../texts.ts';
 import { Audit } from './audit.tsx';
 import { BrandingEditor } from './branding.tsx';
 import { SecondFactor } from './second-factor.tsx';
+import { Usage } from './usage.tsx';
 
 const words = texts.account;
 
@@ -104,41 +104,6 @@ function Retention() {
         </Form>
       )}
     </section>
-  );
-}
-
-function Usage() {
-  const { data, error } = useLoad(() => done(api.GET('/api/v1/usage')), [], 30_000);
-  const limits = data?.usage.limits.map((one) => ({ ...one, id: one.name }));
-  return (
-    <Table
-      label={words.usage}
-      rows={limits}
-      error={error}
-      columns={[
-        { name: 'name', label: texts.name, show: ({ name }) => name },
-        {
-          name: 'used',
-          label: words.used,
-          show: ({ used, limit, unit }) =>
-            used === null ? (
-              <span class="soft">–</span>
-            ) : (
-              <span class="row">
-                {limit > 0 && <meter min={0} max={limit} high={limit * 0.9} value={used} aria-label={words.used} />}
-                {used.toLocaleString()} {unit}
-              </span>
-            ),
-        },
-        {
-          name: 'limit',
-          label: words.limit,
-          show: ({ limit, unit, per }) => (limit === 0 ? words.unlimited : words.limitOf(limit, unit, per)),
-        },
-        { name: 'variable', label: words.variable, show: ({ variable }) => <code>{variable}</code> },
-      ]}
-      empty={<p>{texts.nothing}</p>}
-    />
   );
 }
 

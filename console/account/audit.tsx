@@ -7,8 +7,21 @@ import { Field, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
+import { type AuditRow, Sentence } from './sentences.tsx';
 
 const words = texts.audit;
+
+/** In words, those that are asked for most first. */
+const eventOptions = [
+  ...Object.entries(words.events),
+  ...auditEvents.filter((one) => !(one in words.events)).map((one) => [one, wordsOf(one)] as const),
+];
+
+/** `keysRotated` is "Keys rotated". */
+function wordsOf(event: string): string {
+  const text = event.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
 
 export function Audit() {
   const [search, setSearch] = useSearchParams();
@@ -40,12 +53,7 @@ export function Audit() {
   return (
     <>
       <search class="toolbar">
-        <Select
-          label={words.event}
-          value={event}
-          onText={set('event')}
-          options={[['', texts.all], ...auditEvents.map((one) => [one, one] as const)]}
-        />
+        <Select label={words.event} value={event} onText={set('event')} options={[['', texts.all], ...eventOptions]} />
         <Select
           label={words.outcome}
           value={outcome}
@@ -71,39 +79,18 @@ export function Audit() {
   );
 }
 
-interface AuditRow {
-  id: string;
-  time: string;
-  event: string;
-  outcome: 'success' | 'failure';
-  actorKind: string | null;
-  actorId: string | null;
-  targetKind: string | null;
-  targetId: string | null;
-  address: string | null;
-}
-
-const named = (kind: string | null, id: string | null) =>
-  kind === null && id === null ? (
-    <span class="soft">–</span>
-  ) : (
-    <span title={id ?? ''}>
-      {kind} <code class="soft">{id?.slice(-8)}</code>
-    </span>
-  );
-
 /** The record of a device has the same columns. */
 export const auditColumns = [
   { name: 'time', label: texts.time, show: ({ time }: AuditRow) => <Time iso={time} /> },
-  { name: 'event', label: words.event, show: ({ event }: AuditRow) => event },
   {
-    name: 'outcome',
-    label: words.outcome,
-    show: ({ outcome }: AuditRow) => (
-      <Badge kind={outcome === 'success' ? 'good' : 'bad'} text={words.outcomes[outcome]} />
+    name: 'event',
+    label: words.event,
+    wrap: true,
+    show: (row: AuditRow) => (
+      <>
+        <Sentence of={row} /> {row.outcome === 'failure' && <Badge kind="bad" text={words.outcomes.failure} />}
+      </>
     ),
   },
-  { name: 'actor', label: words.actor, show: ({ actorKind, actorId }: AuditRow) => named(actorKind, actorId) },
-  { name: 'target', label: words.target, show: ({ targetKind, targetId }: AuditRow) => named(targetKind, targetId) },
   { name: 'address', label: words.address, show: ({ address }: AuditRow) => address ?? '–' },
 ];

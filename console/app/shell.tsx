@@ -5,12 +5,14 @@ import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { api, done, online } from '../app/api.ts';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Loading } from '../parts/page.tsx';
+import { Loading, Page } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { Keys } from './keys.tsx';
 import { place } from './place.ts';
 import { accountId, can, me, resume, signOut } from './session.ts';
 
+const Home = place(async () => (await import('../home/home.tsx')).Home);
+const HomeList = place(async () => (await import('../home/lists.tsx')).HomeList);
 const FirstDevice = place(async () => (await import('../first-device/first-device.tsx')).FirstDevice);
 const Devices = place(async () => (await import('../devices/devices.tsx')).Devices);
 const Device = place(async () => (await import('../device/device.tsx')).Device);
@@ -28,6 +30,7 @@ const Account = place(async () => (await import('../account/account.tsx')).Accou
 
 /** Places, and the right without which one is not shown. */
 const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [
+  { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') },
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
   // Whoever makes devices moves them where they belong.
@@ -90,7 +93,9 @@ export function Shell() {
         <main id="main" tabIndex={-1}>
           <Suspense fallback={<Loading />}>
             <Switch>
-              <Route path="/" component={Home} />
+              <Route path="/" component={Start} />
+              <Route path="/home" component={Home} />
+              <Route path="/home/:list">{({ list }) => <HomeList list={list} />}</Route>
               <Route path="/first-device" component={FirstDevice} />
               <Route path="/devices" component={Devices} />
               <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
@@ -106,7 +111,7 @@ export function Shell() {
               <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
               <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
               <Route>
-                <h1>{texts.noSuchPlace}</h1>
+                <NoSuchPlace />
               </Route>
             </Switch>
           </Suspense>
@@ -116,16 +121,27 @@ export function Shell() {
   );
 }
 
-/** A new account sees the first device, every other its devices. */
-function Home() {
+/** A page that is not there has a way home. */
+function NoSuchPlace() {
+  return (
+    <Page title={texts.noSuchPlace}>
+      <p>{texts.noSuchPlaceHint}</p>
+      <Link class="button primary" href="/">
+        {texts.wayHome}
+      </Link>
+    </Page>
+  );
+}
+
+/** A new account sees the first device, every other Home. */
+function Start() {
   const { data, error } = useLoad(
     () => done(api.GET('/api/v1/devices/counts', { params: { query: { accountId: accountId.value } } })),
     [],
   );
-  if (error || !can('create', 'device'))
-    return <Redirect to={can('read', 'device') ? '/devices' : '/account'} replace />;
+  if (error || !can('create', 'device')) return <Redirect to={can('read', 'device') ? '/home' : '/account'} replace />;
   if (!data) return <Loading />;
-  return <Redirect to={data.counts.total === 0 ? '/first-device' : '/devices'} replace />;
+  return <Redirect to={data.counts.total === 0 ? '/first-device' : '/home'} replace />;
 }
 
 /** A lost connection shows itself, and is tried again until it is back. */

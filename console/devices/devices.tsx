@@ -15,6 +15,7 @@ import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { Bulk, actions as bulkActions, Run } from './bulk.tsx';
+import { Chips } from './chips.tsx';
 import { Columns, useColumns } from './columns.tsx';
 import { exportDevices, Import } from './files.tsx';
 import { filterOf, readRows } from './query.ts';
@@ -81,6 +82,7 @@ export function Devices() {
         onColumns={() => setOpen('columns')}
         onExport={() => exportDevices(filter, sort).catch(failed)}
       />
+      <Chips search={search} set={set} />
       {can('create', 'bulkChange') && count !== undefined && count > 0 && (
         <Bulk
           selected={selected}

@@ -12,23 +12,34 @@ export interface DeviceFilter {
   deviceTemplateId?: string;
   provisioningState?: string;
   connected?: boolean;
+  firmwareVersion?: string;
+  offlineSince?: string;
+  silent?: boolean;
 }
 
 /** The filter that is in the address. */
 export function filterOf(search: URLSearchParams): DeviceFilter {
-  const [serialNumber, organizationId, deviceTemplateId, provisioningState, connected] = [
-    'q',
-    'organization',
-    'product',
-    'state',
-    'connected',
-  ].map((name) => search.get(name) ?? '');
+  const [
+    serialNumber,
+    organizationId,
+    deviceTemplateId,
+    provisioningState,
+    connected,
+    firmwareVersion,
+    offlineSince,
+    silent,
+  ] = ['q', 'organization', 'product', 'state', 'connected', 'firmware', 'offlineSince', 'silent'].map(
+    (name) => search.get(name) ?? '',
+  );
   return {
     ...(serialNumber && { serialNumber }),
     ...(organizationId && { organizationId }),
     ...(deviceTemplateId && { deviceTemplateId }),
     ...(provisioningState && { provisioningState }),
     ...(connected && { connected: connected === 'true' }),
+    ...(firmwareVersion && { firmwareVersion }),
+    ...(offlineSince && { offlineSince }),
+    ...(silent && { silent: silent === 'true' }),
   };
 }
 

@@ -16,7 +16,7 @@ export function Code({ text, label }: { text: string; label: string }) {
       <pre tabIndex={0} ref={pre}>
         {text}
       </pre>
-      <button type="button" onClick={copy}>
+      <button type="button" aria-label={copied ? undefined : texts.copyOf(label)} onClick={copy}>
         {copied ? texts.copied : texts.copy}
       </button>
     </section>

@@ -1,6 +1,8 @@
 /** Pictures as paths of a square of 24 by 24. */
 const paths = {
   slipway: 'M4 15h16l-3 5H7zM12 3v9M12 4l6 8h-6',
+  home: 'M3 11l9-8 9 8M5 10v10h5v-6h4v6h5V10',
+  check: 'M5 13l4 4L19 7',
   start: 'M5 12h14M13 6l6 6-6 6',
   devices: 'M6 6h12v12H6zM9 2v4M15 2v4M9 18v4M15 18v4M2 9h4M2 15h4M18 9h4M18 15h4',
   organizations: 'M9 3h6v5H9zM3 16h6v5H3zM15 16h6v5h-6zM12 8v4M6 16v-4h12v4',

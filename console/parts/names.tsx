@@ -8,8 +8,20 @@ const kinds = {
   device: { path: '/api/v1/devices/', wrapper: 'device', field: 'serialNumber' },
   organization: { path: '/api/v1/organizations/', wrapper: 'organization', field: 'name' },
   deviceTemplate: { path: '/api/v1/devices/templates/', wrapper: 'deviceTemplate', field: 'name' },
+  application: { path: '/api/v1/applications/', wrapper: 'application', field: 'name' },
+  bridge: { path: '/api/v1/bridges/', wrapper: 'bridge', field: 'name' },
+  firmwarePackage: { path: '/api/v1/firmware/packages/', wrapper: 'firmwarePackage', field: 'name' },
+  identityProvider: { path: '/api/v1/identity-providers/', wrapper: 'identityProvider', field: 'name' },
+  certificateAuthority: {
+    path: '/api/v1/access/certificate-authorities/',
+    wrapper: 'certificateAuthority',
+    field: 'name',
+  },
+  /** A login: it is asked for in another way than the others. */
+  identity: { path: '', wrapper: '', field: '' },
 } as const;
 type Kind = keyof typeof kinds;
+export const isNamedKind = (kind: string): kind is Kind => kind in kinds;
 
 /** Requests that one batch takes. */
 const batchSize = 50;
@@ -40,7 +52,7 @@ export function nameOf(kind: Kind, id: string): string | undefined {
       names.delete(oldest);
     }
   }
-  if (!can('read', kind)) return '';
+  if (!can('read', kind === 'identity' ? 'accountUser' : kind)) return '';
   if (Date.now() - name.asked > keptFor) {
     name.asked = Date.now();
     wanted.push(name);
@@ -56,6 +68,20 @@ function ask(): void {
 }
 
 async function askFor(some: readonly Name[]): Promise<void> {
+  const people = some.filter(({ kind }) => kind === 'identity');
+  if (people.length > 0) await askForPeople(people);
+  const things = some.filter(({ kind }) => kind !== 'identity');
+  if (things.length > 0) await askForThings(things);
+}
+
+async function askForPeople(some: readonly Name[]): Promise<void> {
+  const userIds = some.map(({ id }) => id);
+  const { users } = await done(api.POST('/api/v1/users/batch', { body: { userIds } }));
+  const emails = new Map(users.map(({ userId, emailAddress }) => [userId, emailAddress]));
+  for (const { id, text } of some) text.value = emails.get(id) ?? '';
+}
+
+async function askForThings(some: readonly Name[]): Promise<void> {
   const requests = some.map(({ kind, id }) => ({ method: 'GET' as const, path: `${kinds[kind].path}${id}` }));
   const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests } }));
   for (const [at, { kind, text }] of some.entries()) {

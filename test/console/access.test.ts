@@ -54,7 +54,18 @@ export async function fill(service: Service): Promise<string[]> {
     '/history',
   ];
   return [
-    ...['first-device', 'devices', 'organizations', 'people', 'people/account-users', 'products'],
+    ...[
+      'home',
+      'home/refusals',
+      'home/certificates',
+      'nowhere',
+      'first-device',
+      'devices',
+      'organizations',
+      'people',
+      'people/account-users',
+      'products',
+    ],
     ...[`products/${deviceTemplateId}`, `organizations/${organization.id}`, 'factory', 'factory/stations'],
     ...[
       'factory/verifications',
@@ -145,9 +156,14 @@ t.teardown(() => page.close());
 t.test('/docs opens with every tag collapsed, and a tag opens with its operations', async (t) => {
   page = await browser.newPage();
   page.on('pageerror', (error) => failures.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && failures.push(message.text()));
   await page.goto(`${service.server.url}/docs`);
+  t.equal(await page.title(), 'Slipway API');
   const tag = page.locator('.opblock-tag').first();
   await tag.waitFor();
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+  t.match(await page.locator('.info .title').textContent(), `Slipway${version}`);
+  t.ok(await page.locator('.topbar img[src^="data:image/svg+xml"]').isVisible(), 'our own picture');
   const { tags } = JSON.parse((await service.http('GET', '/openapi.json')).text);
   t.ok((await page.locator('.opblock-tag').count()) >= (tags?.length ?? 1));
   t.equal(await page.locator('.opblock').count(), 0, 'no operation is shown');

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Page } from 'playwright-core';
 import { fillFleet, makePassword } from '../../demo/fleet.ts';
+import { writePast } from '../../demo/past.ts';
 import { startServer } from '../../demo/server.ts';
 import { launchBrowser, settled, signIn } from './browser.ts';
 
@@ -22,8 +23,11 @@ async function press(page: Page, ...names: string[]): Promise<void> {
 /** The pictures: a name, an address, and what is done there. */
 function picturesOf(ids: Record<string, string>): [string, string, ((page: Page) => Promise<void>)?][] {
   const device = `devices/${ids.device}`;
-  const tabs = ['series', 'commands', 'log', 'refusals', 'fields', 'access', 'firmware', 'history'];
+  const tabs = ['live', 'series', 'commands', 'log', 'refusals', 'fields', 'access', 'firmware', 'history'];
   return [
+    ['home', 'home'],
+    ['home-refusals', 'home/refusals'],
+    ['nowhere', 'nowhere'],
     ['first-device', 'first-device'],
     ['devices', 'devices'],
     ['devices-filtered', 'devices?q=RS-00'],
@@ -56,6 +60,7 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['account', 'account'],
     ['branding', 'account/branding'],
     ['claim', 'claim'],
+    ['usage', 'account/usage'],
     ['audit', 'account/audit'],
     ['health', 'account/health'],
     ['call', 'devices', (page) => press(page, 'Show the call')],
@@ -87,6 +92,7 @@ const browser = await launchBrowser();
 try {
   const login = { url, mqttPort, accountId, emailAddress, password };
   const fleet = await fillFleet({ ...login, deviceCount: 500, onlineCount: 120, say: () => {} });
+  writePast(env.SLIPWAY_DATA_DIR, accountId, 120);
   for (const [size, viewport] of Object.entries(sizes))
     for (const colorScheme of ['light', 'dark'] as const) {
       const folder = resolve(target, `${size}-${colorScheme}`);
@@ -101,10 +107,10 @@ try {
         if (!name.includes(part)) continue;
         await page.goto(`/console/${place}`);
         await settled(page);
-        if (name === 'device') {
+        if (name === 'device-live') {
           await page.getByText('Listening').waitFor();
           await fleet.publish();
-          await page.locator('.messages li').first().waitFor();
+          await page.locator('.messages tbody tr').first().waitFor();
         }
         await act?.(page);
         await page.screenshot({ path: join(folder, `${name}.png`), fullPage: act === undefined && size === 'phone' });

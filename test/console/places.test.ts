@@ -97,7 +97,7 @@ t.test(
       .waitFor();
     await page.getByRole('link', { name: 'History' }).click();
     await page
-      .getByRole('row', { name: /credential/i })
+      .getByRole('row', { name: /made a new secret for SN-PLACE/ })
       .first()
       .waitFor();
     t.strictSame(errors, []);

@@ -2,6 +2,7 @@
  * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
  * Its extensions `x-codes` (error codes by status), `x-right` and `x-callers` are held by tests and shown at /docs.
  */
+import { createRequire } from 'node:module';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
@@ -12,6 +13,7 @@ import { type Action, defaultRoles, type EntityKind } from '../../rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';
+import { docsPage } from './docs-page.ts';
 import { errorShape, identityErrorShape } from './error-shapes.ts';
 import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from './response-headers.ts';
 
@@ -81,6 +83,8 @@ const tags = [
 
 export type Tag = (typeof tags)[number]['name'];
 
+const { version } = createRequire(import.meta.url)('#package') as { version: string };
+
 /** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
 export async function documentation(app: App, { access }: { access: Access }): Promise<void> {
   const prefix = app.headerPrefix;
@@ -89,7 +93,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
       openapi: '3.1.0',
       info: {
         title: 'Slipway',
-        version: '1',
+        version,
         description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation, \`x-right\` which right it needs.\n\n${describeCommonHeaders(prefix)}`,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
@@ -124,55 +128,12 @@ export async function documentation(app: App, { access }: { access: Access }): P
     },
     transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),
   });
-  await app.register(swaggerUi, {
-    routePrefix: '/docs',
-    // Collapsed, and without its list of schemas: it is there at once. Extensions are the callers and the error codes.
-    uiConfig: {
-      ...{ validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
-      showExtensions: true,
-      plugins: [resolveLater],
-    },
-    // Its own answers would make the document again for everybody who asks.
-    uiHooks: {
-      onRequest: (request, reply, done) => {
-        if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
-        else done();
-      },
-    },
-    staticCSP: true,
-    // The pages are served as they are reached, and ask nobody else.
-    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
-  });
+  await app.register(swaggerUi, docsPage);
   let document: Constant | undefined;
   app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
     document ??= makeConstant(JSON.stringify(publish(app.swagger())));
     sendConstant(reply, 'application/json; charset=utf-8', document);
   });
-}
-
-/**
- * A plugin of Swagger UI, which runs in the browser. The page asks for the security schemes resolved, and resolving goes
- * through the whole document for a second. They have no references, so they are resolved as they are.
- */
-const resolveLater = () => ({
-  statePlugins: {
-    spec: {
-      wrapActions: {
-        requestResolvedSubtree:
-          (resolve: (path: string[]) => unknown, { specActions, specSelectors }: SwaggerUi) =>
-          (path: string[]) =>
-            path.join() === 'components,securitySchemes'
-              ? specActions.updateResolvedSubtree(path, specSelectors.specJson().getIn(path).toJS())
-              : resolve(path),
-      },
-    },
-  },
-});
-
-/** What the plugin uses of Swagger UI. */
-interface SwaggerUi {
-  specActions: { updateResolvedSubtree(path: string[], value: object): unknown };
-  specSelectors: { specJson(): { getIn(path: string[]): { toJS(): object } } };
 }
 
 const errorExample = {

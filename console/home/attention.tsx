@@ -1,0 +1,56 @@
+/** What needs somebody: a sentence, a count, and the list of what it is about. */
+import { Link } from 'wouter-preact';
+import { Icon } from '../parts/icons.tsx';
+import { texts } from '../texts.ts';
+import type { OverviewOf } from './read.ts';
+
+const words = texts.home;
+type Row = OverviewOf['attention'][number];
+
+/** Where the rows of each kind are listed. */
+const places: Record<Row['kind'], (row: Row) => string> = {
+  devicesOffline: ({ query }) => `/devices?${kept(query, 'offlineSince')}`,
+  devicesSilent: ({ query }) => `/devices?${kept(query, 'silent')}`,
+  refusals: ({ cause = '' }) => `/home/refusals?cause=${encodeURIComponent(cause)}`,
+  rolloutPaused: ({ id = '' }) => `/firmware/rollouts/${id}`,
+  rolloutFailing: ({ id = '' }) => `/firmware/rollouts/${id}`,
+  jobFailed: ({ id = '' }) => `/factory/${id}`,
+  bridgeBehind: () => '/programs/bridges',
+  bridgeDeadLetters: () => '/programs/bridges',
+  certificatesExpiring: ({ query }) => `/home/certificates?${kept(query, 'expiresBefore')}`,
+  authoritiesExpiring: () => '/programs/authorities',
+  limit: () => '/account/usage',
+};
+
+/** Something does not work now, and something will not soon. */
+const urgent: readonly Row['kind'][] = ['rolloutFailing', 'jobFailed', 'bridgeDeadLetters', 'bridgeBehind'];
+
+function kept(query: string, name: string): string {
+  const value = new URLSearchParams(query.slice(query.indexOf('?') + 1)).get(name);
+  return value === null ? '' : new URLSearchParams({ [name]: value }).toString();
+}
+
+export function Attention({ rows }: { rows: readonly Row[] }) {
+  return (
+    <section class={rows.length > 0 ? 'panel alarm' : 'panel'}>
+      <h2>{words.attention}</h2>
+      {rows.length === 0 ? (
+        <p class="row calm">
+          <Icon name="check" /> {words.calm}
+        </p>
+      ) : (
+        <ul class="plainlist attention">
+          {rows.map((row) => (
+            <li key={`${row.kind}${row.id ?? row.cause ?? row.name ?? ''}`}>
+              <span class={urgent.includes(row.kind) ? 'badge bad' : 'badge warn'}>
+                {words.count(row.kind, row.count)}
+              </span>
+              <Link href={places[row.kind](row)}>{row.sentence}</Link>
+              <Icon name="right" />
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}

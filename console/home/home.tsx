@@ -1,0 +1,167 @@
+/** Home: what runs, what needs attention, and what happened lately. It is read again every five seconds. */
+import { Link } from 'wouter-preact';
+import { can } from '../app/session.ts';
+import { Ago } from '../parts/ago.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Page, Waiting } from '../parts/page.tsx';
+import { Spark } from '../parts/spark.tsx';
+import { texts } from '../texts.ts';
+import { Attention } from './attention.tsx';
+import { type OverviewOf, readOverview } from './read.ts';
+import { Shares } from './shares.tsx';
+
+const words = texts.home;
+/** Milliseconds. */
+const readEvery = 5000;
+
+export function Home() {
+  const { data, error } = useLoad(readOverview, [], readEvery);
+  if (!data) return <Waiting title={texts.places.home} error={error} />;
+  return (
+    <Page
+      title={texts.places.home}
+      actions={
+        data.devices === 0 &&
+        can('create', 'device') && (
+          <Link class="button primary" href="/first-device">
+            {words.begin}
+          </Link>
+        )
+      }
+    >
+      <div class="stack">
+        <Figures of={data} />
+        <div class="aside">
+          <div class="stack">
+            <Attention rows={data.attention} />
+            <Lately rows={data.recent} />
+          </div>
+          <Shares of={data} />
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+/** Milliseconds between two values of the history, with some to spare. */
+const historyGap = 3 * 300_000;
+const number = new Intl.NumberFormat();
+const rate = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+
+function Figures({ of: { online, devices, messages, refusals, history = [] } }: { of: OverviewOf }) {
+  const line = (name: 'connected' | 'messages' | 'refusals') => {
+    const points = history.map((one) => ({ time: Date.parse(one.time), value: one[name] }));
+    // What is still being counted would look like a fall.
+    return name === 'connected' ? points : points.slice(0, -1);
+  };
+  return (
+    <ul class="values figures">
+      <Figure
+        label={words.onlineNow}
+        href="/devices?connected=true"
+        value={number.format(online)}
+        of={words.ofDevices(devices)}
+        points={line('connected')}
+        says={words.lineOnline}
+        foot={words.between(line('connected').map(({ value }) => value))}
+      />
+      {messages && (
+        <Figure
+          label={words.messages}
+          href="/devices?connected=true"
+          value={rate.format(messages.perSecond)}
+          of={words.perSecond}
+          points={line('messages')}
+          says={words.lineMessages}
+          foot={words.messagesOfDay(messages.lastDay)}
+        />
+      )}
+      {refusals && (
+        <Figure
+          label={words.refused}
+          href="/home/refusals"
+          value={number.format(refusals.lastDay)}
+          of={words.inDay}
+          points={line('refusals')}
+          says={words.lineRefusals}
+          foot={refusals.lastDay === 0 ? words.nothingRefused : ''}
+        />
+      )}
+    </ul>
+  );
+}
+
+function Figure({
+  label,
+  href,
+  value,
+  of,
+  points,
+  says,
+  foot,
+}: {
+  label: string;
+  href: string;
+  value: string;
+  of: string;
+  points: { time: number; value: number }[];
+  says: string;
+  foot: string;
+}) {
+  const [first, last] = [points[0], points.at(-1)];
+  return (
+    <li class="value">
+      <Link href={href}>{label}</Link>
+      <p class="figure">
+        {value} <span class="unit">{of}</span>
+      </p>
+      {first && last && points.length > 1 ? (
+        <Spark points={points} from={first.time} to={last.time} gap={historyGap} label={says} zero />
+      ) : (
+        <div class="spark" />
+      )}
+      <p class="foot">
+        <span>{foot}</span>
+        {points.length > 1 && <span>{words.day}</span>}
+      </p>
+    </li>
+  );
+}
+
+function Lately({ rows }: { rows: OverviewOf['recent'] }) {
+  return (
+    <section class="panel">
+      <h2>{words.lately}</h2>
+      {rows.length === 0 ? (
+        <p class="soft">{words.nothingLately}</p>
+      ) : (
+        <ul class="plainlist" aria-live="polite">
+          {rows.map((row) => (
+            <li key={`${row.time}${row.sentence}`}>
+              <span class="grow">
+                <Sentence row={row} />
+              </span>
+              <span class="small soft">
+                <Ago iso={row.time} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+/** The sentence, in which the name of the thing leads to it. */
+function Sentence({ row: { sentence, deviceId, serialNumber, jobId } }: { row: OverviewOf['recent'][number] }) {
+  if (jobId) return <Link href={`/factory/${jobId}`}>{sentence}</Link>;
+  const [before, after] = serialNumber ? sentence.split(serialNumber, 2) : [];
+  if (!deviceId || before === undefined || after === undefined) return <>{sentence}</>;
+  return (
+    <>
+      {before}
+      <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>
+      {after}
+    </>
+  );
+}

@@ -1,0 +1,94 @@
+/** Lists that only Home leads to: refusals of all devices by their cause, and certificates that end soon. */
+import { Link, useSearchParams } from 'wouter-preact';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Ago } from '../parts/ago.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { NameOf } from '../parts/names.tsx';
+import { Badge, Page, Time } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+
+const words = texts.home;
+const day = 24 * 3_600_000;
+
+export function HomeList({ list }: { list: string }) {
+  return (
+    <Page
+      title={list === 'certificates' ? words.certificates : words.refusals}
+      actions={
+        <Link class="button" href="/home">
+          {texts.places.home}
+        </Link>
+      }
+    >
+      {list === 'certificates' ? <Certificates /> : <Refusals />}
+    </Page>
+  );
+}
+
+function DeviceLink({ id }: { id: string }) {
+  return (
+    <Link href={`/devices/${id}`}>
+      <NameOf kind="device" id={id} />
+    </Link>
+  );
+}
+
+function Refusals() {
+  const [search] = useSearchParams();
+  const cause = search.get('cause') ?? '';
+  return (
+    <Listing
+      label={words.refusals}
+      on={[cause]}
+      every={10_000}
+      load={async (page) => {
+        const from = new Date(Date.now() - day).toISOString();
+        const query = { accountId: accountId.value, page, pageSize, from, ...(cause && { cause }) };
+        const { refusals } = await done(api.GET('/api/v1/refusals', { params: { query } }));
+        const results = refusals.results?.map((one, at) => ({ ...one, id: `${one.time}${at}` })) ?? [];
+        return { results, ...(refusals.meta && { meta: refusals.meta }) };
+      }}
+      columns={[
+        { name: 'device', label: words.device, show: ({ deviceId }) => <DeviceLink id={deviceId} /> },
+        { name: 'time', label: texts.time, show: ({ time }) => <Ago iso={time} /> },
+        {
+          name: 'action',
+          label: texts.device.action,
+          show: ({ action }) => <Badge kind="bad" text={texts.device.refused[action]} />,
+        },
+        { name: 'reason', label: texts.device.reason, wrap: true, show: ({ reason }) => reason },
+        {
+          name: 'channel',
+          label: texts.device.channel,
+          wrap: true,
+          show: ({ topic, deviceId }) => topic && <code>{topic.split(`/d/${deviceId}/`)[1] ?? topic}</code>,
+        },
+      ]}
+      empty={<p>{texts.device.noRefusals}</p>}
+    />
+  );
+}
+
+function Certificates() {
+  const [search] = useSearchParams();
+  const expiresBefore = search.get('expiresBefore') ?? new Date(Date.now() + 30 * day).toISOString();
+  return (
+    <Listing
+      label={words.certificates}
+      on={[expiresBefore]}
+      load={async (page) => {
+        const query = { accountId: accountId.value, expiresBefore, page, pageSize };
+        const { mqttCertificates } = await done(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }));
+        const results = mqttCertificates.results?.map((one) => ({ ...one, deviceId: one.entityId })) ?? [];
+        return { results, ...(mqttCertificates.meta && { meta: mqttCertificates.meta }) };
+      }}
+      columns={[
+        { name: 'device', label: words.device, show: ({ deviceId }) => <DeviceLink id={deviceId} /> },
+        { name: 'ends', label: words.ends, show: ({ validTo }) => <Time iso={validTo} /> },
+        { name: 'subject', label: texts.device.subject, wrap: true, show: ({ subject }) => subject },
+      ]}
+      empty={<p>{texts.device.noCertificates}</p>}
+    />
+  );
+}

@@ -1,0 +1,71 @@
+/** Devices by state, by product and by firmware, as bars that lead to their lists. */
+import { Link } from 'wouter-preact';
+import { texts } from '../texts.ts';
+import type { OverviewOf } from './read.ts';
+
+const words = texts.home;
+/** Of more, only the number is told. */
+const maxShown = 6;
+
+interface Share {
+  name: string;
+  href: string;
+  count: number;
+  online?: number;
+}
+
+export function Shares({ of: { byState, byProduct, byFirmware } }: { of: OverviewOf }) {
+  return (
+    <div class="stack">
+      <Bars
+        title={words.byState}
+        shares={byState
+          .filter(({ count }) => count > 0)
+          .map(({ value, count, online }) => ({
+            ...{ name: texts.devices.states[value] ?? value, href: `/devices?state=${value}`, count, online },
+          }))}
+      />
+      <Bars
+        title={words.byProduct}
+        shares={byProduct.map(({ value, name, count, online }) => ({
+          ...{ name, href: `/devices?product=${value}`, count, online },
+        }))}
+      />
+      {byFirmware && (
+        <Bars
+          title={words.byFirmware}
+          shares={byFirmware.map(({ value, count }) => ({
+            ...{
+              name: value ?? words.noFirmware,
+              href: `/devices?firmware=${encodeURIComponent(value ?? 'null')}`,
+              count,
+            },
+          }))}
+        />
+      )}
+    </div>
+  );
+}
+
+function Bars({ title, shares }: { title: string; shares: readonly Share[] }) {
+  const most = Math.max(...shares.map(({ count }) => count));
+  return (
+    <section class="panel" aria-label={title}>
+      <h2>{title}</h2>
+      {shares.length === 0 && <p class="soft">{words.noDevices}</p>}
+      <ul class="shares">
+        {shares.slice(0, maxShown).map(({ name, href, count, online }) => (
+          <li key={href}>
+            <Link href={href}>{name}</Link>
+            <span class="soft small">{words.share(count, online)}</span>
+            <svg class="bar" aria-hidden="true">
+              <rect class="part" width={`${(100 * count) / most}%`} height="100%" />
+              {online !== undefined && <rect class="part on" width={`${(100 * online) / most}%`} height="100%" />}
+            </svg>
+          </li>
+        ))}
+      </ul>
+      {shares.length > maxShown && <p class="small soft">{words.more(shares.length - maxShown)}</p>}
+    </section>
+  );
+}

@@ -1,0 +1,69 @@
+/** Home: what needs attention leads to its list, and what happens appears by itself; the account in words. */
+import type { Browser } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { openAs, openPage, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser();
+});
+
+t.test('who signs in sees Home: devices online, what needs attention and its list, what happened lately', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ name: 'Boiler', channels: ['readings'] });
+  const { device, secret } = await service.device({ serialNumber: 'SN-HOME', deviceTemplateId });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'reading'), ',temperature,21.5,', { qos: 1 });
+  const { page, errors, foreign } = await openPage(t, browser, service);
+  await signIn(page);
+  await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+  const online = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: 'Devices online' }) });
+  await online.getByText('1', { exact: false }).first().waitFor();
+  t.match(await page.getByRole('region', { name: 'By product' }).textContent(), /Boiler1, 1 online/);
+  await page.getByRole('link', { name: 'SN-HOME' }).waitFor();
+  await service.device({ serialNumber: 'SN-LATER', deviceTemplateId });
+  await page.getByRole('link', { name: 'SN-LATER' }).waitFor();
+  client.end(true);
+  await page.getByRole('link', { name: /^1 device was connected in the last day and is offline now/ }).click();
+  await page.getByRole('link', { name: 'SN-HOME' }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-LATER' }).count(), 0, 'the list is filtered');
+  await page.getByRole('button', { name: /^Remove the filter: Were connected/ }).click();
+  await page.getByRole('link', { name: 'SN-LATER' }).waitFor();
+  await page.getByRole('link', { name: 'Home', exact: true }).click();
+  await page.getByRole('link', { name: /^1 refusal in the last day/ }).click();
+  await page.getByRole('heading', { name: 'Refusals', level: 1 }).waitFor();
+  t.match(page.url(), /cause=noChannelOfItsOwn/);
+  await page.getByRole('row', { name: /SN-HOME/ }).waitFor();
+  t.strictSame([errors, foreign], [[], []]);
+});
+
+t.test('a page that does not exist has a way home', async (t) => {
+  const { page } = await openAs(t, browser, service, 'nowhere');
+  await page.getByRole('link', { name: 'Go to Home' }).click();
+  await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+});
+
+t.test('usage is in groups, in words and with units; the audit record is in sentences with names', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-AUDIT' });
+  const { page, errors } = await openAs(t, browser, service, 'account/usage');
+  await page
+    .getByRole('listitem')
+    .filter({ hasText: /^Firmware files ?0 bytes \/ 2\.0 GB/ })
+    .waitFor();
+  await page
+    .getByRole('listitem')
+    .filter({ hasText: /^Values of all fields of one thing for each entity ?64 KB/ })
+    .waitFor();
+  await page.getByRole('link', { name: 'Audit' }).click();
+  await page.getByText(`admin@example.com made a new secret for SN-AUDIT`).waitFor();
+  await page.getByRole('link', { name: 'SN-AUDIT' }).first().click();
+  await page.waitForURL(new RegExp(device.id));
+  t.strictSame(errors, []);
+});
+
+t.end();
