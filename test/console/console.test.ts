@@ -106,7 +106,7 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
       .getByRole('link')
       .allTextContents()
       .then((all) => all.map((one) => one.trim())),
-    ['Devices', 'Organizations', 'People', 'Account'],
+    ['Devices', 'Claim a device', 'Organizations', 'People', 'Account'],
   );
   t.equal(await page.getByRole('button', { name: 'New device' }).count(), 0);
   t.strictSame(errors, []);
