@@ -164,7 +164,8 @@ async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found
     ctx.loginLimits.succeeded(attempt);
     const { organizationId } = ctx.registry.entity('devices', found.id) ?? found;
     const caller = ctx.access.callerOf(person.id);
-    if (caller?.kind !== 'endUser' || !caller.organizationIds.some((id) => id === organizationId)) throw otherLogin();
+    const isOwn = caller?.kind === 'endUser' && caller.memberships.some((one) => one.organizationId === organizationId);
+    if (!caller || !isOwn) throw otherLogin();
     const check = (tx: Tx) => demandPassword(tx, person);
     const session = await admitPerson(ctx, reply, { ...caller, address }, undefined, check);
     return 'jwt' in session ? { ...session, deviceId: found.id, organizationId: String(organizationId) } : session;
