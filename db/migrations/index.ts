@@ -91,6 +91,10 @@ export const registryMigrations: readonly Migration[] = [
   ),
   sqlStep('0035-device-names', ...deviceTextIndex('name', 'fields', (row) => `json_extract(${row}"fields", '$.name')`)),
   versionsOfProducts,
+  sqlStep(
+    '0037-serial-number-attribute',
+    `ALTER TABLE "certificateAuthorities" ADD COLUMN "serialNumberAttribute" TEXT NOT NULL DEFAULT 'CN'`,
+  ),
 ];
 
 /**
