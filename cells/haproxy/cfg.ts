@@ -144,8 +144,8 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     slot(`req.cook(${headerPrefix}-access-token),jwt_payload_query('$.accountId'),bytes(26,3)`),
     slot('req.hdr(accesstoken),bytes(0,3)'),
     slot(`req.hdr(${headerPrefix}-mfa-token),bytes(0,3)`),
-    '  # A device with its id and secret.',
-    ...id('http_auth_user'),
+    '  # A device with its id and secret, or one that enrolls with the id of its group, and a serial number behind it.',
+    ...id('http_auth_user,field(1,/)'),
     '  # Requests without a token name the account in their query or in a short body.',
     slot(`url_param(state),bytes(0,3)`, ' { path_end /oauth2/callback }'),
     slot(`url_param(jwt),jwt_payload_query('$.accountId'),bytes(26,3)`),
@@ -196,6 +196,7 @@ function connectRules(maps: Maps): Lines {
     '  tcp-request content reject unless { req.payload(0,0),mqtt_is_valid }',
     `  tcp-request content set-var(sess.id) ${value('username')}`,
     `  tcp-request content set-var(sess.id) ${value('client_identifier')} if !{ var(sess.id) -m len gt 0 }`,
+    "  tcp-request content set-var(sess.id) var(sess.id),regsub('^enroll/',''),field(1,/) if { var(sess.id) -m beg enroll/ }",
     `  tcp-request content set-var(${cell}) ${value('password')},jwt_payload_query('$.accountId'),bytes(26,3),lower,map_str(${maps.slots}) if { var(sess.id) -m str Auth:JWT }`,
     ...byId('tcp-request content', 'sess', maps, 'reject'),
   ];

@@ -95,6 +95,10 @@ export const registryMigrations: readonly Migration[] = [
   versionsOfProducts,
   roles,
   accessTokens,
+  sqlStep(
+    '0039-serial-number-attribute',
+    `ALTER TABLE "certificateAuthorities" ADD COLUMN "serialNumberAttribute" TEXT NOT NULL DEFAULT 'CN'`,
+  ),
 ];
 
 /**

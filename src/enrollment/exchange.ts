@@ -1,6 +1,6 @@
 /** The exchange: what a device has of its group becomes a credential of its own. HTTP, MQTT and EST come here. */
 import type { Logger } from 'pino';
-import { PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../errors.ts';
 import { slotOf } from '../ids.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
 import type { MessagesContext } from '../messages/context.ts';
@@ -15,6 +15,7 @@ import type {
 } from '../ports/enrollment.ts';
 import type { Revocations } from '../ports/revocations.ts';
 import type { Streams } from '../ports/streams.ts';
+import { type Csr, presentLeaf } from '../registry/certificates/issuing.ts';
 import { answerFor } from './answer.ts';
 import { Flights } from './flights.ts';
 import { Hooks } from './hook.ts';
@@ -24,7 +25,7 @@ import { type Proven, Proving } from './proving.ts';
 import { EnrollmentRefusals } from './refusals.ts';
 import { refused } from './refused.ts';
 import { demandSerialNumber, readRequest } from './request.ts';
-import { decideAgain, demandOpen, demandRoom, type Known, type Shown } from './rules.ts';
+import { decideAgain, demandOpen, demandRoom, demandSame, type Known, type Shown } from './rules.ts';
 
 type Needed = Omit<MakingContext, 'revocations'> &
   Pick<MessagesContext, 'certificates' | 'gate' | 'sealing'> & { log: Logger };
@@ -117,21 +118,44 @@ export class Enrollment implements EnrollmentService {
     const isUsed = () => registry.enrollment(group.id, serialNumber)?.used === 1;
     const { flight, leave } = await this.#flights.join(`${group.id} ${serialNumber}`, isUsed);
     try {
+      const csr = await this.#csrOf(group, request);
       const shown = { ...(await this.#shownOf(proof, group, request, serialNumber)), proofKeyHash: keyHash };
-      this.#decide({ group, serialNumber, shown });
+      if (!(await this.#present(group, serialNumber, csr))) this.#decide({ group, serialNumber, shown });
       const { deviceId } = registry.enrollment(group.id, serialNumber) ?? {};
       const said = await this.#hooks.ask(group, {
         ...{ groupId: group.id, serialNumber, address: proof.address, certificateSubject: subject },
         ...{ fields: request.fields ?? {}, ...(deviceId !== undefined && { deviceId }) },
       });
-      const asked = { group, serialNumber, request, shown, said, address: proof.address };
+      const asked = { group, serialNumber, request, csr, shown, said, address: proof.address };
       await this.#demandFields(asked);
-      const made = await flight.make(() => this.#make(asked));
+      const present = await this.#present(group, serialNumber, csr);
+      const made = present ?? (await flight.make(() => this.#make(asked)));
       return { answer: this.answerFor(made), sent: leave };
     } catch (error) {
       leave();
       throw error;
     }
+  }
+
+  /** The request for a certificate, where the group issues one for it. @throws PlatformError 400/106. */
+  async #csrOf({ id, accountId, issues }: Proven['group'], { csr }: EnrollmentRequest): Promise<Csr | undefined> {
+    if (issues === 'secret') return undefined;
+    if (csr !== undefined) return this.#ctx.issuing.readCsr({ accountId, callerId: id }, csr);
+    if (issues === 'certificate') throw invalid('csr', 'is required');
+    return undefined;
+  }
+
+  /** The present certificate, where the request is for its key: nothing ends, and nobody gains anything by it. */
+  async #present(group: Proven['group'], serialNumber: string, csr: Csr | undefined): Promise<Made | undefined> {
+    const { registry, clock } = this.#ctx;
+    const enrollment = csr && registry.enrollment(group.id, serialNumber);
+    const device = enrollment && registry.entity('devices', enrollment.deviceId);
+    if (!csr || !enrollment || !device) return undefined;
+    demandSame({ enrollment, device });
+    const present = await presentLeaf(registry.query, clock, device.id, csr.publicKeyHash);
+    if (!present) return undefined;
+    const { certificate, chain, expires } = present;
+    return { isNew: false, device, credential: { certificate, chain, expires } };
   }
 
   /** What is shown of a device that is there already. */

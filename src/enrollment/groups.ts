@@ -23,6 +23,7 @@ import {
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { laneOf } from '../limits/lanes.ts';
+import { findIssuer } from '../registry/certificates/issuing.ts';
 import type { EnrollmentContext } from './context.ts';
 import {
   type CreateBody,
@@ -116,7 +117,7 @@ async function createGroup(ctx: EnrollmentContext, caller: Caller, body: CreateB
   demandFitting(columns);
   return writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, making);
-    await demandReferences(tx, caller.accountId, columns);
+    await demandReferences(ctx, tx, caller.accountId, columns);
     const row = await insert(tx, 'enrollmentGroups', {
       ...{ ...stamped, ...columns, enrolledCount: 0, claimHash: null, sealedGroupKey: null },
       ...{ sealedHookUrl: null, sealedHookSecret: null, isHookSecretMade: 0, ...made.columns, ...hook.columns },
@@ -136,7 +137,7 @@ async function updateGroup(ctx: EnrollmentContext, caller: Caller, found: GroupR
     const before = await findEntity(tx, 'enrollmentGroups', found.id);
     if (!before) throw new PlatformError('notFound');
     demandFitting({ ...before, ...changes });
-    await demandReferences(tx, caller.accountId, changes);
+    await demandReferences(ctx, tx, caller.accountId, changes);
     const row = await change(tx, 'enrollmentGroups', found.id, version, { caller, clock: ctx.clock }, changes);
     await recordChange(ctx, tx, caller, row, 'updated');
     return { ...showGroup(ctx, row), ...hook.shown };
@@ -171,7 +172,7 @@ async function deleteGroup(ctx: EnrollmentContext, caller: Caller, { id }: Group
 async function recoverGroup(ctx: EnrollmentContext, caller: Caller, before: GroupRow, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, making);
-    await demandReferences(tx, caller.accountId, before);
+    await demandReferences(ctx, tx, caller.accountId, before);
     const recovered = await recover(tx, 'enrollmentGroups', before.id, version, { caller, clock: ctx.clock });
     await demandRoom(tx, caller.accountId);
     await recordChange(ctx, tx, caller, recovered, 'recovered');
@@ -226,18 +227,19 @@ type References = Partial<
   Pick<GroupRow, 'deviceTemplateId' | 'organizationId' | 'proofAuthorityId' | 'certificateAuthorityId'>
 >;
 
-/** @throws PlatformError 400/102 for what is not there. */
-async function demandReferences(tx: Tx, accountId: string, group: References): Promise<void> {
+/** @throws PlatformError 400/102 for what is not there, 400/106 for a CA that cannot issue certificates. */
+async function demandReferences(ctx: EnrollmentContext, tx: Tx, accountId: string, group: References): Promise<void> {
   const tables = {
     deviceTemplateId: 'deviceTemplates',
     organizationId: 'organizations',
     proofAuthorityId: 'certificateAuthorities',
-    certificateAuthorityId: 'certificateAuthorities',
   } as const;
-  for (const [name, table] of Object.entries(tables) as Array<[keyof References, (typeof tables)[keyof References]]>) {
+  for (const [name, table] of Object.entries(tables) as Array<[keyof typeof tables, (typeof tables)[keyof typeof tables]]>) {
     const id = group[name];
     if (id !== undefined && id !== null) await demandReference(tx, table, accountId, id, name);
   }
+  const { certificateAuthorityId } = group;
+  if (certificateAuthorityId) await findIssuer(tx, ctx.clock, accountId, certificateAuthorityId);
 }
 
 function recordChange(

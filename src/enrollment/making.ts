@@ -12,7 +12,8 @@ import { makeSecret } from '../identity/secrets/secrets.ts';
 import { newId } from '../ids.ts';
 import type { MessagesContext } from '../messages/context.ts';
 import type { EnrollmentAnswer, EnrollmentRequest } from '../ports/enrollment.ts';
-import { newCredential, secretStored, storeSecret } from '../registry/credentials/credentials.ts';
+import { type Csr, endLeaves, findIssuer, type Leaf, storeLeaf } from '../registry/certificates/issuing.ts';
+import { activate, newCredential, secretStored, storeSecret } from '../registry/credentials/credentials.ts';
 import { deviceChanged, newDevice } from '../registry/devices/changes.ts';
 import type { Lane } from '../scheduler/lanes.ts';
 import type { GroupRow } from './group.ts';
@@ -28,6 +29,7 @@ export type MakingContext = Pick<
   | 'config'
   | 'downlink'
   | 'fields'
+  | 'issuing'
   | 'keeping'
   | 'overlaps'
   | 'registry'
@@ -41,6 +43,8 @@ export interface Asked {
   group: GroupRow;
   serialNumber: string;
   request: EnrollmentRequest;
+  /** Where it is to get a certificate. */
+  csr: Csr | undefined;
   shown: Shown;
   said: HookAnswer;
   address: string;
@@ -53,11 +57,8 @@ export interface Made {
   credential: Omit<EnrollmentAnswer['credential'], 'username'>;
 }
 
-/** A credential that is not stored yet. */
-interface Fresh {
-  secret: string;
-  hash: string;
-}
+/** A credential that is not stored yet: a secret, or a certificate and the hash of a secret that nobody knows. */
+type Fresh = { hash: string } & ({ secret: string; leaf?: undefined } | { leaf: Leaf; secret?: undefined });
 
 /** @throws PlatformError 400/106, 403/21, 507. */
 export async function makeCredential(ctx: MakingContext, asked: Asked): Promise<Made> {
@@ -66,9 +67,26 @@ export async function makeCredential(ctx: MakingContext, asked: Asked): Promise<
   ctx.keeping.demandRoom(group.accountId);
   const known = ctx.registry.enrollment(group.id, serialNumber);
   const deviceId = known?.deviceId ?? newId(group.accountId);
-  const secret = makeSecret();
-  const fresh = { secret, hash: await ctx.secrets.hash(secret, lane) };
+  const fresh = await freshFor(ctx, lane, asked, deviceId);
   return known ? makeAgain(ctx, asked, deviceId, fresh) : makeFirst(ctx, asked, deviceId, fresh);
+}
+
+async function freshFor(ctx: MakingContext, lane: Lane, { group, csr }: Asked, deviceId: string): Promise<Fresh> {
+  const secret = makeSecret();
+  const hash = await ctx.secrets.hash(secret, lane);
+  if (!csr) return { secret, hash };
+  const { accountId, certificateAuthorityId, certificateDays: days } = group;
+  const issuer = await findIssuer(ctx.registry.query, ctx.clock, accountId, certificateAuthorityId ?? '').catch(() => {
+    throw refused('The CA of the enrollment group cannot issue certificates now.');
+  });
+  return { hash, leaf: await ctx.issuing.signLeaf(lane, issuer, { deviceId, csr, days }) };
+}
+
+/** What of a new credential is told once. */
+function toldOf({ secret, leaf }: Fresh): Made['credential'] {
+  if (!leaf) return { secret };
+  const { certificate, chain, expires } = leaf;
+  return { certificate, chain, expires };
 }
 
 /** A device in the name of which the group acts. */
@@ -92,10 +110,9 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
     const made = newDevice(ctx, actorOf(group), { ...place, provisioningState: 'activated' }, body);
     const device = await insert(tx, 'devices', { ...made, id: deviceId });
     const now = device.created;
-    await tx
-      .insertInto('credentials')
-      .values(newCredential(actorOf(group), deviceId, fresh.hash, now))
-      .execute();
+    const credentials = tx.insertInto('credentials').values(newCredential(actorOf(group), deviceId, fresh.hash, now));
+    if (fresh.leaf) await storeLeaf(tx, actorOf(group), deviceId, fresh.leaf);
+    else await credentials.execute();
     const enrollment = { deviceId, groupId: group.id, accountId: group.accountId, serialNumber, enrolled: now };
     const unused = {
       connected: null,
@@ -119,7 +136,7 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
   });
   ctx.access.deviceChanged(deviceId);
   ctx.registry.credentialChanged(deviceId);
-  return { isNew: true, device: row, credential: { secret: fresh.secret } };
+  return { isNew: true, device: row, credential: toldOf(fresh) };
 }
 
 async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fresh: Fresh): Promise<Made> {
@@ -137,12 +154,11 @@ async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fre
     const verdict = decideAgain(group, { enrollment, device: before, credential }, shown, clock.now());
     const after = await changedDevice(ctx, tx, asked, group, before, verdict);
     const now = timestamp(clock);
-    await tx.deleteFrom('certificates').where('entityId', '=', deviceId).execute();
+    await endLeaves(tx, clock, deviceId);
     // What a CA has issued for the former hardware ends, too.
     if (enrollment.connected !== null)
       await tx.updateTable('devices').set({ replaced: now }).where('id', '=', deviceId).execute();
-    const holder = { entityId: deviceId, entityType: 'device' } as const;
-    const { activated } = await storeSecret(tx, actor, holder, fresh.hash, now);
+    const activated = await storeFresh(tx, actor, deviceId, fresh, credential !== undefined, now);
     await renewEnrollment(tx, enrollment, shown, isPermitted(enrollment, clock.now()));
     await recordEnrollment(ctx, tx, asked, deviceId, verdict);
     return { before, after, activated };
@@ -150,7 +166,23 @@ async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fre
   const { before, after, activated } = made;
   secretStored(ctx, actor, deviceId, activated);
   if (after !== before) await deviceChanged(ctx, actor, { before, after });
-  return { isNew: false, device: after, credential: { secret: fresh.secret } };
+  return { isNew: false, device: after, credential: toldOf(fresh) };
+}
+
+/** Stores a credential in the place of the former one; whether that has moved a defined device to activated. */
+async function storeFresh(
+  tx: Tx,
+  actor: Caller,
+  deviceId: string,
+  { leaf, hash }: Fresh,
+  hasSecret: boolean,
+  now: string,
+): Promise<boolean> {
+  if (leaf) await storeLeaf(tx, actor, deviceId, leaf);
+  // With a certificate a former secret ends: nobody knows that of this hash.
+  if (leaf && !hasSecret) return activate(tx, actor, deviceId, now);
+  const holder = { entityId: deviceId, entityType: 'device' } as const;
+  return (await storeSecret(tx, actor, holder, hash, now)).activated;
 }
 
 /** The group as it is now: it may have been changed since it was asked. @throws PlatformError 403/21. */

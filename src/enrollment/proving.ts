@@ -89,8 +89,8 @@ export class Proving {
 
   /** A device of the group, or the reason why it is none. */
   async #find(group: GroupRow, proof: EnrollmentProof): Promise<Proven | string> {
-    const { sealing, secrets } = this.#ctx;
-    const { serialNumber, secret, address } = proof;
+    const { sealing, secrets, certificates } = this.#ctx;
+    const { serialNumber, secret, presented, address } = proof;
     const bySecret = { group, serialNumber, subject: null, keyHash: undefined };
     if (group.proof === 'claimSecret') {
       const from = { accountId: group.accountId, address };
@@ -102,7 +102,10 @@ export class Proving {
       const isRight = serialNumber !== undefined && serialNumber.length <= maxSerialNumberLength;
       return isRight && isDerivedKey(sealing, group, serialNumber, secret) ? bySecret : 'wrong derived key';
     }
-    return 'no certificate';
+    if (!presented || group.proofAuthorityId === null) return 'no certificate';
+    const checked = certificates.checkIssuedBy(presented, group.proofAuthorityId);
+    if ('refused' in checked) return checked.refused;
+    return { group, serialNumber: checked.serialNumber, subject: checked.subject, keyHash: checked.publicKeyHash };
   }
 
   /** It takes as long as a wrong secret. */

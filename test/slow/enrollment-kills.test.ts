@@ -9,7 +9,7 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { type Running, startProcess } from '../support/process.ts';
 import { adminEmail, adminPassword } from '../support/service.ts';
 
-const rounds = Number(process.env.TEST_ROUNDS ?? 12);
+const rounds = Number(process.env.TEST_ROUNDS ?? 8);
 const devicesOfRound = 12;
 const accountId = '00000000-0000-7000-8000-0000000e4011';
 const env = {
@@ -35,15 +35,7 @@ t.test(`kill -9 at ${rounds} random moments of enrollments`, async (t) => {
   const directory = temporaryDirectory(t);
   const random = dice(Number(process.env.TEST_SEED ?? 38));
   let server = await startProcess(t, directory, env);
-  const token = await login(server);
-  const templates = `/devices/templates?accountId=${accountId}&default=true`;
-  const { deviceTemplates } = await call(server, templates, { headers: { authorization: `Bearer ${token}` } });
-  const group = await call(server, '/enrollment-groups', {
-    method: 'POST',
-    headers: { authorization: `Bearer ${token}` },
-    body: { accountId, name: 'kills', proof: 'claimSecret', deviceTemplateId: deviceTemplates.results[0].id },
-  });
-  const { id, claimSecret } = group.enrollmentGroup;
+  const { id, claimSecret } = await newGroup(server);
   const ask = (serialNumber: string): Promise<{ credential: Credential }> =>
     call(server, '/enroll', { method: 'POST', headers: basic(id, claimSecret), body: { serialNumber } });
 
@@ -70,6 +62,26 @@ t.test(`kill -9 at ${rounds} random moments of enrollments`, async (t) => {
   file.close();
   await server.stop('SIGTERM');
 });
+
+t.test('a connection that enrolls and does not ask ends after a minute', async (t) => {
+  const server = await startProcess(t, temporaryDirectory(t), env);
+  const { id, claimSecret } = await newGroup(server);
+  const how = { username: `enroll/${id}`, password: claimSecret, reconnectPeriod: 0, keepalive: 10 };
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, how, false);
+  const from = performance.now();
+  await new Promise<void>((resolve) => client.once('close', () => resolve()));
+  const seconds = (performance.now() - from) / 1000;
+  t.ok(seconds > 59 && seconds < 75, `${seconds} s`);
+  await server.stop('SIGTERM');
+});
+
+async function newGroup(server: Running): Promise<{ id: string; claimSecret: string }> {
+  const headers = { authorization: `Bearer ${await login(server)}` };
+  const { deviceTemplates } = await call(server, `/devices/templates?accountId=${accountId}&default=true`, { headers });
+  const deviceTemplateId = deviceTemplates.results[0].id;
+  const body = { accountId, name: 'kills', proof: 'claimSecret', deviceTemplateId };
+  return (await call(server, '/enrollment-groups', { method: 'POST', headers, body })).enrollmentGroup;
+}
 
 function newDevice(serialNumber: string): Device {
   return { serialNumber, credential: undefined, lost: 0 };

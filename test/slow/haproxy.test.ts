@@ -10,6 +10,7 @@ import t, { type Test } from 'tap';
 import { slotOf } from '../../src/ids.ts';
 import { certificate } from '../broker/certificate.ts';
 import { connectPacket, rawClient, speak } from '../broker/raw.ts';
+import { ask, claim, newGroup } from '../enrollment/devices.ts';
 import { type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
@@ -99,6 +100,22 @@ async function routing(t: Test, proxied: Proxied, both: readonly [Service, Servi
       404,
       'the token decides, not the id in the path',
     );
+  });
+
+  t.test('a device that enrolls is reached by its group, over HTTP and MQTT', async (t) => {
+    for (const service of both) {
+      const claimed = await newGroup(service);
+      t.equal((await claim(service, claimed, { serialNumber: 'H-1' })).status, 200, 'claim secret');
+      const derived = await newGroup(service, { proof: 'derivedKey' });
+      t.equal((await ask(service, derived, 'AC:DE/48')).status, 200, 'derived key');
+      const how = { username: `enroll/${claimed.id}`, password: claimed.claimSecret ?? '', reconnectPeriod: 0 };
+      const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${proxied.ports.mqtt}`, how, false);
+      await client.subscribeAsync(`${service.topicRoot}/enroll/+`);
+      const answer = nextMessage(client);
+      client.publish(`${service.topicRoot}/enroll`, JSON.stringify({ serialNumber: 'H-2' }));
+      t.match(JSON.parse((await answer).text), { device: { accountId: service.accountId } });
+      await client.endAsync(true);
+    }
   });
 
   t.test('what is for the operator, or for one cell alone, is not there', async (t) => {

@@ -1,4 +1,5 @@
 /** Devices that enroll themselves. */
+import '../enrollment/certificates.test.ts';
 import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
 import '../enrollment/hook.test.ts';

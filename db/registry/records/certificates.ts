@@ -58,6 +58,9 @@ export const certificateColumns = {
   publicKeyHash: hidden(OptionalText),
 };
 
+/** Attributes of a subject that may have the serial number of a device. */
+export const serialNumberAttributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
+
 /** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
 export const certificateAuthorityColumns = {
   name: nameColumn,
@@ -84,6 +87,15 @@ export const certificateAuthorityColumns = {
   }),
   deviceTemplateId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
   organizationId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
+  serialNumberAttribute: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    shown: oneOf<string>(serialNumberAttributes),
+    body: oneOf(serialNumberAttributes, {
+      description: 'Where certificates of this CA have the serial number of a device that enrolls; CN when left out.',
+    }),
+    initial: 'CN',
+  }),
   issuing: flag({ filter: 'flag' }),
   certificateRequest: column(OptionalText, {
     shown: Nullable(

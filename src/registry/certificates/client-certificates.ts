@@ -1,6 +1,6 @@
 /** Finds the device of a certificate from the TLS handshake: by fingerprint, or by a CA of the account. */
 
-import { X509Certificate } from 'node:crypto';
+import { hash, X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.ts';
@@ -52,6 +52,16 @@ interface Claim {
   /** Milliseconds, of what a CA has issued: when it begins earlier, it is that of hardware that was replaced. */
   since?: number | undefined;
   maker?: AuthorityRow;
+}
+
+/** A manufacturer's certificate that a CA vouches for. */
+export interface IssuedCertificate {
+  subject: string;
+  fingerprint: string;
+  /** The attribute of the subject that the CA names. */
+  serialNumber: string;
+  /** Hex SHA-256 of the SubjectPublicKeyInfo. */
+  publicKeyHash: string;
 }
 
 type Needed = {
@@ -112,6 +122,22 @@ export class ClientCertificates {
     if (answer.result === 'proven') await noteFirstUse(this.#ctx, answer.caller.id);
     else this.#logRefusal(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
     return answer;
+  }
+
+  /** What a manufacturer's certificate says when this CA vouches for it now, as it would at CONNECT; otherwise why it does not. */
+  checkIssuedBy(presented: PresentedCertificate, authorityId: string): IssuedCertificate | { refused: string } {
+    const certificate = readable(presented.own);
+    const authority = this.#ctx.registry.entity('certificateAuthorities', authorityId);
+    if (!certificate || authority?.deleted !== null) return { refused: 'no certificate of the CA' };
+    const grounds = this.#groundsOf(certificate, presented.others, authority.accountId);
+    const ground = grounds.find((one) => one.authority.id === authorityId)?.ground;
+    if (!ground) return { refused: 'no certificate of the CA' };
+    if (!this.#isValid(ground)) return { refused: 'the certificate, or its CA, is not valid now' };
+    const { subject, fingerprint, x509 } = certificate;
+    const serialNumber = attributeOf(x509, authority.serialNumberAttribute);
+    if (!serialNumber) return { refused: `the certificate has no ${authority.serialNumberAttribute}, or several` };
+    const key = x509.publicKey.export({ type: 'spki', format: 'der' });
+    return { subject, fingerprint, serialNumber, publicKeyHash: hash('sha256', key, 'hex') };
   }
 
   /** Tells the operator why; a flood of refusals is no flood of lines. */
@@ -369,6 +395,13 @@ function readable(x509: X509Certificate): Certificate | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The value of an attribute of the subject; undefined when it has none, or several. */
+function attributeOf(x509: X509Certificate, name: string): string | undefined {
+  const { subject } = x509.toLegacyObject() as unknown as { subject?: Record<string, string | string[]> };
+  const value = subject?.[name];
+  return typeof value === 'string' ? value : undefined;
 }
 
 function fingerprintOf(x509: X509Certificate): string {
