@@ -234,7 +234,9 @@ async function demandReferences(ctx: EnrollmentContext, tx: Tx, accountId: strin
     organizationId: 'organizations',
     proofAuthorityId: 'certificateAuthorities',
   } as const;
-  for (const [name, table] of Object.entries(tables) as Array<[keyof typeof tables, (typeof tables)[keyof typeof tables]]>) {
+  for (const [name, table] of Object.entries(tables) as Array<
+    [keyof typeof tables, (typeof tables)[keyof typeof tables]]
+  >) {
     const id = group[name];
     if (id !== undefined && id !== null) await demandReference(tx, table, accountId, id, name);
   }

@@ -4,7 +4,12 @@ import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import type { Ok } from '../support/answers.ts';
-import { makeAuthority, makeCertificate, type Made as MadeCertificate, registerAuthority } from '../support/certificates.ts';
+import {
+  type Made as MadeCertificate,
+  makeAuthority,
+  makeCertificate,
+  registerAuthority,
+} from '../support/certificates.ts';
 import { joinWith, openssl, type Requested } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
@@ -132,7 +137,14 @@ t.test('a bad request for a certificate is 400; a CA that cannot sign refuses', 
   const bytes = Buffer.from(csr.replace(/-----[^-]+-----|\s/g, ''), 'base64');
   bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
   const junk = Array.from({ length: 5 }, (_, seed) => Buffer.alloc(300, seed * 7 + 0x30).toString('base64'));
-  for (const bad of [undefined, '', 'no csr', bytes.toString('base64'), shell.request({ kind: 'RSA-1024' }).csr, ...junk])
+  for (const bad of [
+    undefined,
+    '',
+    'no csr',
+    bytes.toString('base64'),
+    shell.request({ kind: 'RSA-1024' }).csr,
+    ...junk,
+  ])
     t.match(await claim(service, group, { serialNumber: 'B-1', csr: bad }), {
       status: 400,
       body: { error: { code: 106, details: [{ path: 'csr' }] } },
@@ -166,7 +178,10 @@ t.test('a manufacturer’s certificate is a proof: its serial number is what its
   const previousSecret = again.body.credential.secret;
   t.equal((await enrollWith(changed, { groupId, previousSecret })).status, 200);
 
-  const stranger = await makeCertificate({ subject: 'CN=unit, OU=M-3', issuer: await makeAuthority({ subject: 'CN=Maker' }) });
+  const stranger = await makeCertificate({
+    subject: 'CN=unit, OU=M-3',
+    issuer: await makeAuthority({ subject: 'CN=Maker' }),
+  });
   const expired = await makeCertificate({ subject: 'CN=unit, OU=M-3', issuer: ca, from: 0, to: Date.now() - 1000 });
   const nameless = await makeCertificate({ subject: 'CN=unit', issuer: ca });
   for (const wrong of [stranger, expired, nameless])
