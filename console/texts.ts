@@ -158,8 +158,8 @@ export const texts = {
     compare: 'Compare with',
     noOther: 'No other device',
     remove: (name: string) => `Remove ${name}`,
-    pngOf: (title: string) => `Picture of ${title} (PNG)`,
-    csvOf: (title: string) => `Values of ${title} (CSV)`,
+    pngOf: (title: string) => `PNG: picture of ${title}`,
+    csvOf: (title: string) => `CSV: values of ${title}`,
     keys: (title: string) => `${title}: the arrow keys go from value to value`,
     values: 'Values',
     aggregates: {

@@ -162,7 +162,7 @@ t.test('/docs opens with every tag collapsed, and a tag opens with its operation
   const tag = page.locator('.opblock-tag').first();
   await tag.waitFor();
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-  t.match(await page.locator('.info .title').textContent(), `Slipway${version}`);
+  t.match(await page.locator('.info .title').textContent(), `Slipway ${version}`);
   t.ok(await page.locator('.topbar img[src^="data:image/svg+xml"]').isVisible(), 'our own picture');
   const { tags } = JSON.parse((await service.http('GET', '/openapi.json')).text);
   t.ok((await page.locator('.opblock-tag').count()) >= (tags?.length ?? 1));

@@ -56,7 +56,7 @@ async function drawn(page: Page) {
 async function csvOf(page: Page, title: string): Promise<string> {
   const [file] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: `Values of ${title} (CSV)` }).click(),
+    page.getByRole('button', { name: `CSV: values of ${title}` }).click(),
   ]);
   return readFile(await file.path(), 'utf8');
 }
@@ -146,7 +146,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   t.match(rows.at(-1), /^20\d\d-.*Z,CHART-4,Air,7$/);
   const [picture] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Picture of Air (PNG)' }).click(),
+    page.getByRole('button', { name: 'PNG: picture of Air' }).click(),
   ]);
   t.equal((await readFile(await picture.path())).subarray(1, 4).toString(), 'PNG');
 
