@@ -94,7 +94,7 @@ ${listed(others).join('\n')}
   --json FILE   the results with machine, load and versions
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
-  --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, memory; of levels: messages,
+  --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, live, memory; of levels: messages,
                 connections; can be given several times
   --before FILE of report: the results of an earlier version on the same machine
   --skip S      of profile: without the first seconds, in which the service starts

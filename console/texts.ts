@@ -398,7 +398,7 @@ export const texts = {
     },
     dryRun: 'Count first',
     counting: 'Counting …',
-    would: (count: number) => `This concerns ${number(count)} devices.`,
+    would: (count: number) => `This concerns ${number(count)} ${count === 1 ? 'device' : 'devices'}.`,
     progress: 'Progress',
     progressOf: (done: number, total: number) => `${number(done)} of ${number(total)}`,
     finished: (done: number, failed: number) => `${number(done)} done, ${number(failed)} failed.`,

@@ -1,4 +1,4 @@
-/** A menu of what can be done with one row. The browser keeps it above everything, and closes it. */
+/** A menu of what can be done with one thing. The browser keeps it above everything, and closes it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './icons.tsx';
 
@@ -9,20 +9,77 @@ export interface Item {
 }
 
 /** What is false is left out, so that callers write conditions into the list. */
-export function Menu({ label, items }: { label: string; items: readonly (Item | false | null | undefined)[] }) {
-  const [isOpen, setOpen] = useState(false);
+export type Items = readonly (Item | false | null | undefined)[];
+
+/** A button that opens a menu. Tables have one menu for all of their rows instead. */
+export function Menu({ label, items }: { label: string; items: Items }) {
+  const [button, setButton] = useState<HTMLButtonElement>();
   /** The browser closes an open menu before the button hears its click. */
   const wasOpen = useRef(false);
-  const button = useRef<HTMLButtonElement>(null);
+  if (!items.some((item) => item)) return null;
+  return (
+    <>
+      <MenuButton
+        label={label}
+        onPointerDown={() => {
+          wasOpen.current = button !== undefined;
+        }}
+        onOpen={(pressed) => {
+          setButton(wasOpen.current ? undefined : pressed);
+          wasOpen.current = false;
+        }}
+      />
+      {button && <Popup label={label} items={items} button={button} onClose={() => setButton(undefined)} />}
+    </>
+  );
+}
+
+export function MenuButton({
+  label,
+  onOpen,
+  onPointerDown,
+}: {
+  label: string;
+  onOpen: (button: HTMLButtonElement) => void;
+  onPointerDown?: () => void;
+}) {
+  return (
+    <button
+      type="button"
+      class="plain actions-of"
+      aria-label={label}
+      aria-haspopup="menu"
+      aria-expanded={false}
+      onPointerDown={onPointerDown}
+      onClick={({ currentTarget }) => onOpen(currentTarget)}
+    >
+      <Icon name="dots" />
+    </button>
+  );
+}
+
+/** The menu of a button, which is open as long as it is there. */
+export function Popup({
+  label,
+  items,
+  button,
+  onClose,
+}: {
+  label: string;
+  items: Items;
+  button: HTMLButtonElement;
+  onClose: () => void;
+}) {
   const menu = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    if (!isOpen || !menu.current || !button.current) return;
-    menu.current.showPopover();
-    place(menu.current, button.current);
-    menu.current.querySelector('button')?.focus();
-  }, [isOpen]);
-  const shown = items.filter((item) => !!item);
-  if (shown.length === 0) return null;
+    const shown = menu.current;
+    if (!shown) return;
+    shown.showPopover();
+    place(shown, button);
+    shown.querySelector('button')?.focus();
+    button.setAttribute('aria-expanded', 'true');
+    return () => button.setAttribute('aria-expanded', 'false');
+  }, [button]);
   const press = (event: KeyboardEvent) => {
     const all = [...(menu.current?.querySelectorAll('button') ?? [])];
     const at = all.indexOf(document.activeElement as HTMLButtonElement);
@@ -34,52 +91,34 @@ export function Menu({ label, items }: { label: string; items: readonly (Item | 
     all.at(to % all.length)?.focus();
   };
   return (
-    <>
-      <button
-        ref={button}
-        type="button"
-        class="plain actions-of"
-        aria-label={label}
-        aria-haspopup="menu"
-        aria-expanded={isOpen}
-        onPointerDown={() => {
-          wasOpen.current = isOpen;
-        }}
-        onClick={() => {
-          setOpen(!wasOpen.current);
-          wasOpen.current = false;
-        }}
-      >
-        <Icon name="dots" />
-      </button>
-      {isOpen && (
-        <div
-          ref={menu}
-          class="popup"
-          popover="auto"
-          role="menu"
-          aria-label={label}
-          tabIndex={-1}
-          onToggle={({ newState }) => newState === 'closed' && setOpen(false)}
-          onKeyDown={press}
-        >
-          {shown.map(({ text, run, danger }) => (
+    <div
+      ref={menu}
+      class="popup"
+      popover="auto"
+      role="menu"
+      aria-label={label}
+      tabIndex={-1}
+      onToggle={({ newState }) => newState === 'closed' && onClose()}
+      onKeyDown={press}
+    >
+      {items.map(
+        (item) =>
+          item && (
             <button
-              key={text}
+              key={item.text}
               type="button"
               role="menuitem"
-              class={danger ? 'danger' : undefined}
+              class={item.danger ? 'danger' : undefined}
               onClick={() => {
                 menu.current?.hidePopover();
-                run();
+                item.run();
               }}
             >
-              {text}
+              {item.text}
             </button>
-          ))}
-        </div>
+          ),
       )}
-    </>
+    </div>
   );
 }
 

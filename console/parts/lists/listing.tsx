@@ -1,7 +1,7 @@
 /** A list of the API with its pages, whose number is in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
-import type { Item } from '../menu.tsx';
+import type { Items } from '../menu.tsx';
 import { useLiveRows } from './live-rows.ts';
 import { type Column, Pager, Table } from './table.tsx';
 
@@ -35,7 +35,7 @@ export function Listing<T extends { id: string }>({
   columns: readonly Column<T>[];
   href?: (row: T) => string;
   nameOf?: (row: T) => string;
-  actions?: (row: T) => readonly (Item | false | null | undefined)[];
+  actions?: (row: T) => Items;
   empty: ComponentChildren;
 }) {
   const [search, setSearch] = useSearchParams();

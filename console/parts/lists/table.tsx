@@ -1,11 +1,11 @@
 /** The only table: columns, selection, sorting, pages, loading and emptiness. A long one draws the rows that are drawn. */
 import type { ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
-import { useCallback, useMemo, useRef } from 'preact/hooks';
+import { useCallback, useMemo, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../../texts.ts';
 import { ErrorNote } from '../form.tsx';
-import { type Item, Menu } from '../menu.tsx';
+import { type Items, MenuButton, Popup } from '../menu.tsx';
 import { useDrawnRows } from './drawn-rows.ts';
 
 export interface Column<T> {
@@ -36,7 +36,7 @@ interface TableProps<T> {
   selected?: ReadonlySet<string>;
   onSelect?: (ids: ReadonlySet<string>) => void;
   /** What can be done with a row, in a menu at its end. */
-  actions?: ((row: T) => readonly (Item | false | null | undefined)[]) | undefined;
+  actions?: ((row: T) => Items) | undefined;
   /** Rows that have come while the list was looked at. */
   fresh?: ReadonlySet<string>;
   empty: ComponentChildren;
@@ -66,7 +66,13 @@ export function Table<T extends { id: string }>({
     if (!next.delete(id)) next.add(id);
     latest.current.onSelect?.(next);
   }, []);
-  const actionsOf = useCallback((row: { id: string }) => latest.current.actions?.(row as T) ?? [], []);
+  const [menu, setMenu] = useState<{ row: T; button: HTMLButtonElement }>();
+  /** The row whose menu the browser closes because its button is pressed again. */
+  const closing = useRef<string>();
+  const openMenu = useCallback((row: { id: string }, button: HTMLButtonElement) => {
+    setMenu(closing.current === row.id ? undefined : { row: row as T, button });
+    closing.current = undefined;
+  }, []);
   // Rows that show what they have shown are left alone: a table is drawn with each key of a search and each answer.
   const body = useMemo(
     () =>
@@ -81,7 +87,7 @@ export function Table<T extends { id: string }>({
             nameOf={nameOf as ((row: { id: string }) => string) | undefined}
             selected={selected?.has(rows?.[part]?.id ?? '')}
             onToggle={onSelect && toggle}
-            actionsOf={actions && actionsOf}
+            onMenu={actions && openMenu}
             isFresh={fresh?.has(rows?.[part]?.id ?? '') ?? false}
           />
         ) : (
@@ -106,8 +112,15 @@ export function Table<T extends { id: string }>({
   if (rows.length === 0) return <div class="tablewrap empty">{empty}</div>;
   const all = rows.every(({ id }) => selected?.has(id));
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
-    <section class="tablewrap cards" tabIndex={0} aria-label={label}>
+    <section
+      class="tablewrap cards"
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
+      tabIndex={0}
+      aria-label={label}
+      onPointerDownCapture={() => {
+        closing.current = menu?.row.id;
+      }}
+    >
       <table ref={drawn.table} aria-busy={loading} aria-rowcount={drawn.isLong ? rows.length + 1 : undefined}>
         <thead>
           <tr>
@@ -133,6 +146,14 @@ export function Table<T extends { id: string }>({
         </thead>
         <tbody onFocusIn={drawn.onFocusIn}>{body}</tbody>
       </table>
+      {menu && actions && (
+        <Popup
+          label={texts.actionsOf(nameOf?.(menu.row) ?? menu.row.id)}
+          items={actions(menu.row)}
+          button={menu.button}
+          onClose={() => setMenu(undefined)}
+        />
+      )}
     </section>
   );
 }
@@ -145,7 +166,7 @@ function Row<T extends { id: string }>({
   nameOf,
   selected,
   onToggle,
-  actionsOf,
+  onMenu,
   isFresh,
 }: {
   row: T;
@@ -156,7 +177,7 @@ function Row<T extends { id: string }>({
   nameOf: ((row: T) => string) | undefined;
   selected: boolean | undefined;
   onToggle: ((id: string) => void) | undefined;
-  actionsOf: ((row: T) => readonly (Item | false | null | undefined)[]) | undefined;
+  onMenu: ((row: T, button: HTMLButtonElement) => void) | undefined;
   isFresh: boolean;
 }) {
   return (
@@ -181,9 +202,9 @@ function Row<T extends { id: string }>({
           {at === 0 && isFresh && <span class="badge good">{texts.fresh}</span>}
         </td>
       ))}
-      {actionsOf && (
+      {onMenu && (
         <td class="last">
-          <Menu label={texts.actionsOf(nameOf?.(row) ?? row.id)} items={actionsOf(row)} />
+          <MenuButton label={texts.actionsOf(nameOf?.(row) ?? row.id)} onOpen={(button) => onMenu(row, button)} />
         </td>
       )}
     </tr>

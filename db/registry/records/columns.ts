@@ -18,8 +18,8 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
 
 /**
  * The match of a column in a list: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
- * `beginning`, the first characters; `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant; `since`, that instant
- * or a later one.
+ * `beginning`, the first characters; `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an
+ * instant; `since`, that instant or a later one.
  */
 export type Match =
   | 'exact'
