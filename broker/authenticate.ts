@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { type Caller, mayConnect, principalOf } from '../src/access.ts';
+import { type Caller, principalOf } from '../src/access.ts';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import { isAccessToken } from '../src/formats/access-tokens.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
@@ -230,7 +230,7 @@ export class Authenticator {
 
   /** An identity with no end-user yet, say, has nothing to hear and nothing to say. */
   #demandReach(caller: Caller): void {
-    if (!mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
+    if (!this.#services.access.mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
   }
 
   /** With a password it is that which is proven: a whole fleet may be behind one certificate. */

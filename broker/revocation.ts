@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
-import { type Caller, mayConnect } from '../src/access.ts';
+import type { Caller } from '../src/access.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
@@ -151,7 +151,7 @@ export class RightsRevocations implements Revocations {
     const kept: string[] = [];
     for (const principal of principals) {
       const caller = authority.personBehind(ownerId(accountId, principal));
-      if (caller && mayConnect(caller)) {
+      if (caller && services.access.mayConnect(caller)) {
         kept.push(principal);
         sessions.renew(principal, caller);
         ended.add(streams.renew(principal, caller));
@@ -165,7 +165,8 @@ export class RightsRevocations implements Revocations {
   #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
     const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
-    if (!caller || !mayConnect(caller)) return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
+    if (!caller || !services.access.mayConnect(caller))
+      return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
     sessions.renew(principal, caller);
     const ended = new Ended().add(streams.renew(principal, caller));
     return this.#end({ accountId, principals: () => [principal], commands }, ended);

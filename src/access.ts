@@ -220,6 +220,11 @@ export class Access {
     return may(caller, action, kind);
   }
 
+  /** Whether the caller may do anything over MQTT. */
+  mayConnect(caller: Caller): boolean {
+    return this.may(caller, 'subscribe', 'device') || this.may(caller, 'publish', 'device');
+  }
+
   /** All that the caller may do, somewhere or to itself. */
   rightsOf(caller: Caller): Partial<Record<EntityKind, Action[]>> {
     return unionOf([...rightsOf(caller), ...(isPerson(caller) ? [ownRights] : [])]);
@@ -517,11 +522,6 @@ export function mayOthers(caller: Caller, action: Action, kind: EntityKind): boo
 /** Whether its role lets a narrowed caller do what it does to others too. */
 export function usesForOthers(caller: Caller): boolean {
   return caller.uses?.every((right) => mayOthers(caller, ...right)) ?? false;
-}
-
-/** Whether the caller may do anything over MQTT. */
-export function mayConnect(caller: Caller): boolean {
-  return mayOthers(caller, 'subscribe', 'device') || mayOthers(caller, 'publish', 'device');
 }
 
 /** The organizations in which an end-user has a right. */

@@ -138,6 +138,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
         mqttCertificate: administration.mqttCertificate,
         certificateAuthority: ['read'],
         enrollmentGroup: ['read'],
+        issuedCertificate: administration.issuedCertificate,
         associationCode: administration.associationCode,
         association: administration.association,
         replacement: administration.replacement,

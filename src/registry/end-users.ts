@@ -35,7 +35,7 @@ import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { demandMembershipRoom } from './memberships.ts';
-import { organizationShape, showOrganization } from './organizations.ts';
+import { organizationShape, readableOrganizations, showOrganization } from './organizations.ts';
 import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.ts';
 
 /** The person of an end-user: an existing identity, a new one, or nobody. */
@@ -278,11 +278,12 @@ async function prepare(ctx: Services, caller: Caller, rows: Row<'endUsers'>[], q
   const { registry } = ctx;
   const expand = readNames('expand', query.expand, expandable);
   const db = registry.query;
-  const [organizations, templates, account] = await Promise.all([
+  const [found, templates, account] = await Promise.all([
     expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
     expand.has('end-user-template') ? parentsOf(db, 'endUserTemplates', rows, 'endUserTemplateId') : undefined,
     expand.has('account') ? accountOf(db, caller) : undefined,
   ]);
+  const organizations = readableOrganizations(ctx, caller, found);
   return (row: Row<'endUsers'>) => {
     const organization = organizations?.get(row.organizationId);
     const template = templates?.get(row.endUserTemplateId);

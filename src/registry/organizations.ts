@@ -268,6 +268,17 @@ function readExpand(query: Expand) {
   };
 }
 
+/** Those of the organizations next to other entities that the caller may read. */
+export function readableOrganizations(
+  { access }: Pick<RegistryContext, 'access'>,
+  caller: Caller,
+  found: ReadonlyMap<string, Row<'organizations'>> | undefined,
+): ReadonlyMap<string, Row<'organizations'>> | undefined {
+  const reader = access.narrow(caller, 'read', 'organization');
+  const mayRead = access.may(caller, 'read', 'organization');
+  return found && new Map([...found].filter(([id, { accountId }]) => mayRead && access.reaches(reader, accountId, id)));
+}
+
 /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
 async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organizations'>[], query: Expand) {
   const { registry, access } = ctx;

@@ -38,6 +38,7 @@ export async function insertOwnOrganization(
     endUserTemplateId: endUserTemplate.id,
     organizationId: organization.id,
     userId: caller.id,
+    roleId: null,
     fields: defaultsOf(fields, 'endUsers', endUserTemplate.id),
   });
   return organization;

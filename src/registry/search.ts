@@ -130,8 +130,8 @@ async function findAll(ctx: RegistryContext, caller: Caller, text: string): Prom
   const { access } = ctx;
   const readable = kinds.filter(({ type }) => access.may(caller, 'read', type));
   const [devices, ...others] = await Promise.all([
-    access.may(caller, 'read', 'device') ? hitsOfDevices(ctx, caller, text) : [],
-    ...readable.map((kind) => hitsOf(ctx, caller, kind, text)),
+    access.may(caller, 'read', 'device') ? hitsOfDevices(ctx, access.narrow(caller, 'read', 'device'), text) : [],
+    ...readable.map((kind) => hitsOf(ctx, access.narrow(caller, 'read', kind.type), kind, text)),
   ]);
   const found = others.flat().slice(0, maxOthers);
   const hits = [...devices.slice(0, maxHits - found.length), ...found];

@@ -128,6 +128,14 @@ t.test('in each organization a person has the role that it has there', async (t)
     [seen.id, below.id].sort(),
     'people are listed only where it may read them',
   );
+  for (const [organizationId, hits] of [
+    [seen.id, 1],
+    [run.id, 0],
+  ] as const) {
+    const { email } = await service.endUser(organizationId);
+    const found = await service.ok('GET', `/api/v1/search?accountId=${service.accountId}&q=${email}`, { token });
+    t.equal(found.hits.length, hits, 'a search finds people only where it may read them');
+  }
   const me = await service.ok('GET', '/api/v1/profile/me', { token });
   t.same(
     me.roles.map(({ organizationId, id }) => [organizationId, id]).sort(),

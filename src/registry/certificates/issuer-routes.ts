@@ -2,6 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Caller } from '../../access.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
@@ -134,6 +135,7 @@ async function setCertificate(ctx: RegistryContext, caller: Caller, id: string, 
   if (!(await pki.ask(laneOf(caller), 'hasKey', certificate.x509.toString(), key)))
     throw invalid('certificate', 'has another key than the request');
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandHas(tx, caller, { device: ['publish'] });
     if (!(await findEntity(tx, 'certificateAuthorities', id))) throw new PlatformError('notFound');
     const changes = { ...storedForm(certificate), state: 'active', certificateRequest: null };
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock }, changes);

@@ -13,7 +13,7 @@ import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { accountOf, expandedAccount } from '../accounts.ts';
 import type { RegistryContext } from '../context.ts';
-import { organizationShape, showOrganization } from '../organizations.ts';
+import { organizationShape, readableOrganizations, showOrganization } from '../organizations.ts';
 import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.ts';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.ts';
@@ -140,11 +140,12 @@ async function prepare(
   const expand = readExpand(caller, query);
   if (expand.size === 0) return (row) => showDevice(ctx, row);
   const db = registry.query;
-  const [organizations, templates, account] = await Promise.all([
+  const [found, templates, account] = await Promise.all([
     expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
     expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
     expand.has('account') ? accountOf(db, caller) : undefined,
   ]);
+  const organizations = readableOrganizations(ctx, caller, found);
   // Many devices have the same parents, each of which is shown once.
   const shownOrganizations = organizations && shownById(organizations, (one) => showOrganization(ctx, one));
   const shownTemplates = templates && shownById(templates, (one) => showDeviceTemplate(ctx, one));
