@@ -174,7 +174,7 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
 t.test('live messages show what an MQTT 5 client sent along', async (t) => {
   const { id: deviceTemplateId } = await service.template({ channels: ['readings', 'requests'] });
   const { device, secret } = await service.device({ deviceTemplateId });
-  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/live`);
   await page.getByText('Listening').waitFor();
   const client = await service.connect({ deviceId: device.id, secret }, { protocolVersion: 5 });
   const properties = {
@@ -186,8 +186,11 @@ t.test('live messages show what an MQTT 5 client sent along', async (t) => {
   };
   await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,1,', { qos: 1 });
   await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,2,', { qos: 1, properties });
-  const messages = page.getByRole('list', { name: 'Messages' }).getByRole('listitem');
-  const shown = messages.filter({ hasText: ',temperature,2,' });
+  const unfold = page.getByRole('button', { name: 'The message on readings' });
+  await unfold.nth(1).waitFor();
+  for (const button of await unfold.all()) await button.click();
+  const raw = page.locator('tr.raw');
+  const shown = raw.filter({ hasText: ',temperature,2,' });
   await shown.getByRole('definition').first().waitFor();
   t.strictSame(await shown.getByRole('term').allTextContents(), [
     ...['Content type', 'Response topic', 'Correlation data', 'unit', 'unit', 'Expires in'],
@@ -195,7 +198,8 @@ t.test('live messages show what an MQTT 5 client sent along', async (t) => {
   const values = await shown.getByRole('definition').allTextContents();
   t.match(values.pop(), /^(100|\d\d) s$/);
   t.strictSame(values, ['text/csv', properties.responseTopic, 'AP8H', '°C', '°F']);
-  const plain = messages.filter({ hasText: ',temperature,1,' });
+  const plain = raw.filter({ hasText: ',temperature,1,' });
+  await plain.waitFor();
   t.equal(await plain.getByRole('term').count(), 0, 'a message without properties has no list of them');
   t.strictSame(errors, []);
 });
