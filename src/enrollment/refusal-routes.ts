@@ -13,7 +13,7 @@ import { keptOfGroup, keptUnproven } from './refusals.ts';
 
 const query = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
-  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 });
 const shape = Type.Object({
   time: DateText,

@@ -244,7 +244,7 @@ export class Filler {
     '/api/v1/roles': async () => {
       const about = { name: 'first', scope: 'account', description: 'd'.repeat(200), rights: largestRights.account };
       const { id } = await this.#service.create('/roles', 'role', about);
-      this.#copies('', 'roles', id, 90, (n) => ({ name: `copy ${n}` }));
+      this.#copies('/api/v1/roles', 'roles', id, 90, (n) => ({ name: `copy ${n}` }));
       return { bytes: 90 * 1500 };
     },
     '/api/v1/tokens': async () => {
