@@ -23,16 +23,16 @@ export async function measureOverview({ size, directory, serve }: Bench): Promis
     const rows: Row[] = [];
     for (const hours of [24, 168]) {
       const line = `${pathname}/overview?accountId=${accountId}&hours=${hours}`;
+      const cpu = server.cpu();
       const { times, answer } = await askAgain(Number(port), line, token, { warmUp, asks: size.asks });
-      console.log(`${described(times)}  ${answer.length} bytes  hours=${hours}`);
+      const cost = (1000 * (server.cpu() - cpu)) / (warmUp + size.asks);
+      console.log(`${described(times)}  ${cost.toFixed(1)} ms CPU  ${answer.length} bytes  hours=${hours}`);
+      const about = { devices: count, unit: 'ms' };
       const below = hours === 24 && { figure: { below: figure } };
-      rows.push({
-        what: `GET /overview, ${hours} hours, p95`,
-        devices: count,
-        ours: at(times, 0.95),
-        unit: 'ms',
-        ...below,
-      });
+      rows.push(
+        { what: `GET /overview, ${hours} hours, p95`, ...about, ours: at(times, 0.95), ...below },
+        { what: 'The same, CPU of a request', ...about, ours: cost },
+      );
     }
     return rows;
   } finally {

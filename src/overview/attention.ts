@@ -1,15 +1,14 @@
 /** What somebody should look at, each with a sentence, a count and where it is listed. */
 import { type RawBuilder, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { type Caller, isAccountWide, may } from '../access.ts';
+import { isAccountWide, may } from '../access.ts';
 import { list } from '../entity/list.ts';
-import { laneOf } from '../limits/lanes.ts';
 import { limits } from '../limits/table.ts';
 import { type LimitUse, limitStates } from '../limits/use.ts';
 import { warnedDays } from '../registry/certificates/expiry.ts';
 import { deviceListing } from '../registry/devices/device.ts';
 import { refusedFor } from './causes.ts';
-import type { OverviewContext } from './context.ts';
+import type { OverviewRequest } from './reading.ts';
 import { type Attention, maxOfKind } from './shape.ts';
 
 const day = 24 * 60 * 60_000;
@@ -20,35 +19,35 @@ const behindAfter = 60;
 /** Percent of a limit. */
 const nearLimit = 80;
 /** Counting ends here. */
-const maxCounted = 100_000;
+const maxCounted = 10_000;
 
-/** All of it, the most urgent first. `causes` are the refusals of the last day; undefined for who sees a part of the account. */
+/** All of it, the most urgent first. `history` has the refusals of the last day. */
 export async function attentionOf(
-  ctx: OverviewContext,
-  caller: Caller,
+  request: OverviewRequest,
   use: LimitUse,
-  causes: ReadonlyMap<string, number> | undefined,
+  history: Promise<{ causes: ReadonlyMap<string, number> } | undefined>,
 ): Promise<Attention[]> {
-  const devices = devicesOf(ctx, caller);
+  const { caller } = request;
+  const devices = devicesOf(request);
   if (!isAccountWide(caller)) return devices;
   const found = await Promise.all([
     devices,
-    refusalsOf(ctx, caller, causes ?? new Map()),
-    may(caller, 'read', 'firmwareRollout') ? rolloutsOf(ctx, caller) : [],
-    may(caller, 'read', 'job') ? jobsOf(ctx, caller) : [],
-    may(caller, 'read', 'bridge') ? bridgesOf(ctx, caller) : [],
-    may(caller, 'read', 'mqttCertificate') ? certificatesOf(ctx, caller) : [],
-    may(caller, 'read', 'account') ? limitsOf(ctx, caller, use) : [],
+    may(caller, 'read', 'auditRecord') ? refusalsOf(request, history) : [],
+    may(caller, 'read', 'firmwareRollout') ? rolloutsOf(request) : [],
+    may(caller, 'read', 'job') ? jobsOf(request) : [],
+    may(caller, 'read', 'bridge') ? bridgesOf(request) : [],
+    may(caller, 'read', 'mqttCertificate') ? certificatesOf(request) : [],
+    may(caller, 'read', 'account') ? limitsOf(request, use) : [],
   ]);
   return found.flat();
 }
 
-async function devicesOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
-  const { accountId } = caller;
-  const offlineSince = dateBefore(ctx, day);
-  const [offline, silent] = isAccountWide(caller)
-    ? await lostOfAccount(ctx, caller, offlineSince)
-    : [await countListed(ctx, caller, { offlineSince }), await countListed(ctx, caller, { silent: true })];
+async function devicesOf(request: OverviewRequest): Promise<Attention[]> {
+  const { accountId } = request.caller;
+  const offlineSince = dateBefore(request, day);
+  const [offline, silent] = isAccountWide(request.caller)
+    ? await lostOfAccount(request, offlineSince)
+    : [await countListed(request, { offlineSince }), await countListed(request, { silent: true })];
   return [
     {
       kind: 'devicesOffline' as const,
@@ -66,24 +65,28 @@ async function devicesOf(ctx: OverviewContext, caller: Caller): Promise<Attentio
 }
 
 /** How many devices are offline since then or later, and how many are silent. */
-async function lostOfAccount(ctx: OverviewContext, caller: Caller, since: string): Promise<[number, number]> {
+async function lostOfAccount({ caller, read }: OverviewRequest, since: string): Promise<[number, number]> {
   const of = sql`from "devicePresence" where "account" = ${accountKey(caller.accountId)}`;
   const [found] = await read<{ offline: number; silent: number }>(
-    ctx,
-    caller,
     sql`select (select count(*) from (select 1 ${of} and "offlineSince" >= ${since} limit ${maxCounted})) as "offline",
       (select count(*) from (select 1 ${of} and "silent" = 1 limit ${maxCounted})) as "silent"`,
   );
   return [found?.offline ?? 0, found?.silent ?? 0];
 }
 
-async function countListed(ctx: OverviewContext, caller: Caller, filter: object): Promise<number> {
+async function countListed(request: OverviewRequest, filter: object): Promise<number> {
+  const { caller } = request;
   const query = { accountId: caller.accountId, pageSize: 1, results: false, ...filter };
-  const { meta } = await list(ctx, caller, deviceListing, query);
+  const { meta } = await list(request, caller, deviceListing, query);
   return meta?.count ?? 0;
 }
 
-async function refusalsOf(ctx: OverviewContext, { accountId }: Caller, causes: ReadonlyMap<string, number>) {
+async function refusalsOf(
+  request: OverviewRequest,
+  history: Promise<{ causes: ReadonlyMap<string, number> } | undefined>,
+) {
+  const { accountId } = request.caller;
+  const causes = (await history)?.causes ?? [];
   const most = [...causes].sort(([, a], [, b]) => b - a).slice(0, maxOfKind);
   return most.map(
     ([cause, count]): Attention => ({
@@ -91,7 +94,7 @@ async function refusalsOf(ctx: OverviewContext, { accountId }: Caller, causes: R
       count,
       cause,
       sentence: `${many(count, 'refusal')} in the last day: ${refusedFor(cause)}.`,
-      query: pathOf('refusals', { accountId, cause, from: dateBefore(ctx, day) }),
+      query: pathOf('refusals', { accountId, cause, from: dateBefore(request, day) }),
     }),
   );
 }
@@ -105,12 +108,11 @@ interface OpenRollout {
   waiting: number;
 }
 
-async function rolloutsOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+async function rolloutsOf(request: OverviewRequest): Promise<Attention[]> {
+  const { caller, read } = request;
   const countIn = (states: RawBuilder<unknown>) => sql<number>`coalesce((select sum("count") from "firmwareCounts" as c
     where c."rolloutId" = r."id" and c."state" in (${states})), 0)`;
   const rows = await read<OpenRollout>(
-    ctx,
-    caller,
     sql`select * from (
       select r."id", r."state", (select "name" from "firmwarePackages" where "id" = r."firmwarePackageId") as "name",
         ${countIn(sql`'failed'`)} as "failed", ${countIn(sql`'timedOut'`)} as "timedOut",
@@ -141,12 +143,11 @@ function showRollout({ id, state, name, failed, timedOut, waiting }: OpenRollout
   return { kind: 'rolloutFailing', ...about, sentence: `The rollout of ${name} is running, and ${failures}.` };
 }
 
-async function jobsOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+async function jobsOf(request: OverviewRequest): Promise<Attention[]> {
+  const { caller, read } = request;
   const rows = await read<{ id: string; action: string; state: string; total: number; failed: number }>(
-    ctx,
-    caller,
     sql`select "id", "action", "state", "total", "failed" from "jobs"
-      where "accountId" = ${caller.accountId} and "created" >= ${dateBefore(ctx, jobsShown)} and "dryRun" = 0
+      where "accountId" = ${caller.accountId} and "created" >= ${dateBefore(request, jobsShown)} and "dryRun" = 0
         and ("failed" > 0 or "state" = 'failed')
       order by "created" desc limit ${maxOfKind}`,
   );
@@ -163,7 +164,7 @@ async function jobsOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]
   }));
 }
 
-async function bridgesOf({ bridges }: OverviewContext, { accountId }: Caller): Promise<Attention[]> {
+async function bridgesOf({ bridges, caller: { accountId } }: OverviewRequest): Promise<Attention[]> {
   return bridges.troubleOf(accountId).flatMap(({ id, name, pending, seconds, isFailing, dead }) => {
     const found: Attention[] = [];
     if (isFailing || seconds >= behindAfter)
@@ -182,12 +183,11 @@ async function bridgesOf({ bridges }: OverviewContext, { accountId }: Caller): P
   });
 }
 
-async function certificatesOf(ctx: OverviewContext, caller: Caller): Promise<Attention[]> {
+async function certificatesOf(request: OverviewRequest): Promise<Attention[]> {
+  const { caller, read } = request;
   const { accountId } = caller;
-  const expiresBefore = dateBefore(ctx, -warnedDays * day);
+  const expiresBefore = dateBefore(request, -warnedDays * day);
   const [found] = await read<{ certificates: number; authorities: number }>(
-    ctx,
-    caller,
     sql`select ${expiring('certificates', accountId, expiresBefore)} as "certificates",
       ${expiring('certificateAuthorities', accountId, expiresBefore)} as "authorities"`,
   );
@@ -215,7 +215,7 @@ function expiring(table: string, accountId: string, before: string): RawBuilder<
     where "accountId" = ${accountId} and "deleted" is null and "validTo" < ${before} limit ${maxCounted}))`;
 }
 
-async function limitsOf({ config }: OverviewContext, { accountId }: Caller, use: LimitUse): Promise<Attention[]> {
+async function limitsOf({ caller: { accountId }, config }: OverviewRequest, use: LimitUse): Promise<Attention[]> {
   const states = await limitStates(use, config.limits, accountId);
   return states
     .flatMap(({ name, limit, used }): Attention[] => {
@@ -234,12 +234,8 @@ async function limitsOf({ config }: OverviewContext, { accountId }: Caller, use:
     .slice(0, maxOfKind);
 }
 
-function read<R>(ctx: OverviewContext, caller: Caller, query: RawBuilder<unknown>): Promise<R[]> {
-  return ctx.readers.read(laneOf(caller), (query as RawBuilder<R>).compile(ctx.registry.query));
-}
-
 /** The instant so many milliseconds ago. */
-function dateBefore({ clock }: OverviewContext, milliseconds: number): string {
+function dateBefore({ clock }: Pick<OverviewRequest, 'clock'>, milliseconds: number): string {
   return new Date(clock.now() - milliseconds).toISOString();
 }
 

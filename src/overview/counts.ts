@@ -1,13 +1,11 @@
 /** How many devices there are: sums of the counts that triggers keep. */
 import { sql } from 'kysely';
 import { provisioningStates } from '../../db/registry/records/devices.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { isAccountWide } from '../access.ts';
 import { inReach } from '../entity/list-filters.ts';
-import { laneOf } from '../limits/lanes.ts';
-import type { OverviewContext } from './context.ts';
+import type { OverviewRequest } from './reading.ts';
 import { maxNamed, type Overview } from './shape.ts';
 
-type Needed = Pick<OverviewContext, 'readers' | 'registry'>;
 type Counts = Pick<Overview, 'online' | 'devices' | 'byState' | 'byProduct'>;
 
 interface Counted {
@@ -19,18 +17,15 @@ interface Counted {
 }
 
 /** Devices in the reach of the caller. */
-export async function deviceCountsOf(ctx: Needed, caller: Caller): Promise<Counts> {
+export async function deviceCountsOf({ caller, read, registry }: OverviewRequest): Promise<Counts> {
   const isAll = isAccountWide(caller);
-  const reach = isAll ? sql`true` : inReach(ctx.registry.query, caller, 'organizationId');
-  const rows = await ctx.readers.read(
-    laneOf(caller),
-    sql<Counted>`
+  const reach = isAll ? sql`true` : inReach(registry.query, caller, 'organizationId');
+  const rows = await read<Counted>(sql`
       select c."deviceTemplateId", (select "name" from "deviceTemplates" where "id" = c."deviceTemplateId") as "name",
         c."provisioningState", sum(c."count") as "count", sum(iif(c."connected" = 1, c."count", 0)) as "online"
       from ${sql.table(isAll ? 'deviceCounts' : 'placedDeviceCounts')} as c
       where c."accountId" = ${caller.accountId} and ${reach}
-      group by c."deviceTemplateId", c."provisioningState"`.compile(ctx.registry.query),
-  );
+      group by c."deviceTemplateId", c."provisioningState"`);
   const states = provisioningStates.map((value) => ({
     value,
     ...sum(rows.filter((row) => row.provisioningState === value)),
@@ -42,16 +37,16 @@ export async function deviceCountsOf(ctx: Needed, caller: Caller): Promise<Count
   return { online, devices, byState: states, byProduct: byProduct.sort(byCount).slice(0, maxNamed) };
 }
 
-/** Devices of the account by their firmware version, of `devices` in all. */
-export async function firmwareCountsOf(ctx: Needed, caller: Caller, devices: number): Promise<Overview['byFirmware']> {
-  const rows = await ctx.readers.read(
-    laneOf(caller),
-    sql<{ value: string; count: number; all: number }>`
+/** Devices of the account by their firmware version; those that have none are what is missing from `counts`. */
+export async function firmwareCountsOf(
+  { caller, read }: OverviewRequest,
+  counts: Promise<Counts>,
+): Promise<Overview['byFirmware']> {
+  const rows = await read<{ value: string; count: number; all: number }>(sql`
       select "firmwareVersion" as "value", sum("count") as "count", sum(sum("count")) over () as "all"
       from "firmwareVersionCounts" where "accountId" = ${caller.accountId}
-      group by "firmwareVersion" order by "count" desc, "value" limit ${maxNamed}`.compile(ctx.registry.query),
-  );
-  const without = devices - (rows[0]?.all ?? 0);
+      group by "firmwareVersion" order by "count" desc, "value" limit ${maxNamed}`);
+  const without = (await counts).devices - (rows[0]?.all ?? 0);
   const found: NonNullable<Overview['byFirmware']> = rows.map(({ value, count }) => ({ value, count }));
   if (without > 0) found.push({ value: null, count: without });
   return found.sort(byCount).slice(0, maxNamed);

@@ -1,41 +1,38 @@
 /** Connected devices, messages and refusals of an account by five minutes, the running ones included. */
-import type { Caller } from '../access.ts';
-import { laneOf } from '../limits/lanes.ts';
 import { activityStep, stepOf } from '../ports/activity.ts';
-import type { OverviewContext } from './context.ts';
+import type { OverviewRequest } from './reading.ts';
 import type { Overview } from './shape.ts';
 
 const hour = 60 * 60_000;
 const day = 24 * hour;
 
-type Needed = Pick<OverviewContext, 'broker' | 'clock' | 'readers' | 'registry'>;
-
 /** `causes` are refusals of the last day, by cause. */
 export type History = Required<Pick<Overview, 'messages' | 'refusals' | 'history'>> & { causes: Map<string, number> };
 
-/** `online` are the devices that are connected now. */
-export async function historyOf(ctx: Needed, caller: Caller, hours: number, online: number): Promise<History> {
-  const { broker, clock, readers, registry } = ctx;
+/** `counts` say how many devices are connected now. */
+export async function historyOf(
+  { broker, caller, clock, read, registry }: OverviewRequest,
+  hours: number,
+  counts: Promise<{ online: number }>,
+): Promise<History> {
   const { accountId } = caller;
   const now = clock.now();
   const running = broker.runningActivity(accountId);
   const first = stepOf(now - hours * hour);
   const dayBegin = stepOf(now - day);
-  const rows = await readers.read(
-    laneOf(caller),
+  const rows = await read(
     registry.query
       .selectFrom('activity')
       .select(['time', 'connected', 'messages', 'refusals', 'causes'])
       .where('accountId', '=', accountId)
-      .where('time', '>=', Math.min(first, dayBegin))
-      .compile(),
+      .where('time', '>=', Math.min(first, dayBegin)),
   );
   const last = stepOf(now);
   const points = new Map(rows.map((row) => [row.time, row]));
   const own = points.get(last);
   points.set(last, {
     time: last,
-    connected: online,
+    connected: (await counts).online,
     messages: running.messages + (own?.messages ?? 0),
     refusals: running.refusals + (own?.refusals ?? 0),
     causes: '{}',

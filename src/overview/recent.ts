@@ -1,20 +1,19 @@
 /** What happened lately: claims, new devices, firmware updates. */
 import { type RawBuilder, type SqlBool, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { type Caller, isAccountWide, may } from '../access.ts';
+import { isAccountWide, may } from '../access.ts';
 import { inReach } from '../entity/list-filters.ts';
-import { laneOf } from '../limits/lanes.ts';
-import type { OverviewContext } from './context.ts';
+import type { OverviewRequest } from './reading.ts';
 import { maxRecent, type Recent } from './shape.ts';
 
 /** Of each kind: a rollout, or a job, leaves room for others. */
 const maxOfKind = maxRecent / 2;
 /** Of the account, among which those in reach of a caller are looked for. */
 const lookedAt = 1000;
+/** New devices that are read: those of jobs are left out of them. */
+const shownAtMost = 200;
 /** A job that made so few shows its devices. */
 const fewDevices = 3;
-
-type Needed = Pick<OverviewContext, 'readers' | 'registry'>;
 
 interface Happened {
   time: string;
@@ -30,12 +29,13 @@ interface Job {
   done: number;
 }
 
-export async function recentOf(ctx: Needed, caller: Caller): Promise<Recent[]> {
+export async function recentOf(request: OverviewRequest): Promise<Recent[]> {
+  const { caller } = request;
   const [claims, updates, jobs, made] = await Promise.all([
-    claimsOf(ctx, caller),
-    updatesOf(ctx, caller),
-    isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(ctx, caller) : [],
-    newDevicesOf(ctx, caller),
+    claimsOf(request),
+    updatesOf(request),
+    isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(request) : [],
+    newDevicesOf(request),
   ]);
   const isOfJob = ({ time, createdById }: { time: string; createdById: string }) =>
     jobs.some((job) => job.createdById === createdById && job.created <= time && time <= (job.finished ?? time));
@@ -60,49 +60,45 @@ export async function recentOf(ctx: Needed, caller: Caller): Promise<Recent[]> {
   return found.sort((a, b) => (a.time < b.time ? 1 : -1)).slice(0, maxRecent);
 }
 
-function claimsOf(ctx: Needed, caller: Caller): Promise<Happened[]> {
-  return read(
-    ctx,
-    caller,
+function claimsOf(request: OverviewRequest): Promise<Happened[]> {
+  const { caller, read } = request;
+  return read<Happened>(
     sql`select a."time", d."id" as "deviceId", d."serialNumber"
       from (select "time", "targetId", "outcome" from "auditRecords"
         where "accountId" = ${caller.accountId} and "event" = 'association' order by "time" desc, "sequence" desc
         limit ${lookedAt}) as a
       join "devices" as d on d."id" = a."targetId"
-      where a."outcome" = 'success' and ${isSeen(ctx, caller)} order by a."time" desc limit ${maxOfKind}`,
+      where a."outcome" = 'success' and ${isSeen(request)} order by a."time" desc limit ${maxOfKind}`,
   );
 }
 
-function updatesOf(ctx: Needed, caller: Caller): Promise<Array<Happened & { firmwareVersion: string }>> {
-  return read(
-    ctx,
-    caller,
+function updatesOf(request: OverviewRequest): Promise<Array<Happened & { firmwareVersion: string }>> {
+  const { caller, read } = request;
+  return read<Happened & { firmwareVersion: string }>(
     sql`select u."updated" as "time", d."id" as "deviceId", d."serialNumber", p."firmwareVersion"
       from (select "updated", "deviceId", "rolloutId" from "firmwareDeliveries"
         where "accountId" = ${caller.accountId} and "state" = 'succeeded' order by "updated" desc limit ${lookedAt}) as u
       join "devices" as d on d."id" = u."deviceId"
       join "firmwareRollouts" as r on r."id" = u."rolloutId" join "firmwarePackages" as p on p."id" = r."firmwarePackageId"
-      where ${isSeen(ctx, caller)} order by u."updated" desc limit ${maxOfKind}`,
+      where ${isSeen(request)} order by u."updated" desc limit ${maxOfKind}`,
   );
 }
 
-function newDevicesOf(ctx: Needed, caller: Caller): Promise<Array<Happened & { createdById: string }>> {
-  return read(
-    ctx,
-    caller,
+function newDevicesOf(request: OverviewRequest): Promise<Array<Happened & { createdById: string }>> {
+  const { caller, read } = request;
+  return read<Happened & { createdById: string }>(
     sql`select d."created" as "time", d."id" as "deviceId", d."serialNumber", d."createdById"
       from (select "created", "id", "serialNumber", "createdById", "organizationId", "deleted"
         from "devices" indexed by "devices_by_created"
         where substr("accountId", 27) = ${accountKey(caller.accountId)} and "deleted" is null
         order by "created" desc limit ${lookedAt}) as d
-      where ${isSeen(ctx, caller)} order by d."created" desc limit ${isAccountWide(caller) ? lookedAt : maxOfKind}`,
+      where ${isSeen(request)} order by d."created" desc limit ${shownAtMost}`,
   );
 }
 
-function jobsOf(ctx: Needed, caller: Caller): Promise<Job[]> {
-  return read(
-    ctx,
-    caller,
+function jobsOf(request: OverviewRequest): Promise<Job[]> {
+  const { caller, read } = request;
+  return read<Job>(
     sql`select "id", "created", "finished", "createdById", "done" from "jobs"
       where "accountId" = ${caller.accountId} and "action" = 'provision' and "dryRun" = 0 and "done" > ${fewDevices}
       order by "created" desc limit ${maxOfKind}`,
@@ -110,11 +106,7 @@ function jobsOf(ctx: Needed, caller: Caller): Promise<Job[]> {
 }
 
 /** Whether a device `d` is live and in the reach of the caller. */
-function isSeen({ registry }: Needed, caller: Caller): RawBuilder<SqlBool> {
+function isSeen({ caller, registry }: OverviewRequest): RawBuilder<SqlBool> {
   const isReached = isAccountWide(caller) ? sql<SqlBool>`true` : inReach(registry.query, caller, 'd.organizationId');
   return sql<SqlBool>`d."deleted" is null and ${isReached}`;
-}
-
-function read<R>({ readers, registry }: Needed, caller: Caller, query: RawBuilder<unknown>): Promise<R[]> {
-  return readers.read(laneOf(caller), (query as RawBuilder<R>).compile(registry.query));
 }

@@ -8,6 +8,7 @@ import { attentionOf } from './attention.ts';
 import type { OverviewContext } from './context.ts';
 import { deviceCountsOf, firmwareCountsOf } from './counts.ts';
 import { historyOf } from './history.ts';
+import { requestOf } from './reading.ts';
 import { recentOf } from './recent.ts';
 import { maxHours, type Overview, overviewShape } from './shape.ts';
 
@@ -22,17 +23,20 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
   const use = limitUse(ctx);
 
   async function read(caller: Caller, hours: number): Promise<Overview> {
-    const counts = await deviceCountsOf(ctx, caller);
-    const time = new Date(ctx.clock.now()).toISOString();
+    const request = requestOf(ctx, caller);
     const isAll = isAccountWide(caller);
-    const [byFirmware, history, recent] = await Promise.all([
-      isAll ? firmwareCountsOf(ctx, caller, counts.devices) : undefined,
-      isAll ? historyOf(ctx, caller, hours, counts.online) : undefined,
-      recentOf(ctx, caller),
+    const counts = deviceCountsOf(request);
+    const history = isAll ? historyOf(request, hours, counts) : Promise.resolve(undefined);
+    const [found, byFirmware, ofTime, attention, recent] = await Promise.all([
+      counts,
+      isAll ? firmwareCountsOf(request, counts) : undefined,
+      history,
+      attentionOf(request, use, history),
+      recentOf(request),
     ]);
-    const { causes, ...activity } = history ?? {};
-    const attention = await attentionOf(ctx, caller, use, causes);
-    return { time, ...counts, ...(byFirmware && { byFirmware }), ...activity, attention, recent };
+    const { causes: _, ...activity } = ofTime ?? {};
+    const time = new Date(ctx.clock.now()).toISOString();
+    return { time, ...found, ...(byFirmware && { byFirmware }), ...activity, attention, recent };
   }
 
   app.get(

@@ -30,7 +30,9 @@ export const attentionKinds = [
 const attention = Type.Object({
   kind: oneOf(attentionKinds),
   sentence: Type.String(),
-  count: Type.Integer({ description: 'Of a limit: the percentage that is used.' }),
+  count: Type.Integer({
+    description: 'Of a limit: the percentage that is used. Devices and certificates are counted to 10,000.',
+  }),
   query: Type.String({ description: 'Where these are listed: a path below `/api/v1/`, with its query.' }),
   id: Type.Optional(Type.String({ description: 'Of the rollout, the job or the bridge.' })),
   name: Type.Optional(Type.String({ description: 'Of the package, the bridge or the limit.' })),

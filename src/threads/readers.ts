@@ -39,11 +39,18 @@ export class Readers {
    * The rows of a query, which sees what is committed when its turn comes. An account makes one read at a time.
    * @throws PlatformError 429/-199 when the lane has too much waiting already; Error when the thread fails.
    */
-  read<R>(lane: Lane, { sql, parameters }: CompiledQuery<R>): Promise<R[]> {
-    return this.#queue.run(lane, 1, async () => {
+  async read<R>(lane: Lane, query: CompiledQuery<R>): Promise<R[]> {
+    const [rows] = await this.readAll(lane, [query]);
+    return rows as R[];
+  }
+
+  /** As `read`, several queries in one turn: each waits for a thread no longer than the first. */
+  readAll(lane: Lane, queries: readonly CompiledQuery<unknown>[]): Promise<unknown[][]> {
+    return this.#queue.run(lane, queries.length, async () => {
       const thread = this.#idle.pop() as AskedThread<ReadQuestion, unknown[]>;
       try {
-        return (await thread.ask({ path: this.#path, sql, parameters })) as R[];
+        const asked = queries.map(({ sql, parameters }) => thread.ask({ path: this.#path, sql, parameters }));
+        return await Promise.all(asked);
       } finally {
         this.#idle.push(thread);
       }
