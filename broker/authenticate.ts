@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { type Caller, principalOf } from '../src/access.ts';
-import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
+import type { BrokerServices, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import { isAccessToken } from '../src/formats/access-tokens.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
@@ -218,8 +218,9 @@ export class Authenticator {
   }
 
   /** Whether the credential of a connection is still in force. */
-  isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
+  isCurrent({ principal, generation, certificateId, expires }: ProvenIdentity): boolean {
     if (generation !== undefined) return this.#services.isInForce(principal, generation);
+    if (certificateId !== undefined && !this.#services.certificates.isLive(certificateId)) return false;
     return expires > this.#services.clock.now();
   }
 
@@ -382,6 +383,15 @@ export class Authenticator {
       ownChannels: this.#authority.ownChannelsOf(caller),
     };
   }
+}
+
+/** The credential of a device, or of an entity that has a secret; undefined for a token. */
+export function credentialOf({
+  generation,
+  certificateId,
+}: Pick<ProvenIdentity, 'generation' | 'certificateId'>): PresentCredential | undefined {
+  if (generation !== undefined) return { generation };
+  return certificateId === undefined ? undefined : { certificateId };
 }
 
 function isPublishTopic(topic: string): boolean {

@@ -92,11 +92,11 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
   const { guarded, persistence, publishes, revocations, services, sessions, signs, streams } = parts;
   const { clock, log } = services;
   /** Those whose time is over, with the connections made with them. */
-  const endPreviousSecrets = async () => {
+  const endPrevious = async () => {
     try {
-      for (const id of await services.endPreviousSecrets()) revocations.secretOverlaps(id);
+      for (const id of await services.endPreviousCredentials()) revocations.secretOverlaps(id);
     } catch (error) {
-      log.error({ err: error }, 'previous secrets could not be ended');
+      log.error({ err: error }, 'previous credentials could not be ended');
     }
   };
   const publishDueWills = () => {
@@ -111,7 +111,7 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
     guarded('expiry', () => sessions.endExpired(clock.now(), services.hasRested));
     guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('expiry', () => signs.endExpired(clock.now()));
-    void endPreviousSecrets();
+    void endPrevious();
     guarded('sweep', () => persistence.sweep());
     publishDueWills();
   }, sweepInterval);

@@ -6,6 +6,7 @@ import { Limits } from './connections/limits.ts';
 import { Listeners } from './connections/listeners.ts';
 import { PeerCertificates } from './connections/peer-certificates.ts';
 import { ControlTopics } from './control.ts';
+import { CredentialChannel } from './credentials.ts';
 import type { Foundation } from './foundation.ts';
 import { AccountHandover } from './handover.ts';
 import { ConnectHooks } from './hooks/connect.ts';
@@ -80,6 +81,7 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   );
   const reports = new Reports(services);
   const control = new ControlTopics(services, reports);
+  const credentials = new CredentialChannel(services, reports);
   const activity = new Activity(services);
   const refusals = new Refusals(services, activity);
   const marks = new Marks(services.messages);
@@ -91,7 +93,7 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const publications = new Publications(services, signs);
   const publishing = new Publishing({
     ...foundation,
-    ...{ services, activity, control, ingest, presence, publications, rejections },
+    ...{ services, activity, control, credentials, ingest, presence, publications, rejections },
   });
   const notes = new RefusalNotes(services, refusals);
   const news = new DownlinkNews(services, sessions);

@@ -3,12 +3,14 @@ import { isUtf8 } from 'node:buffer';
 import type { Caller } from '../src/access.ts';
 import type { BrokerServices } from '../src/broker-ports.ts';
 import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
+import { serviceChannel } from '../src/topics.ts';
 import type { Activity } from './activity.ts';
 import type { BrokerClient, BrokerCore, LiveClient, ProvenIdentity } from './aedes-types.ts';
-import { type Authority, type DeviceAddress, deviceItself } from './authorize.ts';
+import { type Authority, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { ControlTopics } from './control.ts';
+import type { CredentialChannel } from './credentials.ts';
 import type { Ingest } from './ingest/ingest.ts';
 import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
 import type { Rejections } from './ingest/rejections.ts';
@@ -30,6 +32,7 @@ export interface PublishingParts {
   authority: Authority;
   channels: ServiceChannels;
   control: ControlTopics;
+  credentials: CredentialChannel;
   counters: Counters;
   fanOut: FanOut;
   ingest: Ingest;
@@ -70,7 +73,9 @@ export class Publishing {
       return;
     }
     const decision = authority.decidePublish(sender, packet.topic);
-    if (decision.verdict === 'accepted') this.#accept(new Message(packet, caller, origin, decision.route, fanOut));
+    if (decision.verdict === 'accepted' && isPrivate(decision.route))
+      this.#renew({ packet, caller, origin }, decision.route);
+    else if (decision.verdict === 'accepted') this.#accept(new Message(packet, caller, origin, decision.route, fanOut));
     else if (decision.verdict === 'control') this.#takeControl({ packet, caller, origin }, decision.device);
     else this.refuse({ packet, caller, origin }, decision.reason, decision.device);
   }
@@ -150,6 +155,21 @@ export class Publishing {
     });
   }
 
+  /** A device asks for its next credential. The request goes to nobody and stays nowhere. */
+  #renew(sent: Sent, device: DeviceAddress): void {
+    const { packet, origin } = sent;
+    const { live } = origin;
+    if (!live) {
+      this.refuse(sent, reason('renewalOverHttp'), device);
+      return;
+    }
+    this.#parts.credentials.take(live, device, packet.topic, packet.payload, () => {
+      const verdict = { reason: undefined, isAccepted: true, isStored: true, points: 0, receivers: 1 };
+      origin.acknowledge(verdict);
+      origin.end(verdict);
+    });
+  }
+
   /** In the order of its connection, once what PUBACK promises is on disk; QoS 0 waits only for its place before the store. */
   #accept(message: Message): void {
     const { activity, ingest, publications } = this.#parts;
@@ -222,6 +242,11 @@ export class Publishing {
       this.#parts.services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
     }
   }
+}
+
+/** Whether a message is between the service and its sender alone. */
+function isPrivate({ channel }: Route): boolean {
+  return channel.service && serviceChannel(channel.name)?.isPrivate === true;
 }
 
 function refused(why: Reason): Verdict {

@@ -40,6 +40,10 @@ const rows = {
     ...{ kind: 'forbidden', message: 'Control topics are used over MQTT only.' },
     ...{ mqtt5: 0x87, counted: 'no_such_channel' },
   },
+  renewalOverHttp: {
+    ...{ kind: 'forbidden', message: 'A credential is renewed over MQTT, or with POST /enroll/renew.' },
+    ...{ mqtt5: 0x87, counted: 'no_such_channel' },
+  },
   malformedTopic: {
     ...{ kind: 'invalid', details: isMalformed, mqtt5: 0x90, counted: 'malformed', ends: 'below 5' },
   },

@@ -161,7 +161,8 @@ const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
 
 /** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users, only a listed one. */
 export function mayHearChannel(caller: Caller, name: string): boolean {
-  return caller.kind === 'device' || isAccountWide(caller) || !unlistedChannels.has(name);
+  if (caller.kind === 'device' || !unlistedChannels.has(name)) return true;
+  return isAccountWide(caller) && serviceChannel(name)?.isPrivate !== true;
 }
 
 /** A live channel template, and whether it is a service channel. */
@@ -332,8 +333,8 @@ export class Access {
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel?.service) return channel !== undefined;
-    const { handler, needs } = serviceChannel(channelName) ?? {};
-    if (caller.kind === 'device') return handler !== undefined;
+    const { handler, needs, isPrivate } = serviceChannel(channelName) ?? {};
+    if (caller.kind === 'device') return handler !== undefined || isPrivate === true;
     return needs !== undefined && this.reachableDevice(caller, deviceId, ...needs) !== undefined;
   }
 

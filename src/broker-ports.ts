@@ -12,8 +12,9 @@ import type { Position } from './network/positions.ts';
 import type { BridgeService } from './ports/bridges.ts';
 import type { ControlService, DeviceWork, DownlinkService } from './ports/downlink.ts';
 import type { EnrollmentService } from './ports/enrollment.ts';
-import type { CertificateChecks, SecretCheck, VerifiedSession } from './ports/proofs.ts';
+import type { CertificateChecks, PresentCredential, SecretCheck, VerifiedSession } from './ports/proofs.ts';
 import type { Rejection } from './ports/publisher.ts';
+import type { RenewalService } from './ports/renewals.ts';
 import type { Lane } from './scheduler/lanes.ts';
 
 export type * from './ports/bridges.ts';
@@ -70,10 +71,12 @@ export interface BrokerServices extends BrokerGround {
   verifySecret(entityId: string, secret: string, address: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
-  /** A secret has let a connection in; whether the previous one, which worked besides it, has ended by that. */
-  secretConnected(entityId: string, generation: number): Promise<boolean>;
-  /** Ends the previous secrets whose time is over; the entities that have had one. */
-  endPreviousSecrets(): Promise<string[]>;
+  /** A connection with this credential has its CONNACK; whether a former one has ended by that. */
+  credentialConnected(entityId: string, credential: PresentCredential): Promise<boolean>;
+  /** Ends the former credentials whose time is over; the entities that have had one. */
+  endPreviousCredentials(): Promise<string[]>;
+  /** The next credential of a device that asks for it on `_credentials`. */
+  renewals: RenewalService;
   /** Grows with each secret that is made for an entity; undefined for one that has none. */
   generationOf(entityId: string): number | undefined;
   payloads: {

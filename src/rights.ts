@@ -30,6 +30,7 @@ export type EntityKind =
   | 'bulkChange'
   | 'firmwareState'
   | 'firmwareOffer'
+  | 'renewal'
   | 'command';
 
 export const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
@@ -81,7 +82,7 @@ const administration = {
   firmwareRollout: ['create', 'read', 'update'],
   firmwareState: ['read', 'update'],
   command: ['create', 'read', 'delete'],
-} as const satisfies Record<Exclude<EntityKind, 'firmwareOffer'>, readonly Action[]>;
+} as const satisfies Record<Exclude<EntityKind, 'firmwareOffer' | 'renewal'>, readonly Action[]>;
 
 /** `read` of all kinds of `rights` but some, and messages. */
 function reading(rights: Rights, ...without: EntityKind[]): Rights {
@@ -240,7 +241,12 @@ export const fixedRights: Record<'newcomer' | 'device' | 'station' | 'endUserApp
   endUserApp: { identity: ['create', 'read', 'update'] },
   // An identity without an end-user may make its first organization.
   newcomer: { organization: ['create'] },
-  device: { device: ['update', 'publish', 'subscribe'], logEntry: ['create'], firmwareOffer: ['read', 'update'] },
+  device: {
+    device: ['update', 'publish', 'subscribe'],
+    logEntry: ['create'],
+    firmwareOffer: ['read', 'update'],
+    renewal: ['create'],
+  },
   // All of it of the devices that it has made, while they stand where it puts them: `reachesDevice`.
   station: {
     device: ['create', 'read'],

@@ -14,6 +14,8 @@ interface ServiceChannel {
   listed: boolean;
   /** Whether the service sends work to devices on it. */
   isDownlink?: true;
+  /** Whether what is said on it is between the service and one connection: nobody is handed it, and nothing keeps it. */
+  isPrivate?: true;
 }
 
 /** The channels that every device has besides those of its template, by name. */
@@ -25,6 +27,7 @@ export const serviceChannels = {
   _firmware: { listed: false, isDownlink: true },
   '_firmware/status': { handler: 'report', listed: false },
   _commands: { listed: false, isDownlink: true },
+  _credentials: { listed: false, isPrivate: true },
   '_commands/replies': { handler: 'report', listed: false },
 } as const satisfies Record<string, ServiceChannel>;
 

@@ -73,6 +73,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   credentials: entity,
   certificates: entity,
   revokedCertificates: entity,
+  renewals: { within: 'devices', key: ['deviceId'] },
   certificateAuthorities: entity,
   enrollmentGroups: entity,
   enrollments: entity,

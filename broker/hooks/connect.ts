@@ -4,7 +4,7 @@ import type { Attempts } from '../../src/limits/attempts.ts';
 import { laneOfAddress } from '../../src/limits/lanes.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
-import { ConnectRefused } from '../authenticate.ts';
+import { ConnectRefused, credentialOf } from '../authenticate.ts';
 import { connectedDevice, type DeviceAddress } from '../authorize.ts';
 import { Client } from '../connections/client.ts';
 import { refusePublish } from '../connections/counters.ts';
@@ -205,16 +205,17 @@ export class ConnectHooks {
     else news.subscribed(live, [...live.filters]);
   }
 
-  /** Where two secrets are in force, the previous one ends when the new one has connected. */
+  /** Where two credentials are in force, the previous one ends when the new one has connected. */
   #endPrevious({ identity, connectionId }: LiveClient): void {
-    if (identity?.generation === undefined) return;
+    const credential = identity && credentialOf(identity);
+    if (!credential) return;
     const { services, sessions, authenticator } = this.#parts;
-    const { principal, generation, caller } = identity;
+    const { principal, caller } = identity;
     const lane = { accountId: caller.accountId, callerId: caller.id };
     services
-      .onBehalfOf({ lane }, () => services.secretConnected(principal, generation))
+      .onBehalfOf({ lane }, () => services.credentialConnected(principal, credential))
       .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
-      .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
+      .catch((error) => services.log.error({ err: error, connectionId }, 'a previous credential could not be ended'));
   }
 
   /** A connection has ended by an error before its CONNECT. */

@@ -16,7 +16,7 @@ import type { Attempts } from '../../src/limits/attempts.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import { formatTopic } from '../../src/topics.ts';
 import type { BrokerCore, ProvenIdentity } from '../aedes-types.ts';
-import { type Authenticator, ConnectRefused } from '../authenticate.ts';
+import { type Authenticator, ConnectRefused, credentialOf } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
@@ -93,7 +93,8 @@ export class DirectPublisher implements Publisher {
     const { authority } = this.#parts;
     const clientId = privateClientId(caller.accountId, principal, '');
     const proof = { clientId, generation: generation ?? null, sessionId: sessionId ?? certificateId ?? null };
-    return { caller, currentCaller: () => authority.identityOf(proof)?.caller };
+    const credential = credentialOf({ generation, certificateId });
+    return { caller, credential, currentCaller: () => authority.identityOf(proof)?.caller };
   }
 
   /** Counts and notes a refused proof. @throws any other error. */

@@ -62,6 +62,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   enrollmentRefusals: { where: own, omit: 'sequence' },
   enrollments: { where: own },
   enrollmentGroups: { where: own },
+  renewals: { where: own },
   // The removal of certificates writes it.
   certificates: { where: own },
   revokedCertificates: { where: own, omit: 'sequence' },

@@ -32,6 +32,7 @@ import * as issuedCertificates from './0032-issued-certificates.ts';
 import * as versionsOfProducts from './0036-versions-of-products.ts';
 import * as roles from './0037-roles.ts';
 import * as accessTokens from './0038-access-tokens.ts';
+import * as renewals from './0040-renewals.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -99,6 +100,7 @@ export const registryMigrations: readonly Migration[] = [
     '0039-serial-number-attribute',
     `ALTER TABLE "certificateAuthorities" ADD COLUMN "serialNumberAttribute" TEXT NOT NULL DEFAULT 'CN'`,
   ),
+  renewals,
 ];
 
 /**

@@ -13,7 +13,7 @@ import type {
   KeptRecord,
 } from './records/account.ts';
 import type { EntityTable, entityColumns } from './records/by-table.ts';
-import type { RevokedCertificateRecord } from './records/certificates.ts';
+import type { RenewalRecord, RevokedCertificateRecord } from './records/certificates.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
@@ -77,6 +77,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
+  renewals: Static<typeof RenewalRecord>;
   revokedCertificates: Static<typeof RevokedCertificateRecord> & { sequence: Generated<number> };
   publications: Static<typeof PublicationRecord>;
   enrollments: Static<typeof EnrollmentRecord>;

@@ -29,6 +29,7 @@ export const auditEvents = [
   'credentialCreated',
   'certificateRegistered',
   'certificateIssued',
+  'credentialRenewed',
   'certificateDeleted',
   'certificateAuthorityRegistered',
   'certificateAuthorityProven',

@@ -1,7 +1,9 @@
 import type { MessagesContext } from '../messages/context.ts';
 import type { Enrollment } from './exchange.ts';
+import type { Renewals } from './renewals.ts';
 
 /** The services that route modules of enrollment get: those below them, and their own. */
 export interface EnrollmentContext extends MessagesContext {
   enrollment: Enrollment;
+  renewals: Renewals;
 }

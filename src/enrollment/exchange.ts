@@ -216,7 +216,10 @@ export class Enrollment implements EnrollmentService {
   }
 
   /** What a device is told with a new credential, of an exchange or of a renewal. */
-  answerFor({ device, credential }: Pick<Made, 'device' | 'credential'>): EnrollmentAnswer {
+  answerFor({
+    device,
+    credential,
+  }: Pick<Made, 'credential'> & { device: Parameters<typeof answerFor>[1] }): EnrollmentAnswer {
     const { broker } = this.#demandOpened();
     return answerFor({ ...this.#ctx, broker, httpUrl: this.#httpUrl }, device, credential);
   }

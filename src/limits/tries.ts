@@ -51,6 +51,11 @@ const guarded = {
   textsToEnrolling: { most: 200, window: hour },
   textsToConfirmed: { most: 1000, window: hour },
 
+  // Credentials of devices
+
+  /** By device: each leaves a certificate on a revocation list, or a hash. */
+  renewals: { most: 20, window: hour, message: 'The device has renewed its credential too often in the last hour.' },
+
   // Requests
 
   /** By caller. */

@@ -6,7 +6,7 @@ import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../access.ts';
 import type { Allowance, Failure } from '../errors.ts';
 import type { SaidOfMessage } from '../formats/message-properties.ts';
-import type { PresentedCertificate } from './proofs.ts';
+import type { PresentCredential, PresentedCertificate } from './proofs.ts';
 
 /** Messages of callers that have no connection. */
 export interface Publisher {
@@ -43,6 +43,8 @@ export type Rejection = Failure;
 /** The caller that has proven a password. */
 export interface ProvenCaller {
   caller: Caller;
+  /** Undefined for a token. */
+  credential: PresentCredential | undefined;
   /** As what it may act now; undefined when it has been cut off since. */
   currentCaller(): Caller | undefined;
 }

@@ -10,6 +10,7 @@ import { ControlMessages } from '../downlink/ways/control-topics.ts';
 import { Downloads } from '../downlink/ways/downloads.ts';
 import { DownlinkMessages } from '../downlink/ways/json.ts';
 import { Enrollment } from '../enrollment/exchange.ts';
+import { Renewals } from '../enrollment/renewals.ts';
 import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { Merged } from '../limits/merged.ts';
@@ -47,17 +48,19 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
   const enrollment = new Enrollment({ ...base, downlink });
   closers.push(() => enrollment.close());
+  const renewals = await Renewals.open(base);
   const broker = await openBroker(foundation, {
     ...ground,
-    ...servicesBehind({ ...base, downlink }),
+    ...servicesBehind({ ...base, downlink, renewals }),
     ...{ control, deviceWork, enrollment, downlink: json },
   });
   closers.push(() => broker.close());
   const { revocations, publisher, streams } = broker;
   enrollment.open({ revocations, streams, broker });
+  renewals.start(revocations);
   const collector = new Collector(base);
   return {
-    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment },
+    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals },
     ...{ revocations, publisher, streams, broker },
   };
 }
@@ -74,8 +77,9 @@ function brokerGround(base: Base): BrokerGround {
 
 type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
 
-function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
+function servicesBehind(base: Base & { downlink: Downlink; renewals: Renewals }): ServicesBehind {
   const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
+  const { renewals } = base;
   const waiting: FieldsWaiting = new Merged();
   return {
     ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
@@ -103,8 +107,13 @@ function servicesBehind(base: Base & { downlink: Downlink }): ServicesBehind {
     hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
-    secretConnected: (entityId, generation) => overlaps.connected(entityId, generation),
-    endPreviousSecrets: () => overlaps.endDue(),
+    renewals,
+    credentialConnected: async (entityId, credential) => {
+      const hasEnded = await renewals.connected(entityId, credential);
+      if (!('generation' in credential)) return hasEnded;
+      return (await overlaps.connected(entityId, credential.generation)) || hasEnded;
+    },
+    endPreviousCredentials: async () => [...(await overlaps.endDue()), ...(await renewals.endDue())],
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     setFields: (caller, deviceId, payload) =>
       setState({ ...base, waiting }, access.narrow(caller, 'update', 'device'), deviceId, payload),

@@ -11,6 +11,7 @@ import { firmwareRolloutRoutes } from '../downlink/rollouts/rollout-routes.ts';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/ways/http.ts';
 import { enrollmentGroupRoutes } from '../enrollment/groups.ts';
 import { enrollmentRefusalRoutes } from '../enrollment/refusal-routes.ts';
+import { renewRoutes } from '../enrollment/renew-route.ts';
 import { enrollmentPermissionRoutes, enrollRoutes } from '../enrollment/routes.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { bulkRoutes } from '../factory/jobs/bulk-routes.ts';
@@ -166,6 +167,7 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   await scope('/api/v1', [requireCaller, idempotentPosts, keepReserve, ...forCallers]);
   // Devices that have nothing but the proof of their group.
   await scope('/api/v1', [enrollRoutes]);
+  await scope('/api/v1', [renewRoutes]);
   await scope('/api/v4', [requireCaller, timeSeriesRoutes]);
   await scope('/api/v1', [requireCaller, firmwareFileRoutes]);
   // The hooks of these depend on the endpoint: a device, or a password instead of a token, may call some of them.

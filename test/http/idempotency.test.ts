@@ -262,7 +262,7 @@ const others = [
   /^\/api\/v1\/firmware\/status$/,
   /^\/api\/v1\/access\/certificate-authorities\/\{id\}\/proof$/,
   /^\/api\/v1\/bridges\/\{id\}\/test$/,
-  /^\/api\/v1\/(enroll|devices\/\{id\}\/allow-enrollment)$/,
+  /^\/api\/v1\/(enroll(\/renew)?|devices\/\{id\}\/allow-enrollment)$/,
 ];
 
 t.test('what is kept is only of POSTs that make something, by the list', async (t) => {

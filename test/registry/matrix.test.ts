@@ -67,6 +67,7 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/auth/default-account': 'the id of an only account, in test/identity/me.test.ts',
   'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
   'POST /api/v1/auth/forgot-password': 'answers the same for everybody, in test/identity/me.test.ts',
+  'POST /api/v1/enroll/renew': 'of the device itself, in test/enrollment/renewals.test.ts',
   'POST /api/v1/enroll': 'of a device that proves its group, in test/enrollment/exchange.test.ts',
   'POST /api/v1/tokens': 'of the caller itself, in test/identity/tokens.test.ts',
   'GET /api/v1/tokens': 'the same',
@@ -419,6 +420,7 @@ const ofSessions = [
 ];
 /** Bodies of endpoints without an id of anything that is stored. */
 const plainBodies: Record<string, object> = {
+  'POST /api/v1/enroll/renew': {},
   'POST /api/v1/users/batch': { userIds: [] },
   'POST /api/v1/permissions/explain': { principal: { type: 'user', id: 'x' }, action: 'publish', topic: 'x' },
   'PUT /api/v1/retention': { retentionDays: 1 },

@@ -2,5 +2,6 @@
 import '../enrollment/certificates.test.ts';
 import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
+import '../enrollment/renewals.test.ts';
 import '../enrollment/hook.test.ts';
 import '../enrollment/mqtt.test.ts';

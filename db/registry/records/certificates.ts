@@ -108,6 +108,20 @@ export const certificateAuthorityColumns = {
   sealedKey: hidden(OptionalText),
 };
 
+/**
+ * A device that has renewed its credential and has not connected with the new one, which is a certificate or the secret of
+ * a generation; so is the former one. Of two secrets the credential itself knows the former one.
+ */
+export const RenewalRecord = Type.Object({
+  deviceId: Id,
+  accountId: Id,
+  certificateId: OptionalId,
+  generation: Nullable(Type.Integer()),
+  formerCertificateId: OptionalId,
+  formerGeneration: Nullable(Type.Integer()),
+  until: DateText,
+});
+
 /** A certificate that an issuing CA has made, and that counts no more: on the CA's list until it expires. */
 export const RevokedCertificateRecord = Type.Object({
   accountId: Id,

@@ -150,6 +150,7 @@ export function storeLeaf(
  * `revocations.certificateEnded` of each after the commit.
  */
 export async function endLeaves(tx: Tx, clock: Clock, deviceId: string, except?: string): Promise<string[]> {
+  await tx.deleteFrom('renewals').where('deviceId', '=', deviceId).execute();
   const live = tx.updateTable('certificates').set({ deleted: new Date(clock.now()).toISOString() });
   const ended = live.where('entityId', '=', deviceId).where('deleted', 'is', null);
   const others = except === undefined ? ended : ended.where('id', '!=', except);

@@ -17,6 +17,9 @@ export const enrollment: Story = {
     await sh.set({ GROUP: enrollmentGroup.id, CLAIM_SECRET: enrollmentGroup.claimSecret });
     const enrolled = await answer();
     t.match(enrolled, { device: { serialNumber: 'SN-0001' }, credential: { secret: String } });
-    await connectOnce(service, enrolled);
+    await sh.set({ DEVICE: enrolled.device.id, SECRET: enrolled.credential.secret });
+    const renewed = await answer();
+    t.match(renewed, { device: { id: enrolled.device.id }, credential: { secret: String } });
+    await connectOnce(service, renewed);
   },
 };

@@ -1,0 +1,51 @@
+/** `_credentials`: a device asks for its next credential, and this connection alone hears the answer, on the same topic. */
+import type { BrokerServices } from '../src/broker-ports.ts';
+import type { LiveClient } from './aedes-types.ts';
+import { credentialOf } from './authenticate.ts';
+import type { DeviceAddress } from './authorize.ts';
+import { faultOf } from './connections/safe-error.ts';
+import type { Reports } from './ingest/reports.ts';
+import { write, writePayload } from './packets/write.ts';
+
+type Needed = Pick<BrokerServices, 'renewals' | 'log'>;
+
+export class CredentialChannel {
+  readonly #services: Needed;
+  readonly #reports: Reports;
+
+  constructor(services: Needed, reports: Reports) {
+    this.#services = services;
+    this.#reports = reports;
+  }
+
+  /** Answers a request. `done` is called in the client's order, before the answer leaves. */
+  take(live: LiveClient, device: DeviceAddress, topic: string, payload: Buffer, done: () => void): void {
+    const present = live.identity && credentialOf(live.identity);
+    let answer: Buffer | undefined;
+    const turn = live.turns.take(() => {
+      done();
+      if (answer) this.#answer(live, topic, answer);
+    });
+    const lane = { accountId: device.accountId, callerId: device.deviceId };
+    this.#reports
+      .take(
+        { live, lane },
+        async () => present && this.#services.renewals.renewMessage(device.deviceId, present, payload),
+      )
+      .then((given) => {
+        answer = given;
+      })
+      .catch((error) => this.#services.log.error({ fault: faultOf(error) }, 'a credential was not renewed'))
+      .finally(() => live.turns.finish(turn));
+  }
+
+  /** At QoS 0: the queue of a stored session would keep the secret. Lost, it is asked for again. */
+  #answer({ client, ended }: LiveClient, topic: string, payload: Buffer): void {
+    if (ended || client.closed) return;
+    const bytes = client.codec.publish({ topic, retain: false, dup: false }, payload, 0, undefined);
+    // Too long for what the client takes.
+    if (!bytes) return;
+    write(client.conn, bytes);
+    writePayload(client.conn, payload);
+  }
+}
