@@ -88,6 +88,11 @@ export const texts = {
   searchByName: 'Type a part of the name',
   nothingFound: 'Nothing is found.',
   fresh: 'New',
+  counts: {
+    devices: (count: number) => `${number(count)} ${count === 1 ? 'device' : 'devices'}`,
+    online: (count: number) => `${number(count)} online`,
+    people: (count: number) => `${number(count)} ${count === 1 ? 'person' : 'people'}`,
+  },
   actionsOf: (name: string) => `Actions of ${name}`,
   moreFound: (count: number) => `${number(count)} more. Type to find them.`,
   yes: 'Yes',

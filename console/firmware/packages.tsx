@@ -13,7 +13,7 @@ import { texts } from '../texts.ts';
 const words = texts.firmware;
 
 export async function readPackages(page: number) {
-  const query = { accountId: accountId.value, page, pageSize };
+  const query = { accountId: accountId.value, page, pageSize, count: 'devices' };
   return (await done(api.GET('/api/v1/firmware/packages', { params: { query } }))).firmwarePackages;
 }
 type Package = NonNullable<Awaited<ReturnType<typeof readPackages>>['results']>[number];
@@ -57,6 +57,11 @@ export function Packages({ round, onChanged }: { round: number; onChanged: () =>
             show: ({ state }) => (
               <Badge kind={state === 'published' ? 'good' : undefined} text={words.packageStates[state]} />
             ),
+          },
+          {
+            name: 'devices',
+            label: texts.places.devices,
+            show: ({ deviceCount = 0 }) => deviceCount.toLocaleString(),
           },
           {
             name: 'files',

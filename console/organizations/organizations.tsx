@@ -153,6 +153,17 @@ function Opened({
   );
 }
 
+/** What is in an organization, without those below it. */
+function Holds({ of: { id, deviceCount = 0, onlineCount = 0, endUserCount = 0 } }: { of: Organization }) {
+  return (
+    <span class="holds small soft">
+      <Link href={`/devices?organization=${id}`}>{texts.counts.devices(deviceCount)}</Link>
+      {onlineCount > 0 && <span>{texts.counts.online(onlineCount)}</span>}
+      {endUserCount > 0 && <span>{texts.counts.people(endUserCount)}</span>}
+    </span>
+  );
+}
+
 function Branches({
   branches,
   of,
@@ -194,7 +205,7 @@ function Branches({
             <Link class="name" draggable={false} href={`/organizations/${one.id}`}>
               {one.name}
             </Link>
-            <Link href={`/devices?organization=${one.id}`}>{texts.places.devices}</Link>
+            <Holds of={one} />
             <Menu
               label={texts.actionsOf(one.name)}
               items={[

@@ -7,9 +7,14 @@ export interface Organization {
   name: string;
   parentId: string | null;
   version: string;
+  deviceCount?: number;
+  onlineCount?: number;
+  endUserCount?: number;
 }
 
-const fields = 'name,parentId,version';
+const fields = 'name,parentId,version,deviceCount,onlineCount,endUserCount';
+/** What is in each. */
+const counts = 'devices,online,end-users';
 const sliceSize = 1000;
 /** Requests that one batch takes. */
 const batchSize = 50;
@@ -23,7 +28,14 @@ export async function readTree(wanted: number, name: string, signal: AbortSignal
   let read = 0;
   let count = 0;
   for (let page = 1; read < wanted; page += 1) {
-    const found = { pageSize: sliceSize, page, sortBy: 'created' as const, fields, ...(name && { name }) };
+    const found = {
+      pageSize: sliceSize,
+      page,
+      sortBy: 'created' as const,
+      fields,
+      count: counts,
+      ...(name && { name }),
+    };
     const query = { accountId: accountId.value, ...found };
     const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
     const results: Organization[] = organizations.results ?? [];
@@ -47,7 +59,10 @@ async function readAbove(all: Map<string, Organization>, signal: AbortSignal): P
     for (let from = 0; from < missing.length; from += batchSize) {
       const some = missing.slice(from, from + batchSize);
       for (const id of some) asked.add(id);
-      const requests = some.map((id) => ({ method: 'GET' as const, path: `/api/v1/organizations/${id}` }));
+      const requests = some.map((id) => ({
+        method: 'GET' as const,
+        path: `/api/v1/organizations/${id}?count=${counts}`,
+      }));
       const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests }, signal }));
       for (const { organization } of answers as { organization?: Organization }[])
         if (organization) all.set(organization.id, organization);

@@ -16,7 +16,6 @@ const paths = {
   search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM16 16l5 5',
   claim: 'M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h3v3h-3zM20 14v6h-6',
   menu: 'M4 6h16M4 12h16M4 18h16',
-  dots: 'M12 5h.01M12 12h.01M12 19h.01',
   close: 'M6 6l12 12M18 6L6 18',
   right: 'M9 6l6 6-6 6',
   more: 'M12 5v14M5 12h14',

@@ -1,6 +1,5 @@
 /** A menu of what can be done with one thing. The browser keeps it above everything, and closes it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Icon } from './icons.tsx';
 
 export interface Item {
   text: string;
@@ -52,9 +51,7 @@ export function MenuButton({
       aria-expanded={false}
       onPointerDown={onPointerDown}
       onClick={({ currentTarget }) => onOpen(currentTarget)}
-    >
-      <Icon name="dots" />
-    </button>
+    />
   );
 }
 

@@ -1,5 +1,6 @@
 /** Products: the device templates of the account. */
 import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
@@ -39,12 +40,26 @@ export function Products() {
         label={texts.places.products}
         on={[round]}
         load={async (page) =>
-          (await done(api.GET('/api/v1/devices/templates', { params: { query: { ...account(), page, pageSize } } })))
-            .deviceTemplates
+          (
+            await done(
+              api.GET('/api/v1/devices/templates', {
+                params: { query: { ...account(), page, pageSize, count: 'devices,online,channels' } },
+              }),
+            )
+          ).deviceTemplates
         }
         href={({ id }) => `/products/${id}`}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },
+          {
+            name: 'devices',
+            label: texts.places.devices,
+            show: ({ id, deviceCount = 0 }) => (
+              <Link href={`/devices?product=${id}`}>{deviceCount.toLocaleString()}</Link>
+            ),
+          },
+          { name: 'online', label: texts.online, show: ({ onlineCount = 0 }) => onlineCount.toLocaleString() },
+          { name: 'channels', label: words.channels, show: ({ channelCount = 0 }) => channelCount.toLocaleString() },
           { name: 'created', label: texts.created, show: ({ created }) => <Ago iso={created} /> },
         ]}
         every={10_000}

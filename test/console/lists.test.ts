@@ -2,7 +2,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { openAs, openPage, signIn } from './browser.ts';
+import { go, openAs, openPage, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -99,6 +99,29 @@ t.test('what can be done with a row is in its menu, also by keyboard', async (t)
     .click();
   await rowOf(page, 'MENU-1').waitFor({ state: 'detached' });
   t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);
+  t.strictSame(errors, []);
+});
+
+t.test('organizations, products and packages show what is in them', async (t) => {
+  const organization = await service.organization({ name: 'Counted' });
+  const template = await service.template({ name: 'Counted product', channels: ['a', 'b'] });
+  const of = { deviceTemplateId: template.id, organizationId: organization.id };
+  const { device, secret } = await service.device({ ...of, serialNumber: 'COUNTED-1' });
+  await service.device({ ...of, serialNumber: 'COUNTED-2', firmwareVersion: '7.1' });
+  await service.endUser(organization.id);
+  await service.create('/firmware/packages', 'firmwarePackage', {
+    deviceTemplateId: template.id,
+    name: 'Counted package',
+    firmwareVersion: '7.1',
+  });
+  await service.connect({ deviceId: device.id, secret });
+  const { page, errors } = await openAs(t, browser, service, 'organizations');
+  const leaf = page.locator('.leaf').filter({ hasText: 'Counted' });
+  t.match(await leaf.locator('.holds').textContent(), /2 devices.*1 online.*1 person/);
+  await go(page, 'products');
+  await page.getByRole('row', { name: /Counted product 2 1 2/ }).waitFor();
+  await go(page, 'firmware');
+  await page.getByRole('row', { name: /Counted package 7\.1 Draft 1/ }).waitFor();
   t.strictSame(errors, []);
 });
 

@@ -137,7 +137,7 @@ t.test('a person is invited by email, deleted, and restored by Undo', async (t) 
   t.ok(await mail.nextTokenTo('guest@example.com'));
   const row = page.getByRole('row', { name: /guest@example\.com/ });
   await row.getByRole('button', { name: 'Actions of guest@example.com' }).click();
-  await row.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
   await inDialog(page, 'Delete');
   await row.waitFor({ state: 'detached' });
   await press(page, 'Undo');
@@ -161,7 +161,7 @@ t.test('firmware is uploaded to a package and published; a token of a program is
   await inDialog(page, 'Upload');
   const row = page.getByRole('row', { name: /Motor firmware 3\.1 .*motor\.bin \(2\.0 KB\)/ });
   await row.getByRole('button', { name: 'Actions of Motor firmware' }).click();
-  await row.getByRole('menuitem', { name: 'Publish' }).click();
+  await page.getByRole('menuitem', { name: 'Publish' }).click();
   await row.getByText('Published').waitFor();
   await page.getByRole('link', { name: 'Programs' }).click();
   await press(page, 'New application');
