@@ -153,7 +153,8 @@ export async function firmwareStatus(
   flags: Connection & { rollout: string | undefined; watch: boolean },
   [id = flags.rollout]: readonly string[],
 ): Promise<void> {
-  if (flags.watch && id === undefined) throw new UsageError('--watch needs --rollout, or the id of a rollout in place.');
+  if (flags.watch && id === undefined)
+    throw new UsageError('--watch needs --rollout, or the id of a rollout in place.');
   await withClient(flags, printError, async (client) => {
     if (id === undefined) return printNewest(client);
     if (flags.watch) return watchRollout(client, id);
