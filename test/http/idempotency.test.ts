@@ -262,6 +262,7 @@ const others = [
   /^\/api\/v1\/firmware\/status$/,
   /^\/api\/v1\/access\/certificate-authorities\/\{id\}\/proof$/,
   /^\/api\/v1\/bridges\/\{id\}\/test$/,
+  /^\/api\/v1\/association\/(look-up-code|sign-up-with-code)$/,
   /^\/api\/v1\/(enroll(\/renew)?|devices\/\{id\}\/allow-enrollment)$/,
 ];
 
