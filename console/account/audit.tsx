@@ -6,6 +6,8 @@ import { accountId } from '../app/session.ts';
 import { Field, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
+import { failed } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { type AuditRow, Sentence } from './sentences.tsx';
 
@@ -64,8 +66,14 @@ export function Audit() {
             ['failure', words.outcomes.failure],
           ]}
         />
-        <Field label={words.actor} value={actorId} onText={set('actor')} placeholder={words.anId} />
-        <Field label={words.target} value={targetId} onText={set('target')} placeholder={words.anId} />
+        <Picker
+          kind="person"
+          label={words.actor}
+          value={actorId}
+          none={words.anybody}
+          onText={(chosen) => loginOf(chosen).then(set('actor'), failed)}
+        />
+        <Picker kind="device" label={words.target} value={targetId} none={words.anything} onText={set('target')} />
         <Field label={words.from} type="date" value={from} onText={set('from')} />
       </search>
       <Listing
@@ -77,6 +85,15 @@ export function Audit() {
       />
     </>
   );
+}
+
+/** The login of a person whom the picker has found: the record knows people by it. */
+async function loginOf(chosen: string): Promise<string> {
+  const [type, id = ''] = chosen.split(':');
+  const params = { path: { id } };
+  if (type === 'endUser') return (await done(api.GET('/api/v1/end-users/{id}', { params }))).endUser.userId ?? '';
+  if (type === 'accountUser') return (await done(api.GET('/api/v1/account-users/{id}', { params }))).accountUser.userId;
+  return '';
 }
 
 /** The record of a device has the same columns. */

@@ -8,6 +8,7 @@ import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Time } from '../parts/page.tsx';
+import { Picker } from '../parts/picker.tsx';
 import { QrCode } from '../parts/qr.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -17,7 +18,7 @@ const words = texts.device;
 
 export function Access({ device, onChanged }: { device: DeviceRow; onChanged: () => void }) {
   return (
-    <div class="grid">
+    <div class="masonry">
       <Secret device={device} onChanged={onChanged} />
       {can('create', 'associationCode') && <Association device={device} />}
       {can('create', 'verification') && <Verify id={device.id} />}
@@ -129,13 +130,14 @@ function Verify({ id }: { id: string }) {
   );
 }
 
-const principals = ['device', 'user', 'endUser', 'accountUser', 'application'] as const;
 const actions = ['read', 'update', 'delete'] as const;
 
 function Explain({ id }: { id: string }) {
   const [said, setSaid] = useState<{ allowed: boolean; rule: string }>();
   const ask = async (values: Values) => {
-    const principal = { type: values.type as 'user', id: values.id ?? '' };
+    const [type, principalId] = values.who?.split(':') ?? [];
+    if (principalId === undefined) throw new Error(words.chooseWho);
+    const principal = { type: type as 'endUser', id: principalId };
     const entity = { type: 'device' as const, id };
     setSaid(
       await done(
@@ -147,9 +149,8 @@ function Explain({ id }: { id: string }) {
     <section class="panel">
       <h2>{words.explain}</h2>
       <Form save={ask} verb={words.ask}>
-        <Select label={words.principal} name="type" options={principals.map((one) => [one, one] as const)} />
-        <Field label={words.principalId} name="id" required />
-        <Select label={words.action} name="action" options={actions.map((one) => [one, one] as const)} />
+        <Picker kind="anyone" label={words.principal} name="who" />
+        <Select label={words.action} name="action" options={actions.map((one) => [one, words.actions[one]] as const)} />
       </Form>
       {said && (
         <p class={said.allowed ? 'note good' : 'note bad'} role="status">

@@ -9,7 +9,7 @@ export interface Topic {
   persistenceType: string;
   devicePublishes: boolean;
   /** How the product says that values are shown. */
-  categories?: readonly { name: string; label?: string; unit?: string; kind: 'number' | 'state' }[];
+  categories: readonly { name: string; label?: string; unit?: string; kind: 'number' | 'state' }[];
 }
 
 export interface Latest {
@@ -50,7 +50,7 @@ export async function readLatest(topics: readonly Topic[]): Promise<Latest[]> {
   return (await Promise.all(stored.map(readChannel))).flat();
 }
 
-async function readChannel({ channel, topic, categories = [] }: Topic): Promise<Latest[]> {
+async function readChannel({ channel, topic, categories }: Topic): Promise<Latest[]> {
   const [points, buckets] = await Promise.all([
     readPoints(`${topic}/latest`, { pageSize: latestPoints }),
     readPoints(topic, { rollup: '15m', aggregate: 'avg,min,max' }) as Promise<Bucket[]>,

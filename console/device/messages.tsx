@@ -68,7 +68,7 @@ function Rows({
   const channel = topic?.channel ?? address;
   const points = useMemo(() => (topic?.service ? undefined : pointsOf(payload)), [payload, topic]);
   const rows = points ?? [{ category: '', value: payload.slice(0, maxValue), time: undefined }];
-  const shape = (category: string) => topic?.categories?.find(({ name }) => name === category);
+  const shape = (category: string) => topic?.categories.find(({ name }) => name === category);
   return (
     <>
       {rows.map(({ category, value, time: own }, at) => {

@@ -1,5 +1,6 @@
-/** Chooses one organization, product or device: from a list of a few, or by searching many. */
+/** Chooses one organization, product, device or person: from a list of a few, or by searching many. */
 import { useEffect, useId, useState } from 'preact/hooks';
+import type { paths } from '../api-types.d.ts';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { texts } from '../texts.ts';
@@ -58,7 +59,39 @@ async function findDevices(serialNumber: string, signal: AbortSignal): Promise<F
   return { found, count: devices.meta?.count ?? 0 };
 }
 
-const find = { organization: findOrganizations, product: findProducts, device: findDevices };
+type HitType = paths['/api/v1/search']['get']['responses'][200]['content']['application/json']['hits'][number]['type'];
+
+/** Who may do something, by the search for everything; ids have their type before them. Without a text nobody is offered. */
+function findWho(...types: HitType[]) {
+  return async (q: string, signal: AbortSignal): Promise<Found> => {
+    if (q === '') return { found: [], count: Number.POSITIVE_INFINITY };
+    const query = { accountId: accountId.value, q };
+    const { hits } = await done(api.GET('/api/v1/search', { params: { query }, signal }));
+    const found = hits
+      .filter(({ type }) => types.includes(type))
+      .map(({ type, id, name, detail }) => ({
+        id: `${type}:${id}`,
+        name: type === 'application' || !detail || detail === name ? name : `${name}, ${detail}`,
+      }));
+    return { found, count: found.length };
+  };
+}
+
+const find = {
+  organization: findOrganizations,
+  product: findProducts,
+  device: findDevices,
+  person: findWho('accountUser', 'endUser'),
+  anyone: findWho('accountUser', 'endUser', 'application', 'device'),
+};
+/** What the ids of values are. */
+const named = {
+  organization: 'organization',
+  product: 'deviceTemplate',
+  device: 'device',
+  person: 'identity',
+  anyone: 'identity',
+} as const;
 
 interface PickerProps {
   label: string;
@@ -79,7 +112,7 @@ export function Picker(props: PickerProps) {
   // A form that is sent before the list has come must not change what was chosen.
   const { value } = select;
   if (value && !options.some(([id]) => id === value))
-    options.push([value, data ? nameOf(kind === 'product' ? 'deviceTemplate' : kind, value) || value : texts.loading]);
+    options.push([value, data ? nameOf(named[kind], value) || value : texts.loading]);
   return <Select {...select} busy={!data} options={options} key={String(data === undefined)} />;
 }
 
@@ -100,7 +133,7 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
   const { data } = useLoad(async (signal) => (asked === '' ? first : find[kind](asked, signal)), [kind, asked]);
   const chosen = onText ? value : own?.id;
   const known = own?.id === chosen ? own?.name : undefined;
-  const chosenName = chosen ? known || nameOf(kind === 'product' ? 'deviceTemplate' : kind, chosen) : none;
+  const chosenName = chosen ? known || nameOf(named[kind], chosen) : none;
   const isOpen = typed !== undefined;
   const offered = [...(none === undefined || typed ? [] : [{ id: '', name: none }]), ...(data?.found ?? [])];
   const choose = (one: Named) => {
@@ -147,7 +180,7 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
         // biome-ignore lint/a11y/noStaticElementInteractions: a press must not take the focus from the input
         <div class="options" onMouseDown={(event) => event.preventDefault()}>
           <Options id={id} label={label} offered={offered} at={at} choose={choose} onKeyDown={press} />
-          {data && data.count > data.found.length && (
+          {data && Number.isFinite(data.count) && data.count > data.found.length && (
             <p class="small soft">{texts.moreFound(data.count - data.found.length)}</p>
           )}
           {data?.count === 0 && <p class="small soft">{texts.nothingFound}</p>}

@@ -31,15 +31,22 @@ t.test(
   'a device opens on its latest values, each with its age and the line of its day, and follows them',
   async (t) => {
     const { device, say } = await publishing('SN-NOW');
+    const of = `accountId=${service.accountId}&entityId=${device.deviceTemplateId}&pageSize=100`;
+    const { channelTemplates } = await service.ok('GET', `/api/v1/channels/templates?${of}`);
+    const channel = channelTemplates.results.find(({ name }) => name === 'readings');
+    await service.ok('PUT', `/api/v1/channels/templates/${channel?.id}`, {
+      body: { categories: [{ name: 'temperature', label: 'Boiler', unit: '°C', kind: 'number' }] },
+      headers: { etag: channel?.version ?? '' },
+    });
     const hour = (ago: number) => new Date(Date.now() - ago * 3_600_000).toISOString();
     await say([5, 4, 3, 2].map((ago) => `${hour(ago)},temperature,${20 + ago},\n${hour(ago)},door,,closed`).join('\n'));
     const { page, errors, foreign } = await openAs(t, browser, service, `devices/${device.id}`);
-    const card = page.getByRole('listitem').filter({ hasText: 'temperature' });
-    t.match(await card.textContent(), /temperature22\D.*22 to 25.*2 hours ago/);
-    await card.getByRole('img', { name: 'The last 24 hours of temperature' }).waitFor();
+    const card = page.getByRole('listitem').filter({ hasText: 'Boiler' });
+    t.match(await card.textContent(), /Boiler22 °C.*22 °C to 25 °C.*2 hours ago/);
+    await card.getByRole('img', { name: 'The last 24 hours of Boiler' }).waitFor();
     t.match(await page.getByRole('listitem').filter({ hasText: 'door' }).textContent(), /closed/);
     await say(',temperature,30.5,');
-    await card.getByText('30.5', { exact: true }).waitFor();
+    await card.getByText('30.5 °C', { exact: true }).waitFor();
     await card.getByText('just now').waitFor();
     t.strictSame([errors, foreign], [[], []]);
   },

@@ -61,6 +61,10 @@ t.test('usage is in groups, in words and with units; the audit record is in sent
     .waitFor();
   await page.getByRole('link', { name: 'Audit' }).click();
   await page.getByText(`admin@example.com made a new secret for SN-AUDIT`).waitFor();
+  await page.getByLabel('By whom').fill('admin@exam');
+  await page.getByRole('option', { name: /admin@example\.com/ }).click();
+  await page.waitForURL(/actor=/);
+  await page.getByText(`admin@example.com made a new secret for SN-AUDIT`).waitFor();
   await page.getByRole('link', { name: 'SN-AUDIT' }).first().click();
   await page.waitForURL(new RegExp(device.id));
   t.strictSame(errors, []);

@@ -83,7 +83,8 @@ t.test(
     await press(page, 'Make a code');
     await page.getByRole('dialog').getByRole('button', { name: 'Make a code' }).click();
     await page.getByRole('img', { name: 'QR code' }).waitFor();
-    await page.getByLabel('Id').fill(device.id);
+    await page.getByLabel('Who', { exact: true }).fill('admin@exam');
+    await page.getByRole('option', { name: /admin@example\.com/ }).click();
     await press(page, 'Explain');
     await page.getByText(/allowed: /i).waitFor();
     await press(page, 'Make a new secret');
