@@ -34,8 +34,9 @@ export function Spark({
   const low = Math.min(...values, ...(zero ? [0] : []));
   const high = Math.max(...values);
   const x = (time: number) => (((time - from) / (to - from)) * (width - margin)).toFixed(1);
-  // A value that never changes is a line in the middle.
-  const share = (value: number) => (high === low ? (zero ? 0 : 0.5) : (value - low) / (high - low));
+  // A value that never changes is a line in the middle; averages of it differ in their last digits.
+  const isFlat = high - low <= 1e-9 * Math.abs(high);
+  const share = (value: number) => (isFlat ? (zero ? 0 : 0.5) : (value - low) / (high - low));
   const y = (value: number) => (height - margin - share(value) * (height - 2 * margin)).toFixed(1);
   const parts = partsOf(points, gap);
   const last = points.at(-1);

@@ -52,6 +52,16 @@ t.test(
   },
 );
 
+t.test('a value that never changes is a flat line, however its averages are rounded', async (t) => {
+  const { device, say } = await publishing('SN-FLAT');
+  const times = [3, 2, 1].flatMap((ago) => [0, 1, 2].map((n) => Date.now() - ago * 3_600_000 + n * 1000));
+  await say(times.map((time) => `${time},battery,3.6,`).join('\n'));
+  await say(`${Date.now()},battery,3.6,`);
+  const { page } = await openAs(t, browser, service, `devices/${device.id}`);
+  const line = await page.getByRole('img', { name: 'The last 24 hours of battery' }).locator('.line').getAttribute('d');
+  t.equal(new Set(line?.match(/ [\d.]+/g)).size, 1, line ?? '');
+});
+
 t.test('a device with a position shows it on a map that comes with the page', async (t) => {
   const { device } = await publishing('SN-MAP', { latitude: 53.5436, longitude: 9.9883 });
   const { page, errors, foreign } = await openAs(t, browser, service, `devices/${device.id}`);

@@ -1,5 +1,8 @@
 /** Home: what needs attention leads to its list, and what happens appears by itself; the account in words. */
 import type { Browser } from 'playwright-core';
+import { texts } from '../../console/texts.ts';
+import { auditEvents } from '../../src/audit/events.ts';
+import { limits } from '../../src/limits/table.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, signIn } from './browser.ts';
@@ -46,6 +49,18 @@ t.test('a page that does not exist has a way home', async (t) => {
   const { page } = await openAs(t, browser, service, 'nowhere');
   await page.getByRole('link', { name: 'Go to Home' }).click();
   await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+});
+
+t.test('every limit and every event of the audit record has its words', async (t) => {
+  const shown = limits.filter(({ per }) => per !== 'service').map(({ name }) => name);
+  t.strictSame(
+    shown.filter((name) => !(name in texts.account.limits)),
+    [],
+  );
+  t.strictSame(
+    auditEvents.filter((event) => !(event in texts.audit.says)),
+    [],
+  );
 });
 
 t.test('usage is in groups, in words and with units; the audit record is in sentences with names', async (t) => {
