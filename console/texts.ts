@@ -1139,6 +1139,7 @@ export const texts = {
       accountUserCreated: '{actor} made {target} an account user',
       accountUserDeleted: '{actor} deleted the account user {target}',
       credentialCreated: '{actor} made a new secret for {target}',
+      credentialRenewed: '{target} renewed its credential',
       certificateRegistered: '{actor} registered a certificate of {target}',
       certificateDeleted: '{actor} deleted a certificate of {target}',
       certificateAuthorityRegistered: '{actor} registered the certificate authority {target}',
