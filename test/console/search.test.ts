@@ -77,6 +77,7 @@ t.test('the focus stays in the palette, and returns to where it was', async (t) 
   await palette(page).waitFor({ state: 'detached' });
   t.ok(await page.getByRole('button', { name: 'New product' }).and(page.locator(':focus')).count());
   await page.keyboard.press('/');
+  await palette(page).waitFor();
   await page.keyboard.type('zzzz-nothing');
   await page.getByRole('status').getByText('Nothing is found.').waitFor();
 });
