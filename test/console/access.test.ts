@@ -143,6 +143,7 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.keyboard.press('/');
+  await page.getByRole('combobox', { name: 'Find anything' }).waitFor();
   await page.keyboard.type('0001');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'SN-0001', level: 1 }).waitFor();

@@ -25,6 +25,7 @@ t.test('three keys find a device, and what else has a name; places and actions t
   await service.device({ serialNumber: 'QX-7', name: 'Quarry gate' });
   const { page, errors } = await openAs(t, browser, service, 'account');
   await page.keyboard.press('/');
+  await palette(page).waitFor();
   await page.keyboard.type('qua');
   await option(page, /QX-7/).waitFor();
   const offered = (await page.getByRole('option').allTextContents()).map((one) => one.trim());
@@ -35,6 +36,7 @@ t.test('three keys find a device, and what else has a name; places and actions t
 
   // Also from a field, and with the arrows.
   await page.keyboard.press('Control+k');
+  await palette(page).waitFor();
   await page.keyboard.type('quarry');
   await option(page, /Quarry pump/).waitFor();
   for (let n = 0; n < 3; n += 1) await page.keyboard.press('ArrowDown');
@@ -45,10 +47,12 @@ t.test('three keys find a device, and what else has a name; places and actions t
   await heading(page, 'Quarry pump');
 
   await page.keyboard.press('/');
+  await palette(page).waitFor();
   await page.keyboard.type('firmware');
   await page.keyboard.press('Enter');
   await heading(page, 'Firmware');
   await page.keyboard.press('/');
+  await palette(page).waitFor();
   await page.keyboard.type('new dev');
   await page.keyboard.press('Enter');
   await page.getByRole('dialog', { name: 'New device' }).waitFor();
