@@ -2,8 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Aedes } from 'aedes';
-import type { Caller } from '../src/access.ts';
 import type { CertificateGround } from '../src/broker-ports.ts';
+import type { Caller } from '../src/caller.ts';
 import type { Match } from './connections/filters.ts';
 import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { type Caller, principalOf } from '../src/access.ts';
 import type { BrokerServices, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
+import { type Caller, principalOf } from '../src/caller.ts';
 import { isAccessToken } from '../src/formats/access-tokens.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';

@@ -1,7 +1,8 @@
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
-import { type Access, type Caller, type Channel, principalOf } from '../src/access.ts';
+import type { Access, Channel } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
+import { type Caller, principalOf } from '../src/caller.ts';
 import type { Action } from '../src/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';

@@ -1,7 +1,7 @@
 /** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
 import { isUtf8 } from 'node:buffer';
-import type { Caller } from '../src/access.ts';
 import type { BrokerServices } from '../src/broker-ports.ts';
+import type { Caller } from '../src/caller.ts';
 import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
 import { serviceChannel } from '../src/topics.ts';
 import type { Activity } from './activity.ts';

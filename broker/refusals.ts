@@ -1,6 +1,6 @@
 import type { Tx } from '../db/registry/index.ts';
-import type { Caller } from '../src/access.ts';
 import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import type { Caller } from '../src/caller.ts';
 import { type Entry, Gathered } from '../src/limits/gathered.ts';
 import { keepNewest } from '../src/limits/kept.ts';
 import { networkOf } from '../src/limits/networks.ts';

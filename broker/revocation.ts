@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
-import type { Caller } from '../src/access.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
+import type { Caller } from '../src/caller.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';

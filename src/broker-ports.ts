@@ -2,8 +2,9 @@
 import type { Logger } from 'pino';
 import type { LogInput, MessageStore, Point } from '../db/messages/store.ts';
 import type { Registry } from '../db/registry/index.ts';
-import type { Access, Caller } from './access.ts';
+import type { Access } from './access.ts';
 import type { AccountGate } from './account-gate.ts';
+import type { Caller } from './caller.ts';
 import type { Clock } from './clock.ts';
 import type { Config } from './config.ts';
 import type { HiddenNumbers } from './formats/hidden-numbers.ts';

@@ -1,5 +1,5 @@
-import type { Caller } from '../../src/access.ts';
 import type { CertificateGround } from '../../src/broker-ports.ts';
+import type { Caller } from '../../src/caller.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';

@@ -1,5 +1,5 @@
-import { type Caller, principalOf } from '../../src/access.ts';
 import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
+import { type Caller, principalOf } from '../../src/caller.ts';
 import type { Authenticator } from '../authenticate.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 

@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import type { Placement } from '../../db/registry/index.ts';
-import type { Caller } from '../../src/access.ts';
 import type {
   BrokerServices,
   Direct,
@@ -10,6 +9,7 @@ import type {
   Published,
   Publisher,
 } from '../../src/broker-ports.ts';
+import type { Caller } from '../../src/caller.ts';
 import { failure } from '../../src/errors.ts';
 import { newId } from '../../src/ids.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { Caller } from '../../src/access.ts';
+import type { Caller } from '../../src/caller.ts';
 import type { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { isBefore, type Marks } from './marks.ts';

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import { type Caller, principalOf } from '../../src/access.ts';
 import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
+import { type Caller, principalOf } from '../../src/caller.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
 import type { BrokerCore } from '../aedes-types.ts';

@@ -1,7 +1,7 @@
 /** A message on its way: who sends it, what has become of it, and what its channel says about it. */
 import type { LogInput } from '../../db/messages/store.ts';
-import type { Caller } from '../../src/access.ts';
 import type { PointsRead } from '../../src/broker-ports.ts';
+import type { Caller } from '../../src/caller.ts';
 import type { Cause } from '../../src/log.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import { handledChannels, serviceChannel } from '../../src/topics.ts';

@@ -1,8 +1,8 @@
 /** Bridges are made, changed and deleted, each with an audit record. */
 import type { Static } from 'typebox';
 import { bridgeColumns } from '../../db/registry/records/bridges.ts';
-import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
+import type { Caller } from '../caller.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
 import { demandHas } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { demandPage } from '../entity/list.ts';
 import { idParams, listResponse, readDate } from '../entity/routes.ts';

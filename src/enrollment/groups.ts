@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { enrollmentGroupColumns } from '../../db/registry/records/enrollment.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
 import { demandHas } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';

@@ -2,7 +2,7 @@
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { timestamp } from '../clock.ts';
 import type { Field } from '../entity/values.ts';
 import { readNewFields } from '../entity/values.ts';

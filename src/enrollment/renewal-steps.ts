@@ -1,7 +1,7 @@
 /** The steps of a renewal within its transaction: what is in force, and what ends. */
 import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { PlatformError } from '../errors.ts';
 import type { PresentCredential } from '../ports/proofs.ts';
 import { noPrevious } from '../registry/credentials/overlaps.ts';

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import { DateText } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { idParams } from '../entity/routes.ts';
 import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';

@@ -3,7 +3,7 @@
  * programs, secrets, providers.
  */
 import type { Tx } from '../../db/registry/index.ts';
-import { type Caller, isAccountWide, isSelf } from '../access.ts';
+import { type Caller, isAccountWide, isSelf } from '../caller.ts';
 import { PlatformError, unknownReference } from '../errors.ts';
 import {
   type Action,

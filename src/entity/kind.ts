@@ -7,7 +7,7 @@ import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { type FailureKind, PlatformError } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';

@@ -4,7 +4,7 @@ import type { Db } from '../../db/registry/index.ts';
 import type { Match } from '../../db/registry/records/columns.ts';
 import type { EntityTable } from '../../db/registry/records.ts';
 import { contains } from '../../db/registry/text.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import { invalid } from '../errors.ts';
 import { degreesText } from '../formats/numbers.ts';
 import { type AskedList, matchesOf } from './list-query.ts';

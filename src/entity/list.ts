@@ -4,7 +4,7 @@ import { named, shared } from '../../db/registry/entities.ts';
 import { longColumns } from '../../db/registry/records/by-table.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
 import { wholeOf } from '../../db/registry/whole-device.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import { findUnstorable, unstorable } from '../formats/unstorable.ts';
 import { laneOf } from '../limits/lanes.ts';

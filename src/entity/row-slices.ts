@@ -4,7 +4,8 @@
  */
 
 import type { Registry } from '../../db/registry/index.ts';
-import type { Access, Caller } from '../access.ts';
+import type { Access } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { PlatformError } from '../errors.ts';
 import type { Answer, Items, JsonText } from '../http/answers/streamed-list.ts';
 import { laneOf } from '../limits/lanes.ts';

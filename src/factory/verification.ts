@@ -5,7 +5,7 @@ import { type Static, Type } from 'typebox';
 import { accountKey } from '../../db/registry/account-key.ts';
 import { findEntity } from '../../db/registry/entities.ts';
 import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { timestamp } from '../clock.ts';
 import { pageOfTable } from '../entity/list.ts';
 import { listResponse } from '../entity/routes.ts';

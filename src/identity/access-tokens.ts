@@ -1,6 +1,7 @@
 /** Proves the tokens that people and back-ends have made for their programs. */
 import type { AccessTokenRow, Registry } from '../../db/registry/index.ts';
-import type { Access, Caller } from '../access.ts';
+import type { Access } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { Clock } from '../clock.ts';
 import { hashAccessToken, isWellFormedToken } from '../formats/access-tokens.ts';
 

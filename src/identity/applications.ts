@@ -6,8 +6,8 @@ import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Tx } from '../../db/registry/index.ts';
 import { applicationColumns, stationColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
+import type { Caller } from '../caller.ts';
 import type { Clock } from '../clock.ts';
 import {
   changeProperties,

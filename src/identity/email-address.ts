@@ -6,7 +6,7 @@
 import { Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { Id } from '../../db/registry/records.ts';
-import { type Caller, isSelf } from '../access.ts';
+import { type Caller, isSelf } from '../caller.ts';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.ts';
 import { demandRightsOf } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';

@@ -5,8 +5,8 @@
 
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
 import type { Audit } from '../audit/index.ts';
+import type { Caller } from '../caller.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
 import type { Revocations } from '../ports/revocations.ts';
 import type { Sessions } from './sessions/sessions.ts';

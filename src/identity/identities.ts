@@ -3,7 +3,7 @@
 import type { Static } from 'typebox';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import { isFullAdmin } from '../entity/giving.ts';
 import { isEmail } from '../entity/values.ts';

@@ -3,7 +3,7 @@
 import { Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide, type Station } from '../access.ts';
+import { type Caller, isAccountWide, type Station } from '../caller.ts';
 import type { App } from '../http/app.ts';
 import { largest } from '../limits/table.ts';
 import { actions, unionOf } from '../rights.ts';

@@ -7,7 +7,8 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import { type Access, type Caller, isAccountWide, isSelf, usesForOthers } from '../access.ts';
+import type { Access } from '../access.ts';
+import { type Caller, isAccountWide, isSelf, usesForOthers } from '../caller.ts';
 import { demandRightsOf, isFullAdmin } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';

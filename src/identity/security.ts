@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { timestamp } from '../clock.ts';
 import { writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide, may } from '../access.ts';
+import { type Caller, isAccountWide, may } from '../caller.ts';
 import { timestamp } from '../clock.ts';
 import { missingIn } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';

@@ -3,7 +3,7 @@
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { DateText, Id } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { PlatformError } from '../errors.ts';

@@ -3,7 +3,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { Config } from '../config.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { errorBody, invalid, PlatformError } from '../errors.ts';

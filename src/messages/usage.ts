@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { App } from '../http/app.ts';
 import { limits } from '../limits/table.ts';
 import { limitStates, limitUse } from '../limits/use.ts';

@@ -1,7 +1,7 @@
 /** What somebody should look at, each with a sentence, a count and where it is listed. */
 import { type RawBuilder, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { isAccountWide, may } from '../access.ts';
+import { isAccountWide, may } from '../caller.ts';
 import { list } from '../entity/list.ts';
 import { limits } from '../limits/table.ts';
 import { type LimitUse, limitStates } from '../limits/use.ts';

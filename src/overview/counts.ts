@@ -1,7 +1,7 @@
 /** How many devices there are: sums of the counts that triggers keep. */
 import { sql } from 'kysely';
 import { provisioningStates } from '../../db/registry/records/devices.ts';
-import { isAccountWide } from '../access.ts';
+import { isAccountWide } from '../caller.ts';
 import { inReach } from '../entity/list-filters.ts';
 import type { OverviewRequest } from './reading.ts';
 import { maxNamed, type Overview } from './shape.ts';

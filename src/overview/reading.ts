@@ -1,6 +1,6 @@
 /** The reads of one overview are made together: a dozen turns on a thread would take longer than what is read. */
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { laneOf } from '../limits/lanes.ts';
 import type { OverviewContext } from './context.ts';
 

@@ -1,7 +1,7 @@
 /** What happened lately: claims, new devices, firmware updates. */
 import { type RawBuilder, type SqlBool, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
-import { isAccountWide, may } from '../access.ts';
+import { isAccountWide, may } from '../caller.ts';
 import { inReach } from '../entity/list-filters.ts';
 import type { OverviewRequest } from './reading.ts';
 import { maxRecent, type Recent } from './shape.ts';

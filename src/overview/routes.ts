@@ -1,6 +1,6 @@
 /** GET /overview: what one sees first after signing in. */
 import { Type } from 'typebox';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import { limitUse } from '../limits/use.ts';

@@ -3,7 +3,7 @@
 import type { Socket } from 'node:net';
 import type { LogInput } from '../../db/messages/store.ts';
 import type { Placement } from '../../db/registry/index.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { Allowance, Failure } from '../errors.ts';
 import type { SaidOfMessage } from '../formats/message-properties.ts';
 import type { PresentCredential, PresentedCertificate } from './proofs.ts';

@@ -1,6 +1,6 @@
 /** Callers over HTTP that hear what happens. */
 import type { Readable } from 'node:stream';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 
 /** Callers over HTTP that hear what happens. */
 export interface Streams {

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { DateText, Id, type Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { type Clock, timestamp } from '../clock.ts';
 import { type Config, ConfigError } from '../config.ts';
 import { insert, stamp } from '../entity/verbs.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError, unknownAccount } from '../errors.ts';
 import { maxLogoBytes, readLogo } from '../formats/logo.ts';

@@ -5,7 +5,7 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { type Category, channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';

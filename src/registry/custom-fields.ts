@@ -4,7 +4,7 @@ import { type Static, type TObject, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { customFieldColumns } from '../../db/registry/records/templates.ts';
 import { Nullable, oneOf, type Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { type Listing, type ListQuery, listSchema } from '../entity/list-query.ts';

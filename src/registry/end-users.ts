@@ -5,7 +5,7 @@ import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { parentsOf, readNames } from '../entity/expand.ts';
 import { fieldBody } from '../entity/fields.ts';

@@ -7,7 +7,7 @@ import type { Db, Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import {
   changeProperties,
   commonShape,

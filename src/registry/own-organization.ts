@@ -2,7 +2,7 @@
 import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns, organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { Clock } from '../clock.ts';
 import { readNew, without } from '../entity/columns.ts';
 import type { Fields } from '../entity/fields.ts';

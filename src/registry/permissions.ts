@@ -3,15 +3,8 @@
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
-import {
-  applicationCaller,
-  type Caller,
-  endUserCaller,
-  isAccountWide,
-  maxPath,
-  placeOf,
-  type Station,
-} from '../access.ts';
+import { maxPath, placeOf } from '../access.ts';
+import { applicationCaller, type Caller, endUserCaller, isAccountWide, type Station } from '../caller.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../rights.ts';

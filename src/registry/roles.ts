@@ -6,7 +6,7 @@ import type { Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { roleColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import {
   changeProperties,
   commonShape,

@@ -5,7 +5,7 @@ import type { EntityTable } from '../../db/registry/records/by-table.ts';
 import { Id, Nullable, oneOf } from '../../db/registry/records/columns.ts';
 import { contains } from '../../db/registry/text.ts';
 import { fold } from '../../db/sqlite/fold.ts';
-import { type Caller, isAccountWide } from '../access.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
 import { allOf } from '../entity/list.ts';
 import { condition, inReach } from '../entity/list-filters.ts';
 import { invalid } from '../errors.ts';

@@ -7,7 +7,7 @@ import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import type { Caller } from '../access.ts';
+import type { Caller } from '../caller.ts';
 import type { Clock } from '../clock.ts';
 import {
   changeProperties,

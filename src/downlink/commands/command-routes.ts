@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
 import { pageOfTable } from '../../entity/list.ts';

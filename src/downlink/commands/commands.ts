@@ -4,9 +4,9 @@
  */
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
-import type { Caller } from '../../access.ts';
 import type { AccountGate } from '../../account-gate.ts';
 import type { Audit } from '../../audit/index.ts';
+import type { Caller } from '../../caller.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { parseDate } from '../../entity/values.ts';

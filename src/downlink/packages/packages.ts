@@ -3,8 +3,8 @@
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import { firmwarePackageColumns } from '../../../db/registry/records/downlink.ts';
-import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
+import type { Caller } from '../../caller.ts';
 import {
   changeProperties,
   commonShape,

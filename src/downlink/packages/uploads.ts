@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { change, findLive, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, tooLarge } from '../../errors.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { entityRoutes } from '../../entity/kind.ts';

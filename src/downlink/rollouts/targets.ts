@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
-import { type Caller, endUserCaller } from '../../access.ts';
+import { type Caller, endUserCaller } from '../../caller.ts';
 import { list } from '../../entity/list.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';

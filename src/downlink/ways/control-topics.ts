@@ -2,7 +2,8 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import type { Access, Caller } from '../../access.ts';
+import type { Access } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import type { ControlService, DeviceName, Downlink } from '../../ports/downlink.ts';
 import type { Rejection } from '../../ports/publisher.ts';

@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { commandBody } from '../../downlink/commands/command.ts';
 import { bodyFilters, type ListQuery } from '../../entity/list-query.ts';

@@ -5,7 +5,7 @@ import { accountKey } from '../../../db/registry/account-key.ts';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { findLive } from '../../entity/verbs.ts';
 import { PlatformError, unknownReference } from '../../errors.ts';

@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import type { Clock } from '../../clock.ts';
 import type { CommandBody } from '../../downlink/commands/command.ts';
 import { PlatformError } from '../../errors.ts';

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Nullable, oneOf } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse } from '../../entity/routes.ts';

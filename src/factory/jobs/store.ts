@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
 import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';

@@ -2,9 +2,10 @@
 
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
-import type { Access, Caller } from '../../access.ts';
+import type { Access } from '../../access.ts';
 import type { AccountGate } from '../../account-gate.ts';
 import type { Audit } from '../../audit/index.ts';
+import type { Caller } from '../../caller.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import type { Commands } from '../../downlink/commands/commands.ts';

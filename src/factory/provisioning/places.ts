@@ -1,6 +1,6 @@
 /** Where new devices are to stand: templates and organizations by id, or by a name that only one has. */
 import type { Db, Registry } from '../../../db/registry/index.ts';
-import type { Caller, Station } from '../../access.ts';
+import type { Caller, Station } from '../../caller.ts';
 import { findLive } from '../../entity/verbs.ts';
 import { invalid, unknownReference } from '../../errors.ts';
 import { askedPlace } from '../../registry/devices/station-limits.ts';

@@ -7,7 +7,7 @@ import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { insertDevices } from '../../../db/registry/presence.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { customNames } from '../../entity/fields.ts';
 import { findLive } from '../../entity/verbs.ts';

@@ -1,7 +1,7 @@
 /** The results of a job as units, read a few at a time as they are sent. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import { inGroups } from '../../formats/crockford.ts';

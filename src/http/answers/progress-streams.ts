@@ -1,7 +1,7 @@
 /** Server-sent events of something that goes on until it ends: one at once, then one whenever it has come further. */
 import { Readable } from 'node:stream';
 import type { Logger } from 'pino';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { PlatformError } from '../../errors.ts';
 import { endEvents } from '../../network/event-bodies.ts';
 

@@ -1,6 +1,7 @@
 /** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints, and narrows the caller to it. */
 import type { preHandlerHookHandler } from 'fastify';
-import type { Access, Caller } from '../../access.ts';
+import type { Access } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { PlatformError } from '../../errors.ts';
 import type { App } from '../app.ts';
 

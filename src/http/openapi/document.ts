@@ -7,7 +7,8 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import { type Access, type Caller, endUserCaller } from '../../access.ts';
+import type { Access } from '../../access.ts';
+import { type Caller, endUserCaller } from '../../caller.ts';
 import { type FailureKind, failureKinds, failureOf, identityErrorCode } from '../../errors.ts';
 import { type Action, defaultRoles, type EntityKind } from '../../rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
@@ -23,7 +24,7 @@ declare module 'fastify' {
     family?: 'identity';
     /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
     errors?: readonly FailureKind[];
-    /** The right that the caller needs, from src/access.ts; absent if every known caller may call it. */
+    /** The right that the caller needs, from src/rights.ts; absent if every known caller may call it. */
     right?: readonly [Action, EntityKind];
     /** The variable that says how large its body may be, where that is not the one of every body. */
     bodyLimit?: string;

@@ -5,7 +5,7 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { identityProviderColumns } from '../../../db/registry/records/identity.ts';
 import { Nullable, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import {
   changeProperties,
   commonShape,

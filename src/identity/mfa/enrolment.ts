@@ -1,7 +1,7 @@
 /** Second factors of an identity: enrolment, confirmation, removal. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, usesForOthers } from '../../access.ts';
+import { type Caller, usesForOthers } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { demandRightsOf } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';

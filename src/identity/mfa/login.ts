@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
 import { oneOf, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';

@@ -1,7 +1,7 @@
 /** Second factors of an identity over HTTP. */
 import { Type } from 'typebox';
-import type { Caller } from '../../access.ts';
 import type { Audit } from '../../audit/index.ts';
+import type { Caller } from '../../caller.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { sendAllowance } from '../../limits/attempts.ts';

@@ -5,7 +5,7 @@
 
 import { type Static, Type } from 'typebox';
 import { Id, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { EmailLimits } from '../../emails/limits.ts';
 import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
 import { demandRightsOf } from '../../entity/giving.ts';

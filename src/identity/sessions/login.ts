@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
 import { oneOf, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { PlatformError } from '../../errors.ts';
 import { emailKey } from '../../formats/email-key.ts';
 import type { App } from '../../http/app.ts';

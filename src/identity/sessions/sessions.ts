@@ -6,7 +6,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Registry, SessionRow, Tx } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Access } from '../../access.ts';
-import { type Caller, isApplication } from '../../access.ts';
+import { type Caller, isApplication } from '../../caller.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { PlatformError } from '../../errors.ts';

@@ -1,7 +1,8 @@
 /** The log entries of a page, read a part at a time while they are sent. */
 
 import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.ts';
-import type { Access, Caller } from '../../access.ts';
+import type { Access } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { PlatformError } from '../../errors.ts';
 import type { Items } from '../../http/answers/streamed-list.ts';

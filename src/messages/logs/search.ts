@@ -10,7 +10,7 @@ import {
 } from '../../../db/messages/logs/search.ts';
 import { wordsOf } from '../../../db/messages/logs/terms.ts';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../../db/messages/store.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { parseDate } from '../../entity/values.ts';
 import { invalid } from '../../errors.ts';
 import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.ts';

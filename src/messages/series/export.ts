@@ -3,7 +3,7 @@
  * a page; a rollup is within its limits.
  */
 import type { Cursor, Point, Range } from '../../../db/messages/store.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { Config } from '../../config.ts';
 import { spreadsheetCell } from '../../formats/spreadsheets.ts';
 import type { Answer } from '../../http/answers/streamed-list.ts';

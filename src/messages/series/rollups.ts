@@ -1,6 +1,6 @@
 /** Rollups: the points of a range as aggregates by bucket of time and category. */
 import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { invalid } from '../../errors.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';

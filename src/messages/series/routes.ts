@@ -1,7 +1,7 @@
 /** Time-series over HTTP: each way of reading one has a file of its own, writing has writing.ts. */
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { invalid } from '../../errors.ts';
 import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';

@@ -1,6 +1,6 @@
 /** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { idempotentPosts } from '../../entity/idempotency.ts';
 import { errorBody, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';

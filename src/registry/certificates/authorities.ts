@@ -8,8 +8,8 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { certificateAuthorityColumns } from '../../../db/registry/records/certificates.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
 import type { AuditEvent } from '../../audit/events.ts';
+import type { Caller } from '../../caller.ts';
 import {
   changeProperties,
   commonShape,

@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
 import { certificateColumns } from '../../../db/registry/records/certificates.ts';
 import { DateText, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { Clock } from '../../clock.ts';
 import {
   commonShape,

@@ -1,7 +1,7 @@
 /** Issuing certificates for devices, and what the issuing CA needs for it: its certificate, and the list of what is revoked. */
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';

@@ -2,7 +2,7 @@
 import { randomBytes, X509Certificate } from 'node:crypto';
 import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { demandReference, insert, stamp } from '../../entity/verbs.ts';

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { laneOf } from '../../limits/lanes.ts';
 import type { RegistryContext } from '../context.ts';
 import { keyOwner } from './issuing.ts';

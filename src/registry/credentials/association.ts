@@ -3,7 +3,7 @@
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import { Id } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
 import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';

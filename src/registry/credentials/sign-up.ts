@@ -7,7 +7,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.ts';
 import { Id, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { headingFor, sendEmail, signUpEmail } from '../../emails/texts.ts';
 import { PlatformError } from '../../errors.ts';
 import { emailKey } from '../../formats/email-key.ts';

@@ -3,7 +3,7 @@
 import { Type } from 'typebox';
 import { type Category, channelTemplateColumns } from '../../../db/registry/records/templates.ts';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { list } from '../../entity/list.ts';
 import { idParams } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';

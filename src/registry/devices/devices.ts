@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse, readDate } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';

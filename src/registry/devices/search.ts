@@ -10,7 +10,7 @@ import type { Match } from '../../../db/registry/records/columns.ts';
 import { presenceNames } from '../../../db/registry/records/devices.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registry/text.ts';
-import { type Caller, isAccountWide } from '../../access.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
 import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
 import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';

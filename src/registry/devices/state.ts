@@ -4,7 +4,7 @@ import { Ajv } from 'ajv';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { failure, PlatformError } from '../../errors.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';

@@ -3,7 +3,7 @@
 import { accountKey } from '../../../db/registry/account-key.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { PlatformError, unknownReference } from '../../errors.ts';
 
