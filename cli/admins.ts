@@ -19,7 +19,12 @@ export async function adminCreate(given: AdminFlags): Promise<void> {
     const identity = newIdentity(clock, 'email', { accountId, email, passwordHash, passwordChosenBy: 'operator' });
     await registry.transaction(async (tx) => {
       await insertIdentity(tx, 'email', identity);
-      const row = { ...stamp(clock, { id: identity.id, accountId }), userId: identity.id, roleId: null };
+      const row = {
+        ...stamp(clock, { id: identity.id, accountId }),
+        userId: identity.id,
+        roleId: null,
+        identityProviderId: null,
+      };
       await insert(tx, 'accountUsers', row);
       await audit.record(tx, {
         event: 'accountUserCreated',

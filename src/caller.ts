@@ -51,7 +51,11 @@ export type EndUser = Known & {
 };
 
 /** The caller of a request or the client of a connection. */
-export type Caller = AccountWide | EndUser | (Known & { kind: 'newcomer' | 'device' | 'endUserApp' }) | Station;
+export type Caller =
+  | AccountWide
+  | EndUser
+  | (Known & { kind: 'newcomer' | 'device' | 'endUserApp' | 'identityProvider' })
+  | Station;
 
 /** A station of a factory line: all its devices are of one template, in one organization or in none. */
 export interface Station extends Known {

@@ -236,7 +236,9 @@ export const defaultRoles: Readonly<Record<RoleScope, Role>> = {
 export const ownRights: Rights = { profile: ['read', 'update'], mfaMethod: everything, session: ['delete'] };
 
 /** The rights of callers that have no role. */
-export const fixedRights: Record<'newcomer' | 'device' | 'station' | 'endUserApp', Rights> = {
+export const fixedRights: Record<'newcomer' | 'device' | 'station' | 'endUserApp' | 'identityProvider', Rights> = {
+  // What its groups are mapped to happens by itself; it asks for nothing else.
+  identityProvider: {},
   // By its appToken alone: it creates users, looks them up and resets passwords.
   endUserApp: { identity: ['create', 'read', 'update'] },
   // An identity without an end-user may make its first organization.

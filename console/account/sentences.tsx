@@ -39,7 +39,7 @@ const people = ['admin', 'endUser', 'newcomer'];
 
 function Actor({ kind, id }: { kind: string | null; id: string | null }) {
   if (kind === null || id === null) return <b>{words.somebody}</b>;
-  if (kind === 'device') return <Thing kind="device" id={id} />;
+  if (kind === 'device' || kind === 'identityProvider') return <Thing kind={kind} id={id} />;
   return <Thing kind={people.includes(kind) ? 'identity' : 'application'} id={id} />;
 }
 

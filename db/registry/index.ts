@@ -86,6 +86,10 @@ export interface Expiring {
 
 type LaneNow = () => Lane | undefined;
 
+/** That the person of a row may do anything: no provider has disabled it. */
+const isEnabled =
+  'NOT EXISTS (SELECT 1 FROM "identities" WHERE "identities"."id" = "userId" AND "disabledById" IS NOT NULL)';
+
 /** How many credentials are kept in memory. */
 const credentialsKept = 10_000;
 
@@ -202,7 +206,10 @@ export class Registry {
     const identity = this.#lookups.identity.get(userId);
     if (!identity) return undefined;
     const admin = this.#lookups.accountUser.get(userId);
-    return { accountId: identity.accountId, admin, memberships: this.#lookups.endUsers.all(userId) };
+    const memberships = this.#lookups.endUsers.all(userId);
+    // Whom a provider has made is nobody without its groups; others may make a first organization.
+    if (identity.identityProviderId !== null && !admin && memberships.length === 0) return undefined;
+    return { accountId: identity.accountId, admin, memberships };
   }
 
   accessToken(id: string): AccessTokenRow | undefined {
@@ -338,7 +345,9 @@ function prepareLookups(reader: Sqlite.Database) {
       `SELECT "id", "name", "fieldType", "required", "default" FROM "customFields"
        WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
-    identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
+    identity: reader.prepare<[string], Pick<Row<'identities'>, 'accountId' | 'identityProviderId'>>(
+      'SELECT "accountId", "identityProviderId" FROM "identities" WHERE "id" = ? AND "disabledById" IS NULL',
+    ),
     accessToken: reader.prepare<[string], AccessTokenRow>(`SELECT ${tokenColumns} FROM "accessTokens" WHERE "id" = ?`),
     accessTokenBy: reader.prepare<[string], AccessTokenRow>(
       `SELECT ${tokenColumns} FROM "accessTokens" WHERE "tokenHash" = ?`,
@@ -351,11 +360,12 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT "name", "description", "rights" FROM "roles" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     endUser: reader.prepare<[string], EntityRole>(
-      'SELECT "accountId", "userId", "organizationId", "roleId" FROM "endUsers" WHERE "id" = ? AND "deleted" IS NULL',
+      `SELECT "accountId", "userId", "organizationId", "roleId" FROM "endUsers"
+       WHERE "id" = ? AND "deleted" IS NULL AND ${isEnabled}`,
     ),
     accountUserEntity: reader.prepare<[string], EntityRole>(
       `SELECT "accountId", "userId", NULL AS "organizationId", "roleId" FROM "accountUsers"
-       WHERE "id" = ? AND "deleted" IS NULL`,
+       WHERE "id" = ? AND "deleted" IS NULL AND ${isEnabled}`,
     ),
     session: reader.prepare<[string], SessionRow>(
       'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash", "lastUsed" FROM "sessions" WHERE "id" = ?',

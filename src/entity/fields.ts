@@ -3,7 +3,7 @@ import { type TProperties, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { OptionalText } from '../../db/registry/records/columns.ts';
 import type { Limits } from '../limits/table.ts';
-import { builtInFields, type Field, type FieldKind, type FieldType } from './values.ts';
+import { builtInFields, type Field, type FieldKind, type FieldType, readNewFields } from './values.ts';
 
 export class Fields {
   readonly limits: Limits;
@@ -41,6 +41,12 @@ export class Fields {
   accountsChanged(): void {
     this.#byTemplate.clear();
   }
+}
+
+/** What custom fields have at first where nobody asks for them: those that are required are filled in later. */
+export function defaultsOf(fields: Fields, kind: FieldKind, templateId: string): string {
+  const optional = fields.of(kind, templateId).map((field) => ({ ...field, required: false }));
+  return readNewFields(optional, {}, fields.limits);
 }
 
 /** The names of the live custom fields of a kind, of any template of an account. */

@@ -17,15 +17,26 @@ interface Named {
   rights: string | null;
 }
 
+/** `isDisabled` is 1 when a provider says that the person may do nothing. */
+type OfPerson = Named & { isDisabled: 0 | 1 };
+type EndUserRow = OfPerson & { organizationId: string };
+
 const joinRole = (of: string) => `LEFT JOIN "roles" AS r ON r."id" = "${of}"."roleId" AND r."deleted" IS NULL`;
 const roleColumns = (of: string) => `"${of}"."roleId", r."name", r."description", r."rights"`;
 
 const applicationById = `SELECT "kind", ${roleColumns('applications')} FROM "applications" ${joinRole('applications')}
   WHERE "applications"."id" = ? AND "applications"."deleted" IS NULL`;
-const adminOf = `SELECT ${roleColumns('accountUsers')} FROM "accountUsers" ${joinRole('accountUsers')}
+const isDisabled = (of: string) =>
+  `EXISTS (SELECT 1 FROM "identities" AS i WHERE i."id" = "${of}"."userId" AND i."disabledById" IS NOT NULL) AS "isDisabled"`;
+const adminOf = `SELECT ${isDisabled('accountUsers')}, ${roleColumns('accountUsers')}
+  FROM "accountUsers" ${joinRole('accountUsers')}
   WHERE "accountUsers"."userId" = ? AND "accountUsers"."deleted" IS NULL LIMIT 1`;
+const nobodyById =
+  'SELECT 1 FROM "identities" WHERE "id" = ? AND ("disabledById" IS NOT NULL OR "identityProviderId" IS NOT NULL)';
 const tokenById = 'SELECT "id", "rights", "organizationId" FROM "accessTokens" WHERE "id" = ?';
-const endUsersBy = (column: 'userId' | 'id') => `SELECT "organizationId", ${roleColumns('endUsers')}
+const endUsersBy = (
+  column: 'userId' | 'id',
+) => `SELECT "organizationId", ${isDisabled('endUsers')}, ${roleColumns('endUsers')}
   FROM "endUsers" ${joinRole('endUsers')} WHERE "endUsers"."${column}" = ? AND "endUsers"."deleted" IS NULL`;
 const endUsersOf = endUsersBy('userId');
 const endUserById = `${endUsersBy('id')} AND "endUsers"."userId" IS NULL`;
@@ -58,7 +69,8 @@ async function tokenNow(tx: Tx, caller: Caller, tokenId: string): Promise<Caller
   const [token] = await rowsOf<Found>(tx, tokenById, [tokenId]);
   if (!token) throw new PlatformError('tokenInvalid');
   const { id, accountId } = caller;
-  const { admin, memberships } = await personNow(tx, id);
+  const { admin, memberships, isDisabled } = await personNow(tx, id);
+  if (isDisabled) return undefined;
   if (admin) return tokenCaller({ kind: 'admin', id, accountId, role: admin }, token);
   if (memberships.length > 0) return tokenCaller(endUserCaller(id, accountId, memberships), token);
   const [application] = await rowsOf<Named & { kind: string }>(tx, applicationById, [id]);
@@ -75,32 +87,34 @@ async function callerNow(tx: Tx, caller: Caller): Promise<Caller | undefined> {
     return caller.kind === 'backEnd' ? { ...caller, role: roleOf(application, 'account') } : caller;
   }
   if (caller.kind === 'admin') {
-    const role = await adminRole(tx, id);
-    return role && { ...caller, role };
+    const [admin] = await rowsOf<OfPerson>(tx, adminOf, [id]);
+    return admin && !admin.isDisabled ? { ...caller, role: roleOf(admin, 'account') } : undefined;
   }
-  const found = await membershipsOf(tx, id);
-  return found.length > 0 ? endUserCaller(id, accountId, found) : { kind: 'newcomer', id, accountId };
+  const found = await endUserRows(tx, id);
+  if (found.some(({ isDisabled }) => isDisabled)) return undefined;
+  if (found.length > 0) return endUserCaller(id, accountId, found.map(membershipOf));
+  return (await rowsOf(tx, nobodyById, [id])).length === 0 ? { kind: 'newcomer', id, accountId } : undefined;
 }
 
-/** What a person is now: somebody with a role in the account, or with memberships, or neither. */
+/** What a person is now: somebody with a role in the account, or with memberships, or neither; and whether it may use that. */
 export async function personNow(
   tx: Tx,
   userId: string,
-): Promise<{ admin: Role | undefined; memberships: Membership[] }> {
-  return { admin: await adminRole(tx, userId), memberships: await membershipsOf(tx, userId) };
-}
-
-async function adminRole(tx: Tx, userId: string): Promise<Role | undefined> {
-  const [admin] = await rowsOf<Named>(tx, adminOf, [userId]);
-  return admin && roleOf(admin, 'account');
+): Promise<{ admin: Role | undefined; memberships: Membership[]; isDisabled: boolean }> {
+  const [admin] = await rowsOf<OfPerson>(tx, adminOf, [userId]);
+  const endUsers = await endUserRows(tx, userId);
+  const isDisabled = [...(admin ? [admin] : []), ...endUsers].some((row) => row.isDisabled);
+  return { admin: admin && roleOf(admin, 'account'), memberships: endUsers.map(membershipOf), isDisabled };
 }
 
 /** The live end-users of an identity, or the end-user without a person that has this id. */
-async function membershipsOf(tx: Tx, id: string): Promise<Membership[]> {
-  type Found = Named & { organizationId: string };
-  const own = await rowsOf<Found>(tx, endUsersOf, [id]);
-  const rows = own.length > 0 ? own : await rowsOf<Found>(tx, endUserById, [id]);
-  return rows.map((row) => ({ organizationId: row.organizationId, role: roleOf(row, 'organization') }));
+async function endUserRows(tx: Tx, id: string): Promise<EndUserRow[]> {
+  const own = await rowsOf<EndUserRow>(tx, endUsersOf, [id]);
+  return own.length > 0 ? own : rowsOf<EndUserRow>(tx, endUserById, [id]);
+}
+
+function membershipOf(row: EndUserRow): Membership {
+  return { organizationId: row.organizationId, role: roleOf(row, 'organization') };
 }
 
 /** Whether a live organization is below one in which the caller has all the rights that it uses. */

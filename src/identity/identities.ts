@@ -61,6 +61,8 @@ export function newIdentity(
     phoneNumber: null,
     address: null,
     addressObject: null,
+    identityProviderId: null,
+    disabledById: null,
   };
 }
 
@@ -131,6 +133,19 @@ async function emailTaken(
 export async function isAccountUser(db: Db, userId: string): Promise<boolean> {
   const accountUser = db.selectFrom('accountUsers').select('id').where('userId', '=', userId);
   return (await accountUser.where('deleted', 'is', null).executeTakeFirst()) !== undefined;
+}
+
+/** @throws PlatformError 400/104 when no live admin is left who may log in. */
+export async function demandAdmin(tx: Db, accountId: string): Promise<void> {
+  const admins = tx
+    .selectFrom('accountUsers')
+    .innerJoin('identities', 'identities.id', 'accountUsers.userId')
+    .select('accountUsers.id')
+    .where('accountUsers.accountId', '=', accountId)
+    .where('accountUsers.roleId', 'is', null)
+    .where('accountUsers.deleted', 'is', null);
+  if (!(await admins.where('identities.disabledById', 'is', null).limit(1).executeTakeFirst()))
+    throw new PlatformError('constraint', { message: 'The last account user with the role admin has to stay.' });
 }
 
 /**

@@ -85,7 +85,8 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
       const fullName = [person?.firstName, person?.lastName].filter(Boolean).join(' ');
       return {
         id,
-        kind,
+        // A provider asks for people only.
+        kind: kind as (typeof kinds)[number],
         accountId,
         accountName: account.name,
         emailAddress: person?.email ?? null,

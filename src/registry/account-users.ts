@@ -23,7 +23,7 @@ import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/ver
 import { PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { endVoided, readIdentity } from '../identity/grants.ts';
-import { identityFor, maxEmailLength } from '../identity/identities.ts';
+import { demandAdmin, identityFor, maxEmailLength } from '../identity/identities.ts';
 import { Invitations, invitationSent } from '../identity/invitations.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
 import type { RegistryContext } from './context.ts';
@@ -129,6 +129,7 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
       ...readNew(accountUserColumns, body),
       userId,
       roleId,
+      identityProviderId: null,
     });
     await recordEvent(ctx, tx, 'accountUserCreated', caller, row);
     if (roleId !== null) await recordEvent(ctx, tx, 'roleAssigned', caller, row);
@@ -137,17 +138,6 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
   access.identityChanged(row.userId);
   endVoided(ctx, caller, ended);
   return { ...show(row), ...(await ctx.invitations.send(invitation)) };
-}
-
-/** @throws PlatformError 400/104 when no live admin is left. */
-async function demandAdmin(tx: Tx, { accountId }: Caller): Promise<void> {
-  const admins = tx
-    .selectFrom('accountUsers')
-    .select('id')
-    .where('accountId', '=', accountId)
-    .where('roleId', 'is', null);
-  if (!(await admins.where('deleted', 'is', null).limit(1).executeTakeFirst()))
-    throw new PlatformError('constraint', { message: 'The last account user with the role admin has to stay.' });
 }
 
 async function update(
@@ -163,7 +153,7 @@ async function update(
     const stored = (await findEntity(tx, 'accountUsers', before.id)) ?? before;
     const roleId = body.roleId === undefined ? stored.roleId : await giveRole(tx, caller, 'account', body.roleId);
     const row = await change(tx, 'accountUsers', before.id, version, { caller, clock }, { roleId });
-    await demandAdmin(tx, caller);
+    await demandAdmin(tx, caller.accountId);
     if (roleId !== stored.roleId) await recordEvent(ctx, tx, 'roleAssigned', caller, row);
     const granted = await regrant(ctx, tx, caller, stored, row);
     return { row, ...granted };
@@ -192,7 +182,7 @@ async function remove(ctx: Services, caller: Caller, { id }: Row<'accountUsers'>
   const { clock, access } = ctx;
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'accountUsers', id, version, clock);
-    await demandAdmin(tx, caller);
+    await demandAdmin(tx, caller.accountId);
     await recordEvent(ctx, tx, 'accountUserDeleted', caller, trashed);
     return trashed;
   });

@@ -75,7 +75,12 @@ export async function createAccount(
       .values({ id: accountId, name, created: timestamp(clock), retentionDays: null, signUp: 1 })
       .execute();
     await insertIdentity(tx, 'adminEmail', identity);
-    await insert(tx, 'accountUsers', { ...stamp(clock, by), userId: identity.id, roleId: null });
+    await insert(tx, 'accountUsers', {
+      ...stamp(clock, by),
+      userId: identity.id,
+      roleId: null,
+      identityProviderId: null,
+    });
     for (const table of ['deviceTemplates', 'endUserTemplates', 'organizationTemplates'] as const) {
       const template = await insert(tx, table, { ...stamp(clock, by), name: 'Default', default: 1, fields: '{}' });
       if (table !== 'deviceTemplates') continue;

@@ -28,13 +28,13 @@ import type { App } from '../http/app.ts';
 import { endVoided, readIdentity } from '../identity/grants.ts';
 import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.ts';
 import { Invitations } from '../identity/invitations.ts';
+import { demandMembershipRoom } from '../identity/memberships.ts';
 import { personBody } from '../identity/person.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
 import type { Revoked } from '../ports/revocations.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
-import { demandMembershipRoom } from './memberships.ts';
 import { organizationShape, readableOrganizations, showOrganization } from './organizations.ts';
 import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.ts';
 
@@ -141,6 +141,7 @@ async function create(ctx: Services, caller: Caller, body: Static<typeof createB
       organizationId: organization.id,
       userId,
       roleId,
+      identityProviderId: null,
       fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
     });
     await demandMembershipRoom(tx, config.limits, row);

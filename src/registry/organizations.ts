@@ -41,11 +41,11 @@ import {
 } from '../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import { demandMembershipRoom } from '../identity/memberships.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { deviceCounts } from './devices/counts.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
-import { demandMembershipRoom } from './memberships.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
 
 /** A top-level organization is level 1. */
@@ -202,6 +202,7 @@ async function insertDefaultEndUser(
     ...stamp(clock, caller),
     ...readNew(endUserSettable, {}),
     roleId: null,
+    identityProviderId: null,
     endUserTemplateId: template.id,
     organizationId: organization.id,
     userId: caller.id,

@@ -5,8 +5,7 @@ import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../caller.ts';
 import type { Clock } from '../clock.ts';
 import { readNew, without } from '../entity/columns.ts';
-import type { Fields } from '../entity/fields.ts';
-import { type FieldKind, readNewFields } from '../entity/values.ts';
+import { defaultsOf, type Fields } from '../entity/fields.ts';
 import { insert, stamp } from '../entity/verbs.ts';
 import { templateFor } from './templates.ts';
 
@@ -39,13 +38,8 @@ export async function insertOwnOrganization(
     organizationId: organization.id,
     userId: caller.id,
     roleId: null,
+    identityProviderId: null,
     fields: defaultsOf(fields, 'endUsers', endUserTemplate.id),
   });
   return organization;
-}
-
-/** What custom fields have at first. A page cannot ask for those that are required: they are filled in later. */
-function defaultsOf(fields: Fields, kind: FieldKind, templateId: string): string {
-  const optional = fields.of(kind, templateId).map((field) => ({ ...field, required: false }));
-  return readNewFields(optional, {}, fields.limits);
 }

@@ -1,6 +1,6 @@
 /** Roles: the built-in ones, and those that an account has made. */
 
-import { sql } from 'kysely';
+import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
@@ -202,11 +202,20 @@ async function remove(ctx: RegistryContext, caller: Caller, found: Row<'roles'>,
     for (const { table, column } of keepersOf('roles'))
       if (await hasChildren(tx, table, column, found.id))
         throw new PlatformError('constraint', { message: `Live ${inWords(table)} have the role.` });
+    if (await isMapped(tx, trashed))
+      throw new PlatformError('constraint', { message: 'Groups are mapped to the role.' });
     await recordChange(ctx, tx, caller, trashed, 'deleted');
     return trashed;
   });
   ctx.access.rolesChanged();
   return show(row);
+}
+
+/** Whether a mapping of a live identity provider names the role. */
+async function isMapped(tx: Tx, { id, accountId }: Row<'roles'>): Promise<boolean> {
+  const providers = tx.selectFrom('identityProviders').select('id').where('accountId', '=', accountId);
+  const named = sql<SqlBool>`exists (select 1 from json_each("mappings") where "value" ->> 'roleId' = ${id})`;
+  return (await providers.where('deleted', 'is', null).where(named).limit(1).executeTakeFirst()) !== undefined;
 }
 
 async function recoverOne(ctx: RegistryContext, caller: Caller, { id }: Row<'roles'>, version: number) {

@@ -12,6 +12,9 @@ export interface Person {
   sub: string;
   email?: string;
   email_verified?: unknown;
+  groups?: unknown;
+  /** OpenID Connect Core 1.0, 5.6.2: claims that are elsewhere. */
+  _claim_names?: object;
 }
 
 export interface OpenIdProvider {
@@ -71,7 +74,7 @@ export async function startProvider(
       client_secret: clientSecret,
       redirect_uris: [`${service.server.url}/api/v1/oauth2/callback`],
     })),
-    claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name'] },
+    claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'groups', '_claim_names'] },
     conformIdTokenClaims: !claimsInToken,
     features: { devInteractions: { enabled: false } },
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },

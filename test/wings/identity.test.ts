@@ -4,6 +4,7 @@ import '../identity/commands.test.ts';
 import '../identity/federation.test.ts';
 import '../identity/flood.test.ts';
 import '../identity/grants.test.ts';
+import '../identity/groups.test.ts';
 import '../identity/identity-providers.test.ts';
 import '../identity/login-limits.test.ts';
 import '../identity/me.test.ts';

@@ -1,5 +1,5 @@
 /** Identities, their logins and their second factors. */
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import {
   column,
   DateText,
@@ -39,6 +39,10 @@ export const IdentityRecord = Type.Object({
   phoneNumber: OptionalText,
   address: OptionalText,
   addressObject: Nullable(Type.String({ description: 'JSON, for an address that was given as an object.' })),
+  identityProviderId: Nullable(
+    Type.String({ ...Id, description: 'The provider that has made it, by a group or SCIM.' }),
+  ),
+  disabledById: Nullable(Type.String({ ...Id, description: 'The provider that says by SCIM that it may do nothing.' })),
 });
 
 /**
@@ -120,6 +124,11 @@ export const roleIdColumn = column(OptionalText, {
   body: Type.String({ maxLength: 100 }),
   shown: Type.String({ description: 'The id of its role.' }),
   keeps: 'roles',
+});
+
+/** Who has made somebody: only what mappings made is changed and removed by them. */
+export const mappedByColumn = column(OptionalId, {
+  shown: Nullable(Type.String({ ...Id, description: 'The identity provider whose mappings have made it.' })),
 });
 
 /** A program that calls. `accessTokenLifetime` in seconds; null is the default. */
@@ -204,8 +213,17 @@ export const MfaLoginRecord = Type.Object({
   codeExpires: OptionalDate,
 });
 
+/** What a group of a provider gives its members. */
+const Mapping = Type.Object({
+  group: Type.String({ minLength: 1, maxLength: 255 }),
+  roleId: Type.String({ minLength: 1, maxLength: 100 }),
+  organizationId: Nullable(Type.String({ maxLength: 100 })),
+});
+export type Mapping = Static<typeof Mapping>;
+
 /** An OpenID provider of an account. */
 const maxRedirectUris = 50;
+const maxMappings = 500;
 
 export const identityProviderColumns = {
   name: nameColumn,
@@ -236,6 +254,24 @@ export const identityProviderColumns = {
       maxItems: maxRedirectUris,
       description:
         'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
+    }),
+    { create: 'optional', change: true, initial: '[]' },
+  ),
+  groupsClaim: column(OptionalText, {
+    create: 'optional',
+    change: true,
+    bounds: {
+      minLength: 1,
+      maxLength: 255,
+      description: 'The claim with the groups of a person, such as `groups`: a list of texts. Null: none are read.',
+    },
+  }),
+  mappings: json(
+    Type.Array(Mapping, { maxItems: maxMappings }),
+    Type.Array(Mapping, {
+      maxItems: maxMappings,
+      description:
+        'The role that members of a group have: in an organization, or with null as `organizationId` in the account. Roles of the account win; in an organization the first does.',
     }),
     { create: 'optional', change: true, initial: '[]' },
   ),
@@ -291,4 +327,5 @@ export const accountUserColumns = {
     filter: 'exact',
   }),
   roleId: roleIdColumn,
+  identityProviderId: mappedByColumn,
 };

@@ -1,7 +1,7 @@
 /** The tree of organizations and the people in it. */
 import { Type } from 'typebox';
 import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.ts';
-import { roleIdColumn } from './identity.ts';
+import { mappedByColumn, roleIdColumn } from './identity.ts';
 
 export const organizationColumns = {
   organizationTemplateId: column(Id, {
@@ -53,5 +53,6 @@ export const endUserColumns = {
     filter: 'reference',
   }),
   roleId: roleIdColumn,
+  identityProviderId: mappedByColumn,
   fields: hidden(Type.String()),
 };

@@ -43,6 +43,8 @@ export interface Proof {
   subject: string;
   /** The email address, when the provider says that it is verified. @throws PlatformError 502. */
   verifiedEmail(): Promise<string | undefined>;
+  /** The groups that a claim names. @throws PlatformError 401 when the provider has left them out, 502. */
+  groups(claim: string): Promise<string[]>;
 }
 
 type Provider = Row<'identityProviders'>;
@@ -104,28 +106,32 @@ export class OpenId {
       });
       const claims = tokens.claims();
       if (!claims || !subjectForm.test(claims.sub)) throw new PlatformError('badCredentials');
+      let asked: Promise<Claims> | undefined;
+      const more = () => {
+        asked ??= this.#userInfo(provider, connection, tokens.access_token, claims);
+        return asked;
+      };
       return {
         issuer: claims.iss,
         subject: claims.sub,
-        verifiedEmail: () => this.#verifiedEmail(provider, connection, tokens.access_token, claims),
+        verifiedEmail: () => verifiedEmail(claims, more),
+        groups: (claim) => groupsIn(claims, more, claim),
       };
     } catch (error) {
       throw this.#refusal(provider, error);
     }
   }
 
-  /** Both claims from one place: the ID token, or where it has not both of them, the provider's userinfo. */
-  async #verifiedEmail(
+  /** What the provider's userinfo says; where it has none, what the ID token does. */
+  async #userInfo(
     provider: Provider,
     connection: openid.Configuration,
     accessToken: string,
     claims: openid.IDToken,
-  ): Promise<string | undefined> {
-    const isWhole = claims.email !== undefined && claims.email_verified !== undefined;
-    const hasMore = connection.serverMetadata().userinfo_endpoint !== undefined;
+  ): Promise<Claims> {
+    if (connection.serverMetadata().userinfo_endpoint === undefined) return claims;
     try {
-      const said = isWhole || !hasMore ? claims : await openid.fetchUserInfo(connection, accessToken, claims.sub);
-      return said.email_verified === true && isEmail(said.email) ? said.email : undefined;
+      return await openid.fetchUserInfo(connection, accessToken, claims.sub);
     } catch (error) {
       throw this.#refusal(provider, error);
     }
@@ -191,6 +197,27 @@ export class OpenId {
     this.#ctx.log.warn({ accountId, providerId: id, reason }, 'a federated login has failed at its provider');
     return reason;
   }
+}
+
+type Claims = Readonly<Record<string, unknown>>;
+
+/** Both claims from one place: the ID token, or where it has not both of them, the provider's userinfo. */
+async function verifiedEmail(claims: Claims, more: () => Promise<Claims>): Promise<string | undefined> {
+  const isWhole = claims.email !== undefined && claims.email_verified !== undefined;
+  const said = isWhole ? claims : await more();
+  return said.email_verified === true && isEmail(said.email) ? said.email : undefined;
+}
+
+/** From the ID token, or where it has none, from userinfo. Without the claim a person is in no group. */
+async function groupsIn(claims: Claims, more: () => Promise<Claims>, name: string): Promise<string[]> {
+  const said = claims[name] ?? (await more())[name];
+  if (said !== undefined) return [said].flat().filter((group) => typeof group === 'string');
+  // OpenID Connect Core 1.0, 5.6.2: Entra ID does so for somebody in more than 200. To take them for none would end rights.
+  if (typeof claims._claim_names === 'object' && claims._claim_names !== null && name in claims._claim_names)
+    throw new PlatformError('badCredentials', {
+      details: [{ path: name, message: 'The provider has left out the groups, because they are too many.' }],
+    });
+  return [];
 }
 
 async function discover(provider: Provider, deadline: AbortSignal, targets: Targets): Promise<openid.ServerMetadata> {

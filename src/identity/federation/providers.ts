@@ -25,6 +25,7 @@ import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
 import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
+import { demandMappings } from './mappings.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
 const clientSecret = Type.Optional(
@@ -64,7 +65,7 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
       summary: 'Create an identity provider',
       description: 'Reads the configuration of the provider at its issuer, which must answer.',
       answer: 'What was made.',
-      errors: ['notUnique'],
+      errors: ['notUnique', 'unknownReference'],
       body: createBody,
       run: (caller, body) => createProvider(ctx, caller, body),
     },
@@ -73,7 +74,7 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
     update: {
       summary: 'Update an identity provider; logins that have begun end',
       answer: 'With its new version.',
-      errors: ['notUnique'],
+      errors: ['notUnique', 'unknownReference'],
       body: updateBody,
       run: (caller, before, version, body) => updateProvider(ctx, caller, before.id, version, body),
     },
@@ -92,6 +93,7 @@ async function createProvider(ctx: IdentityContext, caller: Caller, body: Static
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     // Whoever makes a provider can log in as anybody.
     await demandHas(tx, caller, defaultRoles.account.rights);
+    await demandMappings(tx, caller, body.mappings ?? []);
     const made = await insert(tx, 'identityProviders', {
       ...stamped,
       ...readNew(identityProviderColumns, body),
@@ -114,6 +116,7 @@ async function updateProvider(
   checkBody(ctx, body);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, defaultRoles.account.rights);
+    await demandMappings(tx, caller, body.mappings ?? []);
     const before = await findEntity(tx, 'identityProviders', id);
     const by = { caller, clock: ctx.clock };
     const changed = await change(tx, 'identityProviders', id, version, by, {
@@ -140,6 +143,9 @@ async function deleteProvider(ctx: IdentityContext, caller: Caller, id: string, 
     await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
     await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
     await forgetLinks(tx, trashed);
+    // Nobody manages them any more: they stay, as if an admin had made them.
+    for (const table of ['accountUsers', 'endUsers'] as const)
+      await tx.updateTable(table).set({ identityProviderId: null }).where('identityProviderId', '=', id).execute();
     await recordChange(ctx, tx, caller, trashed, 'deleted');
     return { ...trashed, sealedClientSecret: null };
   });

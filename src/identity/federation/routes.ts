@@ -7,7 +7,6 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
-import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import type { Config } from '../../config.ts';
@@ -17,12 +16,11 @@ import { type Attempts, sendAllowance } from '../../limits/attempts.ts';
 import { keepLastLogins } from '../../limits/kept.ts';
 import { limitTries } from '../../limits/tries.ts';
 import type { IdentityContext } from '../context.ts';
-import { checkPassword, endVoided, readIdentity } from '../grants.ts';
-import { findIdentity } from '../identities.ts';
 import { makeSecret, makeToken } from '../secrets/secrets.ts';
-import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.ts';
-import { admitPerson, loginShape, renewalType } from '../sessions/login.ts';
-import type { Challenge, OpenId, Proof } from './openid.ts';
+import { isFromOwnPage } from '../sessions/authentication.ts';
+import { loginShape, renewalType } from '../sessions/login.ts';
+import { admit } from './admission.ts';
+import type { Challenge, OpenId } from './openid.ts';
 import { demandUnchanged, redirectUrisOf } from './providers.ts';
 
 const tag = 'Identity';
@@ -131,7 +129,7 @@ function callbackRoute(app: App, ctx: IdentityContext, openId: () => Promise<Ope
       config: {
         family,
         changes: true,
-        errors: ['badToken', 'badCredentials', 'providerFailed', 'storeFull'],
+        errors: ['badToken', 'badCredentials', 'providerFailed', 'constraint', 'invalid', 'storeFull'],
         sends: ['token'],
       },
       schema: {
@@ -160,7 +158,7 @@ function callbackRoute(app: App, ctx: IdentityContext, openId: () => Promise<Ope
       return finishLogin(ctx, unchanged, login.redirectUri, request, reply, async () => {
         callback.search = new URL(request.url, callback).search;
         const proof = await (await openId()).exchange(unchanged, callback, login);
-        const answer = await admit(ctx, unchanged, proof, login, request, reply);
+        const answer = await admit(ctx, unchanged, proof, { ...login, address: request.address }, reply);
         begun.giveBack({ address: request.address });
         return answer;
       });
@@ -261,88 +259,6 @@ function withFragment(uri: string, values: object): string {
     Object.entries(values).map(([name, value]): [string, string] => [name, String(value)]),
   );
   return `${uri}#${fragment}`;
-}
-
-/**
- * Lets in whom a provider has proven, as after a password: a session, or the way to a second factor.
- * @throws PlatformError 401 when that is nobody of the provider's account.
- */
-async function admit(
-  ctx: IdentityContext,
-  provider: Provider,
-  proof: Proof,
-  { renewalType, version, fromOwnPage }: Login,
-  { address }: FastifyRequest,
-  reply: FastifyReply,
-): Promise<object> {
-  const linked = await findLinked(ctx.registry.query, provider, proof);
-  const email = linked === undefined ? await proof.verifiedEmail() : undefined;
-  const userId = linked ?? (await findByEmail(ctx.registry.query, provider, email));
-  const caller = ctx.access.callerOf(userId);
-  if (caller?.accountId !== provider.accountId) throw new PlatformError('badCredentials');
-  const who = { ...caller, address };
-  if (linked === undefined) {
-    const ended = await ctx.registry.transaction(async (tx) => {
-      const identity = await readIdentity(tx, userId);
-      if (!identity) throw new PlatformError('badCredentials');
-      return checkPassword(tx, ctx, identity, 'provider');
-    });
-    endVoided(ctx, who, ended);
-  }
-  const check = async (tx: Tx) => {
-    demandUnchanged(await findEntity(tx, 'identityProviders', provider.id), version);
-    // All of it may be otherwise by now: the provider has taken its time.
-    if (linked === undefined) await link(ctx, tx, provider, proof, await findByEmail(tx, provider, email));
-    if ((await findLinked(tx, provider, proof)) !== userId) throw new PlatformError('badCredentials');
-    await ctx.audit.record(tx, {
-      event: 'federatedLogin',
-      outcome: 'success',
-      accountId: provider.accountId,
-      actor: who,
-      target: { kind: 'identityProvider', id: provider.id },
-      details: { issuer: proof.issuer, linked: linked === undefined },
-    });
-  };
-  // Somebody else's link or page must not leave a browser logged in, perhaps as another person.
-  return admitPerson(ctx, reply, who, renewalType, check, fromOwnPage ? sendCookieSession : sendTokens);
-}
-
-/** Finds the identity that belongs to a subject of an issuer, in the provider's account. */
-async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: Proof): Promise<string | undefined> {
-  const row = await db
-    .selectFrom('federatedIdentities')
-    .select('userId')
-    .where('accountId', '=', accountId)
-    .where('issuer', '=', issuer)
-    .where('subject', '=', subject)
-    .executeTakeFirst();
-  return row?.userId;
-}
-
-/** @throws PlatformError 401, which reports an email address only what its owner may know. */
-async function findByEmail(db: Db, { accountId }: Provider, email: string | undefined): Promise<string> {
-  if (email === undefined)
-    throw new PlatformError('badCredentials', { message: 'The provider has not verified your email address.' });
-  const identity = await findIdentity(db, accountId, email);
-  // Look-alikes that are one address to us are two mailboxes to the provider.
-  if (!identity || inLowerCase(identity.email) !== inLowerCase(email))
-    throw new PlatformError('badCredentials', { message: 'There is no user with your email address.' });
-  return identity.id;
-}
-
-/** Remembers whom a subject stands for. */
-async function link(ctx: IdentityContext, tx: Tx, { accountId }: Provider, { issuer, subject }: Proof, userId: string) {
-  await tx
-    .insertInto('federatedIdentities')
-    .values({ accountId, issuer, subject, userId, created: timestamp(ctx.clock) })
-    .onConflict((conflict) => conflict.doNothing())
-    .execute();
-  await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
-}
-
-/** ASCII only: other characters share a lower-case form. */
-function inLowerCase(email: string): string {
-  return email.replace(/[A-Z]/g, (capital) => capital.toLowerCase());
 }
 
 function digest(text: string): string {
