@@ -28,7 +28,10 @@ const stranger = () => ({
 });
 const refused = (code: number, status = 400) => ({ status, body: { error: { code } } });
 const rolesOf = async (token: string) =>
-  (await service.ok('GET', '/api/v1/profile/me', { token })).roles.map(({ organizationId, id }) => [organizationId, id]);
+  (await service.ok('GET', '/api/v1/profile/me', { token })).roles.map(({ organizationId, id }) => [
+    organizationId,
+    id,
+  ]);
 
 /** Logs somebody in who is in these groups. */
 async function logIn(id: string, person: ReturnType<typeof stranger>, ...groups: string[]) {
