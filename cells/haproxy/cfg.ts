@@ -137,6 +137,7 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     '  timeout client 75s',
     '  monitor-uri /health/live',
     '  http-request set-header X-Forwarded-For %[src]',
+    `  http-request set-header X-Forwarded-Proto ${certificate === undefined ? 'http' : 'https'}`,
     `  http-request return status 404 content-type application/json string ${quoted(notFound)} if { path,url_dec -m reg -i ${operatorPaths} } || !{ path_beg / }`,
     '  # The token of the caller: a JWT as Bearer or cookie, or a token that begins with the digits.',
     slot(`http_auth_bearer,jwt_payload_query('$.accountId'),bytes(26,3)`),

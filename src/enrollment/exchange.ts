@@ -70,7 +70,7 @@ export class Enrollment implements EnrollmentService {
     return group.accountId;
   }
 
-  async exchange(proof: EnrollmentProof, given: unknown): Promise<Enrolled> {
+  async exchange(proof: EnrollmentProof, given: unknown, namedBy: 'body' | 'csr' = 'body'): Promise<Enrolled> {
     const proven = await this.#counted(() => this.#proving.prove(proof));
     const { accountId, id } = proven.group;
     const { gate } = this.#ctx;
@@ -78,7 +78,7 @@ export class Enrollment implements EnrollmentService {
     const end = gate.beginRequest(slotOf(accountId));
     const lane = { accountId, callerId: id };
     try {
-      return await onBehalfOf({ cause: causeNow(), lane }, () => this.#exchangeProven(proof, proven, given));
+      return await onBehalfOf({ cause: causeNow(), lane }, () => this.#exchangeProven(proof, proven, given, namedBy));
     } finally {
       end();
     }
@@ -88,18 +88,25 @@ export class Enrollment implements EnrollmentService {
     return exchangeMessage((...asked) => this.exchange(...asked), this.#ctx.log, proof, message);
   }
 
-  async #exchangeProven(proof: EnrollmentProof, proven: Proven, given: unknown): Promise<Enrolled> {
+  async #exchangeProven(
+    proof: EnrollmentProof,
+    proven: Proven,
+    given: unknown,
+    namedBy: 'body' | 'csr',
+  ): Promise<Enrolled> {
     const { group } = proven;
     const { address } = proof;
     let serialNumber = proven.serialNumber;
     try {
       return await this.#counted(async () => {
         const request = readRequest(given);
-        serialNumber = demandSerialNumber(request, proven.serialNumber);
+        const csr = namedBy === 'csr' ? await this.#csrOf(group, request) : undefined;
+        const named = csr ? { serialNumber: csr.subject.serialNumber ?? csr.subject.commonName } : request;
+        serialNumber = demandSerialNumber(named, proven.serialNumber);
         if (proven.serialNumber !== undefined && proven.serialNumber !== serialNumber)
           throw refused('The serial number is not that of the proof.');
         demandOpen(group, serialNumber, this.#ctx.clock.now());
-        return this.#exchangeWith(proof, proven, request, serialNumber);
+        return this.#exchangeWith(proof, proven, request, serialNumber, csr);
       });
     } catch (error) {
       if (error instanceof PlatformError && (error.status === 403 || error.status === 400))
@@ -113,12 +120,13 @@ export class Enrollment implements EnrollmentService {
     { group, subject, keyHash }: Proven,
     request: EnrollmentRequest,
     serialNumber: string,
+    read: Csr | undefined,
   ): Promise<Enrolled> {
     const { registry } = this.#ctx;
     const isUsed = () => registry.enrollment(group.id, serialNumber)?.used === 1;
     const { flight, leave } = await this.#flights.join(`${group.id} ${serialNumber}`, isUsed);
     try {
-      const csr = await this.#csrOf(group, request);
+      const csr = read ?? (await this.#csrOf(group, request));
       const shown = { ...(await this.#shownOf(proof, group, request, serialNumber)), proofKeyHash: keyHash };
       if (!(await this.#present(group, serialNumber, csr))) this.#decide({ group, serialNumber, shown });
       const { deviceId } = registry.enrollment(group.id, serialNumber) ?? {};

@@ -1,5 +1,5 @@
 /** Enrollment over HTTP: the exchange itself, and the permission of an admin for a device that has connected already. */
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import { DateText } from '../../db/registry/records.ts';
@@ -49,18 +49,28 @@ export function enrollRoutes(app: App, ctx: EnrollmentContext): void {
       reply.header('cache-control', 'no-store');
       if (!proof) throw unproven();
       const { answer, sent } = await ctx.enrollment.exchange(proof, asked);
-      if (reply.raw.destroyed || reply.raw.closed) sent();
-      else reply.raw.once('close', sent);
+      tellWhenSent(reply, sent);
       return answer;
     },
   );
+  askForPassword(app);
+}
+
+/** Many clients send a password only when they are asked for it. */
+export function askForPassword(app: App): void {
   app.addHook('onSend', async (_, reply) => {
     if (reply.statusCode === 401) reply.header('www-authenticate', challenge);
   });
 }
 
+/** Also when the asker is gone. */
+export function tellWhenSent({ raw }: FastifyReply, sent: () => void): void {
+  if (raw.destroyed || raw.closed) sent();
+  else raw.once('close', sent);
+}
+
 /** The proof of a request; the certificate of its handshake is one, or the old one of the device beside Basic. */
-function readProof(
+export function readProof(
   { publisher }: EnrollmentContext,
   request: FastifyRequest,
   groupId: string | undefined,

@@ -55,6 +55,13 @@ export function forwardedAddress(peer: string | undefined, header: string | stri
   return address;
 }
 
+/** Whether a request came over TLS: to here, or to a trusted proxy that says so with `X-Forwarded-Proto`. */
+export function isOverTls(socket: Socket, proto: string | string[] | undefined, trusts: Trust): boolean {
+  if ('encrypted' in socket && socket.encrypted === true) return true;
+  const peer = peerAddress(socket);
+  return proto === 'https' && peer !== undefined && trusts(peer);
+}
+
 /** `192.0.2.1:55`, `[2001:db8::1]:55` and `[2001:db8::1]` without the port and the brackets; everything else as it is. */
 function withoutPort(entry: string): string {
   const [, six, four] = /^(?:\[([^\]]*:[^\]]*)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/.exec(entry) ?? [];

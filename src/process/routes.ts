@@ -9,6 +9,7 @@ import { firmwareFileRoutes } from '../downlink/packages/package-files.ts';
 import { firmwarePackageRoutes } from '../downlink/packages/packages.ts';
 import { firmwareRolloutRoutes } from '../downlink/rollouts/rollout-routes.ts';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/ways/http.ts';
+import { estRenewalRoutes, estRoutes } from '../enrollment/est.ts';
 import { enrollmentGroupRoutes } from '../enrollment/groups.ts';
 import { enrollmentRefusalRoutes } from '../enrollment/refusal-routes.ts';
 import { renewRoutes } from '../enrollment/renew-route.ts';
@@ -168,6 +169,8 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   // Devices that have nothing but the proof of their group.
   await scope('/api/v1', [enrollRoutes]);
   await scope('/api/v1', [renewRoutes]);
+  await scope('', [estRoutes]);
+  await scope('', [estRenewalRoutes]);
   await scope('/api/v4', [requireCaller, timeSeriesRoutes]);
   await scope('/api/v1', [requireCaller, firmwareFileRoutes]);
   // The hooks of these depend on the endpoint: a device, or a password instead of a token, may call some of them.

@@ -10,11 +10,12 @@ import t, { type Test } from 'tap';
 import { slotOf } from '../../src/ids.ts';
 import { certificate } from '../broker/certificate.ts';
 import { connectPacket, rawClient, speak } from '../broker/raw.ts';
-import { ask, claim, newGroup } from '../enrollment/devices.ts';
+import { ask, basic, claim, newGroup } from '../enrollment/devices.ts';
 import { type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { checkConfiguration, withHaproxy } from '../support/haproxy.ts';
+import { openssl } from '../support/openssl.ts';
 import { adminEmail, adminPassword, type Failure, type Made, nextMessage, type Service } from '../support/service.ts';
 
 t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
@@ -115,6 +116,24 @@ async function routing(t: Test, proxied: Proxied, both: readonly [Service, Servi
       client.publish(`${service.topicRoot}/enroll`, JSON.stringify({ serialNumber: 'H-2' }));
       t.match(JSON.parse((await answer).text), { device: { accountId: service.accountId } });
       await client.endAsync(true);
+    }
+  });
+
+  t.test('a device that speaks EST is reached by its group, and TLS that ends at HAProxy counts', async (t) => {
+    const shell = openssl(t);
+    for (const service of both) {
+      const { id: certificateAuthorityId } = await service.create(
+        '/access/certificate-authorities',
+        'certificateAuthority',
+        { name: 'EST', issuing: true },
+      );
+      const group = await newGroup(service, { issues: 'certificate', certificateAuthorityId });
+      const place = `${proxied.url}/.well-known/est/${group.id}`;
+      t.equal((await fetch(`${place}/cacerts`)).status, 200, 'the id in the path');
+      const body = shell.request({ subject: '/CN=EST-1' }).csr.replace(/-----[^-]+-----/g, '');
+      const headers = { ...basic(group.id, group.claimSecret), 'content-type': 'application/pkcs10' };
+      const enrolled = await fetch(`${place}/simpleenroll`, { method: 'POST', headers, body });
+      t.equal(enrolled.status, 200, await enrolled.text());
     }
   });
 

@@ -1,5 +1,6 @@
 /** Devices that enroll themselves. */
 import '../enrollment/certificates.test.ts';
+import '../enrollment/est.test.ts';
 import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
 import '../enrollment/renewals.test.ts';
