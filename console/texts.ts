@@ -184,6 +184,8 @@ export const texts = {
     node: 'Node.js',
     arduino: 'Arduino',
     espIdf: 'ESP-IDF',
+    microPython: 'MicroPython',
+    zephyr: 'Zephyr',
     curl: 'curl (HTTP)',
   },
   signIn: {

@@ -2,13 +2,19 @@
 #include <ArduinoJson.h>
 #include <PubSubClient.h>
 #include <WiFi.h>
+#include <WiFiClientSecure.h>
 
 const char *WIFI = "your network", *WIFI_PASSWORD = "its password";
-const char *HOST = "192.168.1.10";  // for TLS: WiFiClientSecure, setCACert and port 8883
-const int PORT = 1883;
+const char *HOST = "slipway.example.com";
+const int PORT = 8883;
 const char *ACCOUNT = "account id", *DEVICE = "device id", *SECRET = "secret";
+// The CA certificate. Without TLS: WiFiClient for WiFiClientSecure, no setCACert, and port 1883.
+const char *CA = R"(-----BEGIN CERTIFICATE-----
+the lines of ca.pem
+-----END CERTIFICATE-----
+)";
 
-WiFiClient network;
+WiFiClientSecure network;
 PubSubClient client(network);
 String root = String("slipway/v1/") + ACCOUNT + "/d/" + DEVICE;
 unsigned long last = 0;
@@ -40,6 +46,7 @@ void setup() {
   Serial.begin(115200);
   WiFi.begin(WIFI, WIFI_PASSWORD);
   while (WiFi.status() != WL_CONNECTED) delay(200);
+  network.setCACert(CA);
   client.setServer(HOST, PORT);
   client.setBufferSize(1024);
   client.setCallback(onMessage);

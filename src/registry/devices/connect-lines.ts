@@ -111,6 +111,93 @@ ${tls ? '    .broker.verification.crt_bundle_attach = esp_crt_bundle_attach,\n' 
 `;
 }
 
+/** The topic is sent as bytes: umqtt sends text with its number of characters. */
+function microPythonLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `# mpremote mip install umqtt.simple
+${tls ? '# mpremote cp ca.pem :        (the CA certificate)\n' : ''}import network, ${tls ? 'ntptime, ssl, ' : ''}time
+from umqtt.simple import MQTTClient
+
+wifi = network.WLAN(network.STA_IF)
+wifi.active(True)
+wifi.connect("YOUR_WIFI", "YOUR_WIFI_PASSWORD")
+while not wifi.isconnected():
+    time.sleep_ms(200)
+${tls ? trustedByMicroPython : ''}client = MQTTClient("${clientId}", "${host}", ${port}, "${username}", "${secret}"${tls ? ', ssl=context' : ''})
+client.connect()
+client.publish("${topic}".encode(), "${payload}", qos=1)
+client.disconnect()
+`;
+}
+
+const trustedByMicroPython = `ntptime.settime()  # a certificate is valid from one time to another
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.verify_mode = ssl.CERT_REQUIRED
+context.load_verify_locations(cafile="ca.pem")
+`;
+
+function zephyrLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `/* src/main.c; prj.conf${tls ? ', and CMakeLists.txt for ca.der,' : ''} as in examples/zephyr */
+#include <string.h>
+#include <zephyr/kernel.h>
+#include <zephyr/net/mqtt.h>
+#include <zephyr/net/socket.h>
+${tls ? trustedByZephyr : ''}
+static struct mqtt_utf8 user = MQTT_UTF8_LITERAL("${username}"), password = MQTT_UTF8_LITERAL("${secret}");
+static struct mqtt_client client;
+static struct sockaddr_storage broker;
+static uint8_t received[256], sent[1024];
+
+static void on_event(struct mqtt_client *client, const struct mqtt_evt *event) {
+  const struct mqtt_publish_param message = {
+      .message.topic = {.topic = MQTT_UTF8_LITERAL("${topic}"), .qos = MQTT_QOS_1_AT_LEAST_ONCE},
+      .message.payload = {(uint8_t *)"${payload}", sizeof("${payload}") - 1},
+      .message_id = 1,
+  };
+  if (event->type == MQTT_EVT_CONNACK && event->result == 0) mqtt_publish(client, &message);
+  if (event->type == MQTT_EVT_PUBACK) mqtt_disconnect(client, NULL);
+}
+
+int main(void) {
+  const struct zsock_addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+  struct zsock_addrinfo *found;
+  if (zsock_getaddrinfo("${host}", "${port}", &hints, &found) != 0) return 1;
+  memcpy(&broker, found->ai_addr, found->ai_addrlen);
+  zsock_freeaddrinfo(found);
+  mqtt_client_init(&client);
+  client.broker = &broker;
+  client.evt_cb = on_event;
+  client.client_id = MQTT_UTF8_LITERAL("${clientId}");
+  client.user_name = &user;
+  client.password = &password;
+  client.rx_buf = received;
+  client.rx_buf_size = sizeof(received);
+  client.tx_buf = sent;
+  client.tx_buf_size = sizeof(sent);
+${tls ? zephyrTls(host) : ''}  for (int code = mqtt_connect(&client); code == 0; code = mqtt_input(&client)) {
+    struct zsock_pollfd socket = {.fd = client.transport.${tls ? 'tls' : 'tcp'}.sock, .events = ZSOCK_POLLIN};
+    zsock_poll(&socket, 1, 10000);
+  }
+  return 0;
+}
+`;
+}
+
+const trustedByZephyr = `#include <zephyr/net/tls_credentials.h>
+
+static const sec_tag_t tags[] = {1};
+static const uint8_t ca[] = {
+#include "ca.der.inc"
+};
+`;
+
+function zephyrTls(host: string): string {
+  return `  tls_credential_add(tags[0], TLS_CREDENTIAL_CA_CERTIFICATE, ca, sizeof(ca));
+  client.transport.type = MQTT_TRANSPORT_SECURE;
+  client.transport.tls.config = (struct mqtt_sec_config){
+      .peer_verify = TLS_PEER_VERIFY_REQUIRED, .sec_tag_list = tags, .sec_tag_count = 1, .hostname = "${host}"};
+`;
+}
+
 /** One word of a shell, whatever is in it. */
 function toWord(text: string): string {
   return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
@@ -138,6 +225,8 @@ export function connectLines(message: FirstMessage) {
     node: nodeLines(literal),
     arduino: arduinoLines(literal),
     espIdf: espIdfLines(literal),
+    microPython: microPythonLines(literal),
+    zephyr: zephyrLines(literal),
     curl: curlLine(withTexts({ ...message, topic: path }, toWord)),
   };
 }

@@ -40,7 +40,16 @@ const connectivityShape = Type.Object({
     { maxItems: maxChannels },
   ),
   lines: Type.Object(
-    { mosquitto: text, python: text, node: text, arduino: text, espIdf: text, curl: text },
+    {
+      mosquitto: text,
+      python: text,
+      node: text,
+      arduino: text,
+      espIdf: text,
+      microPython: text,
+      zephyr: text,
+      curl: text,
+    },
     {
       description: `Each publishes a first message. Replace ${secretPlaceholder} by the secret of the device.`,
     },

@@ -8,6 +8,7 @@ import { temporaryDirectory } from '../../support/directory.ts';
 const kinds = {
   espIdf: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'esp-idf.h' },
   firmware: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'firmware.h' },
+  zephyr: { compiler: ['cc', '-std=gnu17', '-x', 'c'], declared: 'zephyr.h' },
   arduino: { compiler: ['c++', '-std=c++17', '-x', 'c++'], declared: 'arduino.h' },
 } as const;
 
@@ -21,10 +22,10 @@ export function checkBoard(t: Test, kind: keyof typeof kinds, program: string): 
   }
   const directory = temporaryDirectory(t);
   const headers = program.match(/(?<=^#include ["<])[^">]+/gm) ?? [];
-  for (const header of headers.filter((one) => !/^(std|string)/.test(one))) {
+  for (const header of headers.filter((one) => !/^(errno|std|string)/.test(one))) {
     const file = join(directory, header);
     mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, `#include "${declared}"\n`);
+    writeFileSync(file, file.endsWith('.inc') ? '0\n' : `#include "${declared}"\n`);
   }
   const warnings = ['-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter'];
   const places = ['-I', directory, '-I', 'test/support/boards'];

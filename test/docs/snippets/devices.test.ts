@@ -1,7 +1,7 @@
 /** The programs of examples/ are devices of a service: those of a computer run, those of boards are compiled. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -16,6 +16,7 @@ import type { Service } from '../../support/service.ts';
 import { sharedService } from '../../support/shared.ts';
 import { until } from '../../support/until.ts';
 import { checkBoard } from './boards.ts';
+import { microPython } from './micropython.ts';
 import { pythons } from './python.ts';
 
 const t = await part(import.meta);
@@ -25,6 +26,13 @@ t.before(async () => {
   service = await sharedService(t);
 });
 
+/** What a board has in its source: where it connects, and as which device. */
+interface Settings {
+  port: number;
+  device: string;
+  secret: string;
+}
+
 interface Program {
   name: string;
   /** Whether its tools are here. */
@@ -32,7 +40,7 @@ interface Program {
   missing: string;
   env?: NodeJS.ProcessEnv;
   /** The command that runs it; what it builds goes to the directory. */
-  command: (directory: string) => [string, ...string[]];
+  command: (directory: string, settings: Settings) => [string, ...string[]];
   /** The one that asks and answers with MQTT 5, where there is one; the role follows it. */
   request?: (directory: string) => [string, ...string[]];
 }
@@ -83,19 +91,44 @@ const programs: Program[] = [
       return [output];
     },
   },
+  {
+    name: microPython?.name ?? 'MicroPython',
+    isReady: () => microPython !== undefined,
+    missing: 'Neither MicroPython with umqtt.simple nor Python with paho-mqtt is installed.',
+    env: microPython?.env ?? {},
+    command: (directory, settings) => {
+      const file = join(directory, 'main.py');
+      writeFileSync(file, withSettings(readFileSync('examples/micropython/main.py', 'utf8'), settings));
+      const [command, ...args] = microPython?.command ?? [''];
+      return [command, ...args, file];
+    },
+  },
 ];
+
+/** The program in MicroPython without TLS, for a device of the service. */
+function withSettings(program: string, { port, device, secret }: Settings): string {
+  const settings = {
+    '"slipway.example.com", 8883': `"127.0.0.1", ${port}`,
+    'CA = "ca.pem"': 'CA = None',
+    'account id': service.accountId,
+    'device id': device,
+    '"secret"': `"${secret}"`,
+  };
+  return Object.entries(settings).reduce((text, [from, to]) => text.replace(from, () => to), program);
+}
 
 /** The program as a device of the service, until the end of the test. */
 async function start(t: Test, { command, env: own }: Program): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'slipway-example-'));
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const { device, secret } = await service.device({ deviceTemplateId });
-  const [file, ...args] = command(directory);
+  const { mqttPort: port } = service.server;
+  const [file, ...args] = command(directory, { port, device: device.id, secret });
   const env = {
     ...process.env,
     ...own,
     SLIPWAY_HOST: '127.0.0.1',
-    SLIPWAY_PORT: String(service.server.mqttPort),
+    SLIPWAY_PORT: String(port),
     SLIPWAY_ACCOUNT: service.accountId,
     SLIPWAY_DEVICE: device.id,
     SLIPWAY_SECRET: secret,
@@ -261,6 +294,7 @@ for (const [name, kind, source] of [
   ['ESP-IDF', 'espIdf', 'examples/esp-idf/main/device.c'],
   ['updates by ESP-IDF', 'firmware', 'examples/esp-idf/update.c'],
   ['enrollment by ESP-IDF', 'firmware', 'examples/esp-idf/enroll.c'],
+  ['Zephyr', 'zephyr', 'examples/zephyr/src/main.c'],
   ['Arduino', 'arduino', 'examples/arduino/device.ino'],
 ] as const)
   t.test(`the example for ${name} is a program that compiles against what it uses of its libraries`, async (t) =>

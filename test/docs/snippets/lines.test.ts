@@ -1,7 +1,8 @@
 /** What the service itself tells people to run: the greeting of the first start, the lines of a device, calls of the console. */
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { runInNewContext } from 'node:vm';
 import type { Test } from 'tap';
 import { curlOf } from '../../../console/app/calls.ts';
@@ -14,6 +15,7 @@ import { startProcess } from '../../support/process.ts';
 import { adminPassword, nextMessage, type Service, startService } from '../../support/service.ts';
 import { sharedService } from '../../support/shared.ts';
 import { checkBoard } from './boards.ts';
+import { microPython } from './micropython.ts';
 import { pythons } from './python.ts';
 import { Shell } from './shell.ts';
 import { has } from './story.ts';
@@ -115,7 +117,17 @@ t.test('the lines with which a device connects', async (t) => {
       },
     );
 
-    for (const board of ['arduino', 'espIdf'] as const)
+    const withoutMicroPython = !microPython && { skip: 'neither MicroPython nor Python with paho-mqtt is installed' };
+    await t.test(`${microPython?.name ?? 'MicroPython'} publishes ${way}`, { ...withoutMicroPython }, async (t) => {
+      copyFileSync(caFile, join(sh.directory, 'ca.pem'));
+      writeFileSync(join(sh.directory, 'main.py'), lines.microPython ?? '');
+      const [file = '', ...args] = [...(microPython?.command ?? []), 'main.py'];
+      const heard = nextMessage(listener);
+      await promisify(execFile)(file, args, { cwd: sh.directory, env: microPython?.env });
+      t.equal((await heard).text, ',temperature,21.5,');
+    });
+
+    for (const board of ['arduino', 'espIdf', 'zephyr'] as const)
       await t.test(`the program for ${board} compiles ${way}`, async (t) => checkBoard(t, board, lines[board] ?? ''));
   }
 });
