@@ -94,6 +94,8 @@ export const texts = {
     people: (count: number) => `${number(count)} ${count === 1 ? 'person' : 'people'}`,
   },
   actionsOf: (name: string) => `Actions of ${name}`,
+  /** What a button of a row says to screen readers. It begins with the words that are seen. */
+  verbOf: (verb: string, name: string) => `${verb} ${name}`,
   moreFound: (count: number) => `${number(count)} more. Type to find them.`,
   yes: 'Yes',
   no: 'No',
@@ -716,7 +718,6 @@ export const texts = {
       kind: 'Kind',
       kinds: { number: 'Number', state: 'State' },
       add: 'Add a category',
-      removeOf: (name: string) => `Remove the category ${name}`,
     },
     one: 'Product',
     rename: 'Rename',

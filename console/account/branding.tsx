@@ -115,7 +115,7 @@ function Claiming() {
       <p>{words.claimingHint}</p>
       <ErrorNote error={error} />
       {data && (
-        <Form key={String(data.claiming.signUp)} save={save} verb={texts.save}>
+        <Form key={String(data.claiming.signUp)} save={save} verb={texts.save} of={words.claiming}>
           <Check label={words.signUp} name="signUp" value="true" checked={data.claiming.signUp} />
         </Form>
       )}

@@ -1,5 +1,6 @@
 /** Keys that work everywhere: `/` and Ctrl+K find anything, `?` lists the keys. */
-import { useEffect, useState } from 'preact/hooks';
+import { flushSync } from 'preact/compat';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
@@ -9,7 +10,8 @@ import { Palette, type Place } from './palette.tsx';
 export function Keys({ places }: { places: readonly Place[] }) {
   const [shown, setShown] = useState<'keys' | 'palette'>();
   const close = () => setShown(undefined);
-  useEffect(() => {
+  // As soon as the page is there: nobody waits for the frame after.
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const { key, ctrlKey, metaKey, altKey } = event;
       const isCombined = (ctrlKey || metaKey) && !altKey && key.toLowerCase() === 'k';
@@ -18,7 +20,8 @@ export function Keys({ places }: { places: readonly Place[] }) {
       if (key === '?') setShown('keys');
       if (!isCombined && key !== '/') return;
       event.preventDefault();
-      setShown('palette');
+      // Drawn before the next key, which belongs to it.
+      flushSync(() => setShown('palette'));
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);

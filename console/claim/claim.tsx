@@ -8,7 +8,8 @@ import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
 import { failed, toast } from '../parts/toast.tsx';
-import { Password, SecondFactor } from '../sign-in/sign-in.tsx';
+import { federatedError, federatedSecondStep, keepClaim } from '../sign-in/federated.ts';
+import { Password, Providers, SecondFactor } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
 import { FirstValue } from './first-value.tsx';
 import { type Label, readLabel } from './label.ts';
@@ -121,8 +122,14 @@ function TypeCode({ code, find }: { code: string; find: (label: Label) => Promis
 /** For who is not signed in: a login is made with the claim, or one that exists is used. */
 function Enter({ account, found, onClaimed }: { account: string; found: Found; onClaimed: (id: string) => void }) {
   const [known, setKnown] = useState(!found.signUp);
-  const [second, setSecond] = useState<{ mfaToken: string; mfaMethods: string[] }>();
+  const [second, setSecond] = useState(federatedSecondStep.value);
   if (second) return <SecondFactor {...second} />;
+  const others = (
+    <>
+      {federatedError.value && <p class="note bad">{federatedError.value}</p>}
+      <Providers account={account} onLeave={() => keepClaim(account, found.code)} />
+    </>
+  );
   if (known)
     return (
       <>
@@ -130,6 +137,7 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
         {!found.signUp && <p class="soft">{words.noSignUp}</p>}
         <Password account={account} onSecond={setSecond} />
         {found.signUp && <Switch label={words.newHere} to={() => setKnown(false)} />}
+        {others}
       </>
     );
   const signUp = async ({ emailAddress = '', password = '' }: Values) => {
@@ -156,6 +164,7 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
         />
       </Form>
       <Switch label={words.haveLogin} to={() => setKnown(true)} />
+      {others}
     </>
   );
 }

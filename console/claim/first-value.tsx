@@ -13,8 +13,9 @@ const maxRead = 50;
 const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
 interface Shown {
-  /** The channel, where the message names no category. */
-  name: string;
+  /** The channel and the category. */
+  key: string;
+  label: string;
   unit: string;
   value: string | number | boolean;
   time: string;
@@ -24,16 +25,20 @@ const readConnectivity = async (id: string) =>
   (await done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }))).connectivity;
 type Topic = Awaited<ReturnType<typeof readConnectivity>>['topics'][number];
 
+/** A value by the name and unit that the product gives its category; a message without one has the name of its channel. */
+function shownAs({ channel, categories }: Topic, category: string, value: Shown['value'], time: string): Shown {
+  const { label = category || channel, unit = '' } = categories.find(({ name }) => name === category) ?? {};
+  return { key: `${channel} ${category}`, label, unit, value, time };
+}
+
 /** The stored values of a channel, the latest of each category. */
-async function readStored({ topic, channel }: Topic): Promise<Shown[]> {
-  const params = { path: { topic: `${topic}/latest` }, query: { pageSize: maxRead } };
+async function readStored(of: Topic): Promise<Shown[]> {
+  const params = { path: { topic: `${of.topic}/latest` }, query: { pageSize: maxRead } };
   const answer = await done(api.GET('/api/v4/data/{topic}', { params }));
   if (typeof answer === 'string') return [];
   const shown = new Map<string, Shown>();
-  for (const { category, numericValue, stringValue, time = '' } of answer.result) {
-    const name = category || channel;
-    if (!shown.has(name)) shown.set(name, { name, unit: '', value: numericValue ?? stringValue ?? '', time });
-  }
+  for (const { category = '', numericValue, stringValue, time = '' } of answer.result)
+    if (!shown.has(category)) shown.set(category, shownAs(of, category, numericValue ?? stringValue ?? '', time));
   return [...shown.values()];
 }
 
@@ -43,7 +48,7 @@ function useValues(deviceId: string): readonly Shown[] {
     let close = () => {};
     let isOver = false;
     const add = (more: readonly Shown[]) =>
-      setValues((before) => [...more, ...before.filter(({ name }) => !more.some((one) => one.name === name))]);
+      setValues((before) => [...more, ...before.filter(({ key }) => !more.some((one) => one.key === key))]);
     const begin = async () => {
       const { topics } = await readConnectivity(deviceId);
       const own = topics.filter(({ service }) => !service);
@@ -51,9 +56,9 @@ function useValues(deviceId: string): readonly Shown[] {
       const source = listen(
         own.map(({ topic }) => topic),
         ({ topic, payload, time }) => {
-          const { channel = '' } = own.find((one) => one.topic === topic) ?? {};
+          const from = own.find((one) => one.topic === topic);
           const points = pointsOf(payload) ?? [{ category: '', value: payload.slice(0, 100) }];
-          add(points.map(({ category, value }) => ({ name: category || channel, unit: '', value, time })));
+          if (from) add(points.map(({ category, value }) => shownAs(from, category, value, time)));
         },
       );
       close = () => source.close();
@@ -79,11 +84,12 @@ export function FirstValue({ deviceId, at, again }: { deviceId: string; at: stri
           <p class="waiting">{words.waiting}</p>
         ) : (
           <dl>
-            {values.map(({ name, value, unit, time }) => (
-              <div key={name}>
-                <dt>{name}</dt>
+            {values.map(({ key, label, value, unit, time }) => (
+              <div key={key}>
+                <dt>{label}</dt>
                 <dd>
-                  <b>{typeof value === 'number' ? number.format(value) : String(value)}</b> {unit}{' '}
+                  <b>{typeof value === 'number' ? number.format(value) : String(value)}</b>{' '}
+                  {unit && <span class="unit">{unit}</span>}{' '}
                   <span class="small soft">
                     <Ago iso={time} />
                   </span>

@@ -1,12 +1,13 @@
 /** The page that labels lead to, `/claim`: it bears the name, colour and logo of the account, and claims one device after another. */
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, csrfToken, done } from '../app/api.ts';
 import { findAccount, hasAccount, resume, state } from '../app/session.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
+import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { texts } from '../texts.ts';
 import { BrandMark, wearColor } from './brand.tsx';
 import { Claim } from './claim.tsx';
@@ -70,8 +71,9 @@ if (root)
     </>,
     root,
   );
+takeFederatedLogin();
 // Nobody who opens a label for the first time has a session: asking for it would be refused.
-if (hasAccount()) resume().catch(() => setOut());
+if (hasAccount() || csrfToken() !== '') resume().catch(() => setOut());
 else setOut();
 
 function setOut(): void {

@@ -4,7 +4,7 @@ import { api, done } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { Act, Field, Form, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { Badge, Time } from '../parts/page.tsx';
+import { Badge, Time, timeText } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 
@@ -98,10 +98,16 @@ export function Commands({ id }: { id: string }) {
           {
             name: 'do',
             label: texts.actions,
-            show: ({ id: commandId, state }) =>
+            show: ({ id: commandId, state, name, created }) =>
               !hasEnded(state) &&
               can('delete', 'command') && (
-                <Act label={texts.cancel} act={() => cancel(commandId)} onError={failed} kind="plain" />
+                <Act
+                  label={texts.cancel}
+                  of={`${name} ${timeText(created)}`}
+                  act={() => cancel(commandId)}
+                  onError={failed}
+                  kind="plain"
+                />
               ),
           },
         ]}

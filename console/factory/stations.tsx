@@ -71,7 +71,12 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
             label: texts.actions,
             show: (one) =>
               can('delete', 'application') && (
-                <button type="button" class="plain" onClick={() => setDeleting(one)}>
+                <button
+                  type="button"
+                  class="plain"
+                  aria-label={texts.verbOf(texts.delete, one.name)}
+                  onClick={() => setDeleting(one)}
+                >
                   {texts.delete}
                 </button>
               ),

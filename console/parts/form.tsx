@@ -144,12 +144,15 @@ export function Form({
   children,
   save,
   verb,
+  of,
   danger,
   onCancel,
 }: {
   children?: ComponentChildren;
   save: (values: Values, form: HTMLFormElement) => Promise<unknown>;
   verb: string;
+  /** What it saves, where a page has several. */
+  of?: string;
   danger?: boolean;
   onCancel?: () => void;
 }) {
@@ -181,7 +184,12 @@ export function Form({
             {texts.cancel}
           </button>
         )}
-        <button type="submit" class={danger ? 'danger' : 'primary'} disabled={busy}>
+        <button
+          type="submit"
+          class={danger ? 'danger' : 'primary'}
+          aria-label={of && !busy ? texts.verbOf(verb, of) : undefined}
+          disabled={busy}
+        >
           {busy ? texts.working : verb}
         </button>
       </div>
@@ -189,14 +197,16 @@ export function Form({
   );
 }
 
-/** A button that does one thing; what goes wrong is told by `onError`. */
+/** A button that does one thing; what goes wrong is told by `onError`. `of` names the row that it belongs to. */
 export function Act({
   label,
+  of,
   act,
   kind,
   onError,
 }: {
   label: string;
+  of?: string | undefined;
   act: () => Promise<unknown>;
   kind?: 'primary' | 'danger' | 'plain';
   onError: (error: unknown) => void;
@@ -209,7 +219,7 @@ export function Act({
       .finally(() => setBusy(false));
   };
   return (
-    <button type="button" class={kind} disabled={busy} onClick={run}>
+    <button type="button" class={kind} aria-label={of && texts.verbOf(label, of)} disabled={busy} onClick={run}>
       {label}
     </button>
   );

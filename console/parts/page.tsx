@@ -105,8 +105,10 @@ export function Tabs({
 }
 
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+export const timeText = (iso: string) => dates.format(new Date(iso));
+
 export function Time({ iso }: { iso: string | null | undefined }) {
-  return iso ? <time dateTime={iso}>{dates.format(new Date(iso))}</time> : <span class="soft">–</span>;
+  return iso ? <time dateTime={iso}>{timeText(iso)}</time> : <span class="soft">–</span>;
 }
 
 export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {

@@ -33,7 +33,15 @@ export function Security({ userId }: { userId: string }) {
         {mfaMethods.map((method) => (
           <li key={method}>
             {texts.signIn.methods[method]}
-            {!isOwn && <Act label={words.remove} act={() => remove(method)} onError={failed} kind="plain" />}
+            {!isOwn && (
+              <Act
+                label={words.remove}
+                of={texts.signIn.methods[method]}
+                act={() => remove(method)}
+                onError={failed}
+                kind="plain"
+              />
+            )}
           </li>
         ))}
       </ul>

@@ -44,7 +44,7 @@ export function Categories({ of }: { of: readonly Category[] }) {
           />
           <button
             type="button"
-            aria-label={words.removeOf(name)}
+            aria-label={texts.verbOf(texts.delete, name)}
             onClick={() => setRows((before) => before.filter((row) => row.key !== key))}
           >
             {texts.delete}

@@ -161,12 +161,23 @@ function Channels({ id, round, onOpen, onChanged }: PartProps) {
             show: (channel) => (
               <span class="row">
                 {can('update', 'channelTemplate') && (
-                  <button type="button" class="plain" onClick={() => onOpen({ kind: 'channel', channel })}>
+                  <button
+                    type="button"
+                    class="plain"
+                    aria-label={texts.verbOf(texts.edit, channel.name)}
+                    onClick={() => onOpen({ kind: 'channel', channel })}
+                  >
                     {texts.edit}
                   </button>
                 )}
                 {can('delete', 'channelTemplate') && !channel.serviceTopic && (
-                  <Act label={texts.delete} act={() => remove(channel)} onError={failed} kind="plain" />
+                  <Act
+                    label={texts.delete}
+                    of={channel.name}
+                    act={() => remove(channel)}
+                    onError={failed}
+                    kind="plain"
+                  />
                 )}
               </span>
             ),
@@ -277,7 +288,7 @@ function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
             label: texts.actions,
             show: (field) =>
               can('delete', 'customField') && (
-                <Act label={texts.delete} act={() => remove(field)} onError={failed} kind="plain" />
+                <Act label={texts.delete} of={field.name} act={() => remove(field)} onError={failed} kind="plain" />
               ),
           },
         ]}

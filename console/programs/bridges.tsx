@@ -64,7 +64,12 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
             name: 'letters',
             label: words.deadLetters,
             show: (of) => (
-              <button type="button" class="link" onClick={() => setOpen({ kind: 'letters', of })}>
+              <button
+                type="button"
+                class="link"
+                aria-label={texts.verbOf(of.status.deadLetters.toLocaleString(), words.deadLettersOf(of.name))}
+                onClick={() => setOpen({ kind: 'letters', of })}
+              >
                 {of.status.deadLetters.toLocaleString()}
               </button>
             ),
@@ -88,11 +93,21 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
             show: (of) =>
               can('update', 'bridge') && (
                 <span class="row">
-                  <Act label={words.test} act={() => test(of)} onError={failed} kind="plain" />
-                  <button type="button" class="plain" onClick={() => setOpen({ kind: 'replay', of })}>
+                  <Act label={words.test} of={of.name} act={() => test(of)} onError={failed} kind="plain" />
+                  <button
+                    type="button"
+                    class="plain"
+                    aria-label={texts.verbOf(words.replay, of.name)}
+                    onClick={() => setOpen({ kind: 'replay', of })}
+                  >
                     {words.replay}
                   </button>
-                  <button type="button" class="plain" onClick={() => onDelete(of)}>
+                  <button
+                    type="button"
+                    class="plain"
+                    aria-label={texts.verbOf(texts.delete, of.name)}
+                    onClick={() => onDelete(of)}
+                  >
                     {texts.delete}
                   </button>
                 </span>

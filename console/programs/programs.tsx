@@ -157,11 +157,16 @@ function ProgramList({
           show: (one) => (
             <span class="row">
               {tab === 'authorities' && one.state === 'pending' && (
-                <button type="button" onClick={() => onProve(one)}>
+                <button type="button" aria-label={texts.verbOf(words.prove, one.name)} onClick={() => onProve(one)}>
                   {words.prove}
                 </button>
               )}
-              <button type="button" class="plain" onClick={() => onDelete(one)}>
+              <button
+                type="button"
+                class="plain"
+                aria-label={texts.verbOf(texts.delete, one.name)}
+                onClick={() => onDelete(one)}
+              >
                 {texts.delete}
               </button>
             </span>

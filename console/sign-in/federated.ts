@@ -5,11 +5,24 @@ import { keepCsrfToken } from '../app/api.ts';
 export const federatedError = signal('');
 export const federatedSecondStep = signal<{ mfaToken: string; mfaMethods: string[] } | undefined>(undefined);
 
+const claimKey = 'slipway-claim';
+
+/** Providers send browsers back to the console alone: it knows by this that they came from a claim, and leads there. */
+export function keepClaim(account: string, code: string): void {
+  sessionStorage.setItem(claimKey, `?${new URLSearchParams({ account, code })}`);
+}
+
 /** Takes the answer out of the address, before anything else can read it. */
 export function takeFederatedLogin(): void {
   const given = new URLSearchParams(location.hash.slice(1));
   const [csrfToken, mfaToken, error] = [given.get('csrfToken'), given.get('mfaToken'), given.get('error')];
   if (csrfToken === null && mfaToken === null && error === null) return;
+  const claim = sessionStorage.getItem(claimKey);
+  sessionStorage.removeItem(claimKey);
+  if (claim !== null) {
+    location.replace(`/claim${claim}${location.hash}`);
+    return;
+  }
   history.replaceState(null, '', location.pathname + location.search);
   if (csrfToken !== null) keepCsrfToken(csrfToken);
   if (mfaToken !== null)

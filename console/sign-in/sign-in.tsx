@@ -138,7 +138,8 @@ function Forgotten({ account, back }: { account: string; back: () => void }) {
   );
 }
 
-function Providers({ account }: { account: string }) {
+/** Buttons of single sign-on. `onLeave` hears that the browser goes to a provider. */
+export function Providers({ account, onLeave }: { account: string; onLeave?: () => void }) {
   const { data } = useLoad(
     () => done(api.GET('/api/v1/auth/login-providers', { params: { query: { accountId: account } } })),
     [account],
@@ -150,6 +151,7 @@ function Providers({ account }: { account: string }) {
         <a
           key={id}
           class="button"
+          onClick={onLeave}
           href={`/api/v1/oauth2/authorize?providerId=${id}&redirectUri=${encodeURIComponent(page)}`}
         >
           {words.with(name)}

@@ -22,6 +22,8 @@ interface Trashed {
   serialNumber?: string;
 }
 
+const nameOf = ({ serialNumber, name }: Trashed) => serialNumber ?? name;
+
 async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
   const params = { query: { accountId: accountId.value, page, pageSize } };
   if (tab === 'fields') return (await fieldsOf(of, params)) ?? {};
@@ -56,7 +58,7 @@ export function Trash({ tab: asked }: { tab: string }) {
   const [round, setRound] = useState(0);
   const bring = async (one: Trashed) => {
     await recover(tab, of, one);
-    toast(words.recovered(one.serialNumber ?? one.name ?? one.id));
+    toast(words.recovered(nameOf(one) ?? one.id));
     setRound((before) => before + 1);
   };
   return (
@@ -77,7 +79,7 @@ export function Trash({ tab: asked }: { tab: string }) {
         on={[round, of]}
         load={(page) => read(tab, of, page)}
         columns={[
-          { name: 'name', label: texts.name, show: (one) => one.serialNumber ?? one.name ?? <code>{one.id}</code> },
+          { name: 'name', label: texts.name, show: (one) => nameOf(one) ?? <code>{one.id}</code> },
           { name: 'deleted', label: words.deleted, show: ({ deleted }) => <Time iso={deleted} /> },
           {
             name: 'until',
@@ -87,7 +89,9 @@ export function Trash({ tab: asked }: { tab: string }) {
           {
             name: 'do',
             label: texts.actions,
-            show: (one) => <Act label={words.recover} act={() => bring(one)} onError={failed} />,
+            show: (one) => (
+              <Act label={words.recover} of={nameOf(one) ?? one.id} act={() => bring(one)} onError={failed} />
+            ),
           },
         ]}
         empty={<p>{words.none}</p>}

@@ -5,6 +5,7 @@ import type { Browser, Page } from 'playwright-core';
 import qrcode from 'qrcode';
 import type { Test } from 'tap';
 import { Mailbox } from '../support/mailbox.ts';
+import { register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, settled } from './browser.ts';
@@ -19,9 +20,11 @@ let service: Service;
 let browser: Browser;
 let deviceTemplateId: string;
 t.before(async () => {
-  service = await startService(t, { mail: mailbox });
+  service = await startService(t, { mail: mailbox, env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
   browser = await openBrowser();
-  deviceTemplateId = (await service.template({ name: 'Thermometer', channels: ['readings'] })).id;
+  const categories = [{ name: 'temperature', label: 'Air', unit: '°C', kind: 'number' }];
+  const channel = { name: 'readings', persistenceType: 'timeSeries', categories };
+  deviceTemplateId = (await service.template({ name: 'Thermometer', channels: [channel] })).id;
 });
 
 /** A device with what its label says. */
@@ -81,7 +84,7 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   await publish(unit, ',temperature,21.5,');
   const values = page.getByRole('region', { name: 'Latest values' });
   await values.getByText('21.5').waitFor();
-  await values.getByText('temperature').waitFor();
+  t.match(await values.textContent(), /^Air21\.5 °C/, 'as the product says');
   t.ok(Date.now() - since < 60_000, `${Date.now() - since} ms`);
   await looksRight(t, page, 'claim-value');
   t.ok(await place(unit.device.id));
@@ -132,6 +135,32 @@ t.test('who has a login signs in, and chooses among several organizations', asyn
   await page.getByText('This device is yours now.').waitFor();
   t.equal(await place(unit.device.id), below.id);
   await page.getByText('on', { exact: true }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('who signs in with an identity provider comes back to the device', async (t) => {
+  const provider = await startProvider(t, service);
+  const redirectUris = [`${service.server.url}/console/`];
+  const { id } = await register(service, provider, { name: 'Company', redirectUris });
+  t.teardown(() => service.http('DELETE', `/api/v1/identity-providers/${id}`));
+  const { id: organizationId } = await service.organization();
+  const { email } = await service.endUser(organizationId);
+  const unit = await labelled();
+  const { page, errors } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
+  await page.goto(unit.link);
+  provider.logsIn({ sub: 'unknown', email: 'nobody@example.com', email_verified: true });
+  const button = page.getByRole('link', { name: 'Sign in with Company' });
+  await button.waitFor();
+  await looksRight(t, page, 'claim-providers');
+  await button.click();
+  await page.locator('.note.bad').waitFor();
+  await page.getByText(unit.device.serialNumber).waitFor();
+  await page.context().clearCookies();
+  provider.logsIn({ sub: 'somebody', email, email_verified: true });
+  await button.click();
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByText('This device is yours now.').waitFor();
+  t.equal(await place(unit.device.id), organizationId);
   t.strictSame(errors, []);
 });
 

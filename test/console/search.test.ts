@@ -25,7 +25,6 @@ t.test('three keys find a device, and what else has a name; places and actions t
   await service.device({ serialNumber: 'QX-7', name: 'Quarry gate' });
   const { page, errors } = await openAs(t, browser, service, 'account');
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   await page.keyboard.type('qua');
   await option(page, /QX-7/).waitFor();
   const offered = (await page.getByRole('option').allTextContents()).map((one) => one.trim());
@@ -36,7 +35,6 @@ t.test('three keys find a device, and what else has a name; places and actions t
 
   // Also from a field, and with the arrows.
   await page.keyboard.press('Control+k');
-  await palette(page).waitFor();
   await page.keyboard.type('quarry');
   await option(page, /Quarry pump/).waitFor();
   for (let n = 0; n < 3; n += 1) await page.keyboard.press('ArrowDown');
@@ -47,23 +45,33 @@ t.test('three keys find a device, and what else has a name; places and actions t
   await heading(page, 'Quarry pump');
 
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   await page.keyboard.type('firmware');
   await page.keyboard.press('Enter');
   await heading(page, 'Firmware');
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   await page.keyboard.type('new dev');
   await page.keyboard.press('Enter');
   await page.getByRole('dialog', { name: 'New device' }).waitFor();
   t.strictSame(errors, []);
 });
 
+t.test('what is typed right after the key that opens it is in it', async (t) => {
+  const { page } = await openAs(t, browser, service, 'products');
+  for (const key of ['/', 'k']) {
+    const focused = await page.evaluate(`
+      document.body.dispatchEvent(
+        new KeyboardEvent('keydown', { bubbles: true, key: ${JSON.stringify(key)}, ctrlKey: ${key === 'k'} }));
+      document.activeElement.getAttribute('role')`);
+    t.equal(focused, 'combobox', `${key} opens it at once`);
+    await page.keyboard.press('Escape');
+    await palette(page).waitFor({ state: 'detached' });
+  }
+});
+
 t.test('a scanner types a serial number and Enter at once', async (t) => {
   await service.device({ serialNumber: 'SCANNED-0815' });
   const { page } = await openAs(t, browser, service, 'products');
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   await page.keyboard.insertText('SCANNED-0815');
   await page.keyboard.press('Enter');
   await heading(page, 'SCANNED-0815');
@@ -74,14 +82,12 @@ t.test('the focus stays in the palette, and returns to where it was', async (t) 
   const button = page.getByRole('button', { name: 'New product' });
   await button.focus();
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   for (let n = 0; n < 3; n += 1) await page.keyboard.press('Tab');
   t.ok(await page.evaluate('!document.activeElement.closest(".shell nav, main")'), 'not in the page behind it');
   await page.keyboard.press('Escape');
   await palette(page).waitFor({ state: 'detached' });
   t.ok(await page.getByRole('button', { name: 'New product' }).and(page.locator(':focus')).count());
   await page.keyboard.press('/');
-  await palette(page).waitFor();
   await page.keyboard.type('zzzz-nothing');
   await page.getByRole('status').getByText('Nothing is found.').waitFor();
 });

@@ -30,7 +30,7 @@ t.test('a command shows its states as the device reports them, and one that wait
   };
   await send('first');
   await state(page, 'Waiting for the device');
-  await press(page, 'Cancel');
+  await page.getByRole('button', { name: 'Cancel first' }).click();
   await state(page, 'Cancelled');
   const client = await service.connect({ deviceId: device.id, secret });
   await client.subscribeAsync(service.topic(device.id, '_commands'), { qos: 1 });
