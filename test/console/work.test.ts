@@ -163,7 +163,7 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'sure'), 'not welcome', { qos: 1 });
   const row = page.getByRole('row', { name: /Warehouse/ });
-  await row.getByRole('button', { name: '1', exact: true }).click();
+  await row.getByRole('button', { name: '1 Dead letters of Warehouse' }).click();
   await page
     .getByRole('dialog')
     .getByRole('row', { name: /sure answered 400 not welcome/ })
