@@ -5,27 +5,17 @@ import type { BrokerClient } from '../aedes-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { laneOfClient } from '../connections/live-clients.ts';
-import type { PublishRate, Rates } from '../connections/publish-rate.ts';
-import type { Incoming } from '../message-types.ts';
-import { ends, reasonOfLimit, rowOf } from '../reasons.ts';
-import { reasonOf } from '../refusals.ts';
-import { type Codec, type ConnectRefusal, type Disconnect, type Packet, types } from './codec.ts';
-import { beginsLevel5, type Connect, MalformedConnect5, readConnect, type UnsupportedConnect } from './connect.ts';
-import { faults, Malformed } from './fields.ts';
+import type { PublishRate } from '../connections/publish-rate.ts';
+import type { Codec, ConnectRefusal, Packet } from './codec.ts';
+import { beginsLevel5, type Connect, readConnect, type UnsupportedConnect } from './connect.ts';
+import { codeOfMalformedConnect, disconnected, endOf, rateLimits } from './ends.ts';
+import type { Malformed } from './fields.ts';
 import { Frames } from './frames.ts';
+import { costOf, InFlight, isRated, lengthOf, mustBeAlone } from './in-flight.ts';
 import { refusalBytes } from './level-4.ts';
 import { refusedConnect } from './level-5.ts';
+import { checkConnect, checkLength, type PacketLimits } from './packet-limits.ts';
 import { write } from './write.ts';
-
-/** Bytes; Infinity for no limit. */
-export interface PacketLimits {
-  /** The CONNECT packet, after its fixed header. */
-  connect: number;
-  publish: number;
-  /** What the properties of a PUBLISH may add. */
-  properties: number;
-  other: number;
-}
 
 /** The receiver of packets: one call for each. */
 export interface Receiver {
@@ -55,22 +45,8 @@ export interface ConnectionEvents {
   failed(error: Error): void;
 }
 
-/** Messages of one client on their way at once, and their bytes. One alone may be longer. */
-const maxInFlight = 1000;
-const maxBytesInFlight = 65_536;
-/** What a packet costs next to a delivery, and bytes that cost as much as one. */
-const costOfPacket = 2;
-const bytesOfCost = 1024;
 /** Milliseconds that the last answers may take to leave before the socket is destroyed. */
 const farewell = 5000;
-/** The limit that a client is over, by what it sends too much of. */
-const rateLimits = {
-  packets: 'publish_rate_per_client',
-  bytes: 'byte_rate_per_client',
-  points: 'point_rate_per_client',
-} as const satisfies Record<keyof Rates, LimitName>;
-/** The unit of a client's rate. */
-const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe']);
 
 /**
  * The states of a connection, in order: its CONNECT is awaited; its credential is being proven; packets are handled; nothing
@@ -94,10 +70,7 @@ export class Connection {
   #state: State = 'awaiting CONNECT';
   #wait: Wait | undefined;
   #isHanding = false;
-  #inFlight = 0;
-  #bytesInFlight = 0;
-  /** Packet ids of QoS 2 messages and their PUBRELs in flight. */
-  #ids: Set<number> | undefined;
+  readonly #inFlight = new InFlight();
   readonly #frames = new Frames();
   #codec: Codec | undefined;
   /** The next packet, when it has to wait, and whether it has taken its part of the rate; or why the connection ends there. */
@@ -143,7 +116,7 @@ export class Connection {
 
   /** Packets that were handed on and are not done. */
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#inFlight.size;
   }
 
   /** A message that has passed holds so many points. */
@@ -197,7 +170,7 @@ export class Connection {
       for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
         isLevel5 ||= this.#frames.isEmpty && beginsLevel5(chunk);
         this.#frames.push(chunk);
-        const frame = this.#frames.next((first, length) => this.#checkConnect(first, length));
+        const frame = this.#frames.next((first, length) => checkConnect(this.#limits, first, length));
         if (!frame) continue;
         const connect = readConnect(frame.body, this.#events.clock);
         if ('unsupportedLevel' in connect) {
@@ -220,17 +193,8 @@ export class Connection {
     }
   }
 
-  #checkConnect(first: number, length: number): void {
-    if (first !== types.connect << 4) throw new Malformed('not a CONNECT');
-    if (length > this.#limits.connect) throw new OverLimit('max_packet_bytes_before_connect');
-  }
-
   readonly #checkLength = (first: number, length: number, isShortest: boolean): void => {
-    if (!isShortest && this.#codec?.level === 5) throw new Malformed('a length of too many bytes');
-    if (first >> 4 === types.publish) {
-      const properties = this.#codec?.level === 5 ? this.#limits.properties : 0;
-      if (length > this.#limits.publish + properties) throw new OverLimit('max_payload_bytes');
-    } else if (length > this.#limits.other) throw new Malformed('packet too large', { code: faults.tooLarge });
+    checkLength(this.#limits, this.#codec?.level, first, length, isShortest);
   };
 
   /** While there is work, nobody must notice that the client has sent its last byte. */
@@ -239,7 +203,7 @@ export class Connection {
     if (this.#state === 'draining') return true;
     if (this.#state !== 'open') return false;
     if (this.#wait === 'answered packet') return !this.#frames.isEmpty;
-    return this.#inFlight > 0 || this.#wait !== undefined || this.#next !== undefined;
+    return this.#inFlight.size > 0 || this.#wait !== undefined || this.#next !== undefined;
   }
 
   #handOn(): void {
@@ -261,25 +225,23 @@ export class Connection {
     }
     this.#isHanding = false;
     if (handed > 0) client.keepAlive();
-    if (this.#ending && this.#inFlight === 0 && this.#state === 'open') this.#end(client, this.#ending);
+    if (this.#ending && this.#inFlight.size === 0 && this.#state === 'open') this.#end(client, this.#ending);
   }
 
   #mayHandOn({ closed }: BrokerClient): boolean {
     if (this.#state !== 'open' || closed || this.#wait || this.#ending) return false;
-    return this.#inFlight === 0 || (this.#inFlight < maxInFlight && this.#bytesInFlight < maxBytesInFlight);
+    return this.#inFlight.hasRoom;
   }
 
   #waitForTurn(client: BrokerClient): void {
     this.#wait = 'turn';
-    this.#scheduler.wait(laneOfClient(client.live), () => this.#goOn());
+    // In its turn the account goes on as far as there is time, and then waits again.
+    this.#scheduler.wait(laneOfClient(client.live), () => {
+      this.#wait = undefined;
+      this.#handOn();
+    });
     // It has sent something, which has to wait.
     client.keepAlive();
-  }
-
-  /** The turn of its account: always as far as there is time, and then it waits again. */
-  #goOn(): void {
-    this.#wait = undefined;
-    this.#handOn();
   }
 
   /** The next packet, when it may be handed on now. */
@@ -287,13 +249,13 @@ export class Connection {
     this.#next ??= this.#parse();
     const packet = this.#next;
     if (!packet) return undefined;
-    if (!this.#hasPaid && rated.has(packet.cmd) && !this.#rate.take()) {
+    if (!this.#hasPaid && isRated(packet) && !this.#rate.take()) {
       this.#slow();
       return undefined;
     }
     if (!this.#hasPaid && packet.cmd === 'publish') this.#rate.charge('bytes', lengthOf(packet));
     this.#hasPaid = true;
-    if (this.#inFlight > 0 && this.#mustBeAlone(packet)) return undefined;
+    if (this.#inFlight.size > 0 && mustBeAlone(packet, this)) return undefined;
     this.#next = undefined;
     this.#hasPaid = false;
     return packet;
@@ -307,7 +269,7 @@ export class Connection {
         // With a size, the end of the stream is not noticed; without one, it is.
         const { readableLength } = this.#conn;
         const chunk: Buffer | null =
-          readableLength > 0 ? this.#read(readableLength) : this.#inFlight > 0 ? null : this.#read();
+          readableLength > 0 ? this.#read(readableLength) : this.#inFlight.size > 0 ? null : this.#read();
         if (chunk === null) return undefined;
         this.#frames.push(chunk);
       }
@@ -317,26 +279,9 @@ export class Connection {
     }
   }
 
-  #mustBeAlone(packet: Packet): boolean {
-    switch (packet.cmd) {
-      case 'subscribe':
-      case 'unsubscribe':
-      case 'disconnect':
-        return true;
-      case 'publish':
-        return packet.qos === 2 && this.#isUnsettled(packet.messageId as number);
-      case 'pubrel':
-        return this.#isUnsettled(packet.messageId);
-      default:
-        return false;
-    }
-  }
-
   /** Whether what is known of this packet id may be about to change. */
-  #isUnsettled(messageId: number): boolean {
-    return (
-      this.#ids?.has(messageId) === true || (!!this.#client && this.#receiver.isBeingStored(this.#client, messageId))
-    );
+  isUnsettled(messageId: number): boolean {
+    return this.#inFlight.has(messageId) || (!!this.#client && this.#receiver.isBeingStored(this.#client, messageId));
   }
 
   #hand(client: BrokerClient, packet: Packet): void {
@@ -345,20 +290,11 @@ export class Connection {
       this.#drain(() => client.close());
       return;
     }
-    const bytes = packet.cmd === 'publish' ? lengthOf(packet) : 0;
-    const id = packet.cmd === 'pubrel' || (packet.cmd === 'publish' && packet.qos === 2) ? packet.messageId : undefined;
-    const isAlone = this.#mustBeAlone(packet);
+    const isAlone = mustBeAlone(packet, this);
     if (isAlone) this.#wait = 'packet';
-    this.#inFlight += 1;
-    this.#bytesInFlight += bytes;
-    if (id !== undefined) {
-      this.#ids ??= new Set();
-      this.#ids.add(id);
-    }
+    const taken = this.#inFlight.take(packet);
     const done = (error?: Error | null) => {
-      this.#inFlight -= 1;
-      this.#bytesInFlight -= bytes;
-      if (id !== undefined) this.#ids?.delete(id);
+      this.#inFlight.giveBack(taken);
       if (isAlone) this.#wait = undefined;
       if (error) this.#failed(client, error);
       else if (!this.#isHanding) this.#handOn();
@@ -462,37 +398,4 @@ export class Connection {
     const forget = () => clearTimeout(goOn);
     conn.once('close', forget);
   }
-}
-
-/** What DISCONNECT says of the will and of the session. */
-function disconnected(client: BrokerClient, { sendsWill, sessionExpiry }: Disconnect): void {
-  if (!sendsWill) client.will = undefined;
-  if (sessionExpiry !== undefined) client.sessionExpiry = sessionExpiry;
-}
-
-/** What CONNACK says of a CONNECT that cannot be read; undefined where it is not answered. */
-function codeOfMalformedConnect(error: unknown, isLevel5: boolean): number | undefined {
-  if (error instanceof MalformedConnect5) return error.code;
-  return isLevel5 && error instanceof OverLimit ? faults.tooLarge : undefined;
-}
-
-/** What DISCONNECT says of the error by which a connection ends. */
-function endOf(error: Error): { code: number; sentence: string | undefined } {
-  if (error instanceof Malformed) return { code: error.code, sentence: error.message };
-  const why = error instanceof OverLimit ? reasonOfLimit(error.limit) : undefined;
-  return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : { code: ends.unspecified, sentence: undefined };
-}
-
-/** What a sender makes long. */
-function lengthOf({ payload, topic, said }: Incoming): number {
-  return payload.length + topic.length + (said?.travelling.length ?? 0);
-}
-
-function costOf(packet: Packet): number {
-  if (packet.cmd === 'publish') {
-    const { payload, said } = packet;
-    return costOfPacket + Math.floor((payload.length + (said?.travelling.length ?? 0)) / bytesOfCost);
-  }
-  if (packet.cmd === 'subscribe') return costOfPacket * (1 + packet.subscriptions.length);
-  return packet.cmd === 'unsubscribe' ? costOfPacket * (1 + packet.unsubscriptions.length) : costOfPacket;
 }
