@@ -211,16 +211,15 @@ export class Connection {
     if (this.#isHanding || !client) return;
     this.#isHanding = true;
     let handed = 0;
-    const scheduler = this.#scheduler;
     while (this.#mayHandOn(client) && !this.#receiver.isHeld(client) && !this.#receiver.isFull(client)) {
-      if (scheduler.isOver) {
+      if (this.#scheduler.isOver) {
         this.#waitForTurn(client);
         break;
       }
       const packet = this.#take();
       if (!packet) break;
       handed += 1;
-      scheduler.spend(costOf(packet));
+      this.#scheduler.spend(costOf(packet));
       this.#hand(client, packet);
     }
     this.#isHanding = false;

@@ -3,7 +3,6 @@ import type { MqttChange, MqttState, StoredMessage } from '../../db/messages/ses
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
-import type { Counters } from '../connections/counters.ts';
 import {
   type Carried,
   carriedOf,
@@ -14,16 +13,14 @@ import {
   storedProperties,
 } from '../message-types.ts';
 import type { Journal } from './journal.ts';
+import { dequeue, type QueueBoundServices, QueueBounds } from './queue-bounds.ts';
 import { ownBytes } from './retained.ts';
 import { nextPacketId, type Queued } from './session-queue.ts';
-import type { Session, StoredSessions } from './stored-sessions.ts';
+import type { Session } from './stored-sessions.ts';
 
 /** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
 const stepSize = 5000;
 const readsPerStep = 300;
-/** Messages that an account loses for one that comes, and those of one queue before the longest is looked for again. */
-const dropsAtOnce = 100;
-const dropsBeforeLook = 1000;
 /** Messages of groups that are given to others in one go. */
 const passedPerStep = 100;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
@@ -43,23 +40,11 @@ interface Promised {
   readonly sessions: readonly Session[];
 }
 
-export interface QueueServices {
+export interface QueueServices extends QueueBoundServices {
   clock: { now(): number };
   /** The device that a topic names, always the same string for one device. */
   deviceOf(topic: string): string | undefined;
   rows: MqttRows;
-  counters: Counters;
-  /** Messages in the queue of one session; 0 is no limit. */
-  maxQueue: number;
-  /** Bytes in all queues of an account, those of a message for each of its places; 0 is no limit. */
-  maxQueueBytes: number;
-  sessions: Pick<StoredSessions, 'bytesOf' | 'largestOf'>;
-}
-
-/** A session that loses messages because its account has too many, and how many more before another is looked for. */
-interface Shrinking {
-  session: Session;
-  left: number;
 }
 
 /** The messages of stored sessions: places in queues in memory, topics and payloads on disk. */
@@ -72,12 +57,12 @@ export class Queues {
   /** Messages on their way to the disk, and their bytes. */
   readonly #unwritten = new Map<number, StoredMessage>();
   #unwrittenBytes = 0;
-  /** By account. */
-  readonly #shrinking = new Map<string, Shrinking>();
+  readonly #bounds: QueueBounds;
 
   constructor(services: QueueServices, journal: Journal) {
     this.#services = services;
     this.#journal = journal;
+    this.#bounds = new QueueBounds(services, journal);
   }
 
   /** Reads the places that the last process has left; the highest of their counters. */
@@ -88,7 +73,7 @@ export class Queues {
       const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
       sessions.get(number)?.queue.add(queued);
     }
-    for (const session of sessions.values()) this.#shorten(session);
+    for (const session of sessions.values()) this.#bounds.shorten(session);
     return this.#lastMessage;
   }
 
@@ -164,8 +149,8 @@ export class Queues {
     const { messageExpiry: expires, group } = packet;
     for (const session of sessions) {
       session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device, group });
-      this.#shorten(session);
-      this.#shrink(session);
+      this.#bounds.shorten(session);
+      this.#bounds.shrink(session);
     }
   }
 
@@ -207,46 +192,6 @@ export class Queues {
     return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload), retain, ...storedProperties(packet) };
   }
 
-  #shorten(session: Session): void {
-    const { maxQueue, counters } = this.#services;
-    while (maxQueue > 0 && session.queue.size > maxQueue) {
-      const { oldest } = session.queue;
-      if (!oldest) return;
-      this.#dequeue(session, oldest);
-      counters.dropped.queue += 1;
-      counters.limitHits.max_queue += 1;
-    }
-  }
-
-  /** Takes the oldest messages of the longest queue while the account of a session has too many bytes in its queues. */
-  #shrink({ clientId }: Session): void {
-    const { maxQueueBytes, counters, sessions } = this.#services;
-    const accountId = accountIn(clientId);
-    if (maxQueueBytes === 0 || sessions.bytesOf(accountId) <= maxQueueBytes) return;
-    let dropped = 0;
-    while (sessions.bytesOf(accountId) > maxQueueBytes && dropped < dropsAtOnce) {
-      let shrinking = this.#shrinking.get(accountId);
-      if (!shrinking || shrinking.left === 0 || shrinking.session.queue.bytes === 0) {
-        const session = sessions.largestOf(accountId);
-        if (!session) return;
-        shrinking = { session, left: dropsBeforeLook };
-        this.#shrinking.set(accountId, shrinking);
-      }
-      const { oldest } = shrinking.session.queue;
-      if (!oldest) return;
-      this.#dequeue(shrinking.session, oldest);
-      shrinking.left -= 1;
-      dropped += 1;
-      counters.dropped.queue += 1;
-      counters.limitHits.max_queue_bytes_per_account += 1;
-    }
-  }
-
-  #dequeue({ number, queue }: Session, queued: Queued): void {
-    queue.delete(queued);
-    this.#journal.recordUnqueue(number, queued.id);
-  }
-
   // Sending
 
   /**
@@ -277,13 +222,13 @@ export class Queues {
   /** Removes the message sent under a packet id from the queue. Returns whether there was one. */
   acknowledge(session: Session, packetId: number): boolean {
     const queued = session.queue.withPacketId(packetId);
-    if (queued) this.#dequeue(session, queued);
+    if (queued) dequeue(this.#journal, session, queued);
     return queued !== undefined;
   }
 
   forget(session: Session, counter: number): void {
     const queued = session.queue.withCounter(counter);
-    if (queued) this.#dequeue(session, queued);
+    if (queued) dequeue(this.#journal, session, queued);
   }
 
   /**
@@ -311,7 +256,7 @@ export class Queues {
       queued.device ??= this.#services.deviceOf(topic);
       if (mayHear(topic)) continue;
       this.#passOn(session, queued, passOn);
-      this.#dequeue(session, queued);
+      dequeue(this.#journal, session, queued);
     }
   }
 
@@ -372,7 +317,7 @@ export class Queues {
     const message = !wasSent && this.#hasExpired(queued) ? undefined : this.#read(queued.id);
     if (!message) {
       if (this.#hasExpired(queued)) this.#services.counters.expired += 1;
-      this.#dequeue(session, queued);
+      dequeue(this.#journal, session, queued);
       return undefined;
     }
     const { topic, qos, payload, retain } = message;
@@ -392,7 +337,7 @@ export class Queues {
         const { value: queued } = queue.next();
         if (!queued) return true;
         if (!queued.group || queued.released) continue;
-        if (this.#passOn(session, queued, passOn)) this.#dequeue(session, queued);
+        if (this.#passOn(session, queued, passOn)) dequeue(this.#journal, session, queued);
         passed += 1;
       }
       return false;
@@ -421,7 +366,7 @@ export class Queues {
         session.queue.noteExpiry(queued);
         continue;
       }
-      this.#dequeue(session, queued);
+      dequeue(this.#journal, session, queued);
       this.#services.counters.expired += 1;
     }
   }
