@@ -5,7 +5,7 @@ import { AsnConvert } from '@peculiar/asn1-schema';
 import * as asn1 from '@peculiar/asn1-x509';
 import * as asn1js from 'asn1js';
 import { contextClass, type Element, elementsOf, partsOf, tags } from './elements.ts';
-import { digestBytes, digestOf } from './serial-numbers.ts';
+import { digestOf } from './serial-numbers.ts';
 
 /** A request whose signature fits its key. */
 export interface SigningRequest {
@@ -162,16 +162,14 @@ function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
 }
 
 function listedIn(entries: Uint8Array): Pick<RevocationList, 'count' | 'digests'> {
-  const digests: Buffer[] = [];
+  const digests: string[] = [];
   for (const entry of elementsOf(entries)) {
     const [number] = elementsOf(entry.content);
     if (number?.tagNumber !== tags.integer) throw new Error('not an entry');
     digests.push(digestOf(Buffer.from(number.content).toString('hex')));
   }
-  digests.sort(Buffer.compare);
-  const all = new Uint8Array(digests.length * digestBytes);
-  for (const [at, digest] of digests.entries()) all.set(digest, at * digestBytes);
-  return { count: digests.length, digests: all };
+  digests.sort();
+  return { count: digests.length, digests: Uint8Array.from(Buffer.from(digests.join(''), 'hex')) };
 }
 
 /** The subject of a certificate, as it is written there. */

@@ -1,5 +1,5 @@
 /** Serial numbers of certificates, and lists of them: digests, because a number may be of any length. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /** Bytes of one digest. */
 export const digestBytes = 16;
@@ -9,14 +9,14 @@ export function normalSerial(hex: string): string {
   return hex.toLowerCase().replace(/^0+(?=.)/, '');
 }
 
-/** What a list has of a serial number. */
-export function digestOf(hex: string): Buffer {
-  return createHash('sha256').update(normalSerial(hex)).digest().subarray(0, digestBytes);
+/** What a list has of a serial number, as hex: texts are made and sorted much faster than buffers. */
+export function digestOf(hex: string): string {
+  return hash('sha256', normalSerial(hex), 'hex').slice(0, 2 * digestBytes);
 }
 
 /** Whether a sorted list of digests has one of this serial number. */
 export function isListed(digests: Uint8Array, hex: string): boolean {
-  const wanted = digestOf(hex);
+  const wanted = Buffer.from(digestOf(hex), 'hex');
   let [low, high] = [0, digests.length / digestBytes];
   while (low < high) {
     const middle = (low + high) >> 1;
