@@ -89,6 +89,10 @@ export class RightsRevocations implements Revocations {
     return countOf(this.#parts.sessions.endCertificate(id));
   }
 
+  async certificatesRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): Promise<Revoked> {
+    return countOf(await this.#parts.sessions.endRevoked(authorityId, isRevoked));
+  }
+
   authorityRegistered(): void {
     this.#parts.listeners.forgetTlsSessions();
   }

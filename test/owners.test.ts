@@ -74,6 +74,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   certificates: entity,
   revokedCertificates: entity,
   renewals: { within: 'devices', key: ['deviceId'] },
+  revocationListParts: entity,
   certificateAuthorities: entity,
   enrollmentGroups: entity,
   enrollments: entity,
@@ -240,6 +241,7 @@ for (const name of ['registry.db', 'messages.db'] as const)
 /** Texts that no caller makes long: the bytes of their row include them. */
 const shortTexts = new Set([
   'applications.tokenHash',
+  'certificateAuthorities.crlNumber',
   'certificateAuthorities.fingerprint',
   'certificates.fingerprint',
   'customFields.fieldType',

@@ -1,6 +1,6 @@
-import type { CertificateGround } from '../../src/broker-ports.ts';
 import type { Caller } from '../../src/caller.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
+import { LongWork } from '../../src/scheduler/long-work.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { type EndCode, ends } from '../reasons.ts';
@@ -98,23 +98,29 @@ export class Sessions {
 
   /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
   endCertificate(certificateId: string): LiveClient[] {
-    return this.#endCertificates(certificateId, ({ ids }) => ids.includes(certificateId));
-  }
-
-  /** Ends every connection whose certificate a CA has revoked; those that were ended. */
-  endRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): LiveClient[] {
-    return this.#endCertificates(authorityId, ({ signatures }) =>
-      signatures.some((one) => one.authorityId === authorityId && isRevoked(one.serialNumber)),
-    );
-  }
-
-  #endCertificates(id: string, isOver: (ground: CertificateGround) => boolean): LiveClient[] {
-    this.#cut(`certificate:${id}`);
-    const lives = [...(this.#byCertificate.get(id) ?? [])];
     return this.#kickAll(
-      lives.filter(({ identity }) => identity?.ground && isOver(identity.ground)),
+      this.#madeWith(certificateId).filter(({ identity }) => identity?.ground?.ids.includes(certificateId)),
       ends.notAuthorized,
     );
+  }
+
+  /** Ends every connection whose certificate a CA has revoked, in slices: a CA may have a whole fleet. Those that were ended. */
+  async endRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): Promise<LiveClient[]> {
+    const long = new LongWork();
+    const ended: LiveClient[] = [];
+    for (const live of this.#madeWith(authorityId)) {
+      const signatures = live.identity?.ground?.signatures ?? [];
+      const isOver = signatures.some((one) => one.authorityId === authorityId && isRevoked(one.serialNumber));
+      if (isOver && !live.ended) ended.push(...this.#kickAll([live], ends.notAuthorized));
+      await long.giveWay();
+    }
+    return ended;
+  }
+
+  /** The connections that a certificate, or a CA, may have to do with. CONNECTs that are being checked now are refused. */
+  #madeWith(certificateId: string): LiveClient[] {
+    this.#cut(`certificate:${certificateId}`);
+    return [...(this.#byCertificate.get(certificateId) ?? [])];
   }
 
   /** Gives the connections of a principal what it may act as now. */

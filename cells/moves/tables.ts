@@ -66,6 +66,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   // The removal of certificates writes it.
   certificates: { where: own },
   revokedCertificates: { where: own, omit: 'sequence' },
+  revocationListParts: { where: own },
   certificateAuthorities: { where: own },
   devicePresence: {
     where: of('row', 'devices', 'row'),

@@ -33,6 +33,7 @@ import * as versionsOfProducts from './0036-versions-of-products.ts';
 import * as roles from './0037-roles.ts';
 import * as accessTokens from './0038-access-tokens.ts';
 import * as renewals from './0040-renewals.ts';
+import * as revocationLists from './0041-revocation-lists.ts';
 import * as groups from './0044-groups.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
@@ -102,6 +103,7 @@ export const registryMigrations: readonly Migration[] = [
     `ALTER TABLE "certificateAuthorities" ADD COLUMN "serialNumberAttribute" TEXT NOT NULL DEFAULT 'CN'`,
   ),
   renewals,
+  revocationLists,
   groups,
 ];
 

@@ -54,6 +54,9 @@ export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'ent
 /** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
 export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
 
+/** The revocation list of a live CA; absent without one. */
+export type RevocationListRow = Pick<Row<'certificateAuthorities'>, 'crlPolicy' | 'crlNextUpdate'>;
+
 /** A live end-user or account user; `userId` is null without a person, `organizationId` for an account user. */
 export interface EntityRole {
   accountId: string;
@@ -275,6 +278,21 @@ export class Registry {
     return this.#lookups.authorities.all(subject);
   }
 
+  /** What a live CA has as its revocation list; undefined without one. */
+  revocationList(authorityId: string): RevocationListRow | undefined {
+    return this.#lookups.revocationList.get(authorityId);
+  }
+
+  /** The part of a CA's revocation list in which this digest, hex, would be. */
+  revocationListPart(authorityId: string, digest: string): Buffer | undefined {
+    return this.#lookups.revocationListPart.get(authorityId, digest);
+  }
+
+  /** CAs that let nobody in because their revocation lists have expired, after a time until another (ISO 8601). */
+  expiredLists(after: string, until: string): string[] {
+    return this.#lookups.expiredLists.all(after, until);
+  }
+
   /** When a live certificate, or a live CA, expires; undefined when it is not there. */
   validityOf(certificateId: string): string | undefined {
     return this.#lookups.certificateEnd.get(certificateId) ?? this.#lookups.authorityEnd.get(certificateId);
@@ -406,6 +424,22 @@ function prepareLookups(reader: Sqlite.Database) {
       .pluck(),
     authorityEnd: reader
       .prepare<[string], string>('SELECT "validTo" FROM "certificateAuthorities" WHERE "id" = ? AND "deleted" IS NULL')
+      .pluck(),
+    revocationList: reader.prepare<[string], RevocationListRow>(
+      `SELECT "crlPolicy", "crlNextUpdate" FROM "certificateAuthorities"
+       WHERE "id" = ? AND "crlNumber" IS NOT NULL AND "deleted" IS NULL`,
+    ),
+    revocationListPart: reader
+      .prepare<[string, string], Buffer>(
+        `SELECT "digests" FROM "revocationListParts" WHERE "certificateAuthorityId" = ? AND "first" <= ?
+         ORDER BY "first" DESC LIMIT 1`,
+      )
+      .pluck(),
+    expiredLists: reader
+      .prepare<[string, string], string>(
+        `SELECT "id" FROM "certificateAuthorities" WHERE "crlPolicy" = 'refuse' AND "deleted" IS NULL
+         AND "crlNextUpdate" > ? AND "crlNextUpdate" <= ?`,
+      )
       .pluck(),
     newestRevocation: reader
       .prepare<[string], number | null>(

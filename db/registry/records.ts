@@ -13,7 +13,7 @@ import type {
   KeptRecord,
 } from './records/account.ts';
 import type { EntityTable, entityColumns } from './records/by-table.ts';
-import type { RenewalRecord, RevokedCertificateRecord } from './records/certificates.ts';
+import type { RenewalRecord, RevocationListPartRecord, RevokedCertificateRecord } from './records/certificates.ts';
 import type { EntityRow } from './records/columns.ts';
 import type {
   AssociationCodeRecord,
@@ -79,6 +79,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   credentials: Static<typeof CredentialRecord>;
   renewals: Static<typeof RenewalRecord>;
   revokedCertificates: Static<typeof RevokedCertificateRecord> & { sequence: Generated<number> };
+  revocationListParts: Static<typeof RevocationListPartRecord>;
   publications: Static<typeof PublicationRecord>;
   enrollments: Static<typeof EnrollmentRecord>;
   enrollmentRefusals: Static<typeof EnrollmentRefusalRecord> & { sequence: Generated<number> };

@@ -4,7 +4,7 @@ import { invalid } from '../errors.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
 import { makeSecret } from '../identity/secrets/secrets.ts';
 import type { MessagesContext } from '../messages/context.ts';
-import { namesPrivateAddress } from '../network/outbound.ts';
+import { checkAccountUrl } from '../network/account-url.ts';
 import type { Lane } from '../scheduler/lanes.ts';
 import { type GroupRow, owners, type UpdateBody } from './group.ts';
 
@@ -51,7 +51,7 @@ export function hookColumns(
     if (hookSecret) throw invalid('hookSecret', 'needs hookUrl');
     return { columns: { sealedHookUrl: null, sealedHookSecret: null, isHookSecretMade: 0 }, shown: {} };
   }
-  if (hookUrl !== undefined) checkHookUrl(hookUrl, config.bridges.allowPrivate);
+  if (hookUrl !== undefined) checkAccountUrl('hookUrl', hookUrl, { ...config.bridges, plain: false });
   const hasUrl = hookUrl !== undefined || (before?.sealedHookUrl ?? null) !== null;
   if (hookSecret && !hasUrl) throw invalid('hookSecret', 'needs hookUrl');
   const isMade = hasUrl && !hookSecret && (hookSecret === null || (before?.sealedHookSecret ?? null) === null);
@@ -72,16 +72,4 @@ export function madeHookSecret({ sealing }: { sealing: Sealing }, id: string): M
     columns: { sealedHookSecret: sealing.seal(owners.hookSecret(id), hookSecret), isHookSecretMade: 1 },
     shown: { hookSecret },
   };
-}
-
-/** A name is looked up, and its addresses are checked, when it is connected to. */
-function checkHookUrl(text: string, allowPrivate: boolean): void {
-  const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || url.hostname === '') throw invalid('hookUrl', 'must be an address with https');
-  if (url.protocol !== 'https:' && !allowPrivate)
-    throw invalid('hookUrl', 'must be an address with https; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows http');
-  if (url.username !== '' || url.password !== '' || url.hash !== '')
-    throw invalid('hookUrl', 'must have no user, no password and no fragment');
-  if (!allowPrivate && namesPrivateAddress(url))
-    throw invalid('hookUrl', 'must not name a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
 }

@@ -162,7 +162,7 @@ export interface Exchange {
   method: string;
   headers: Record<string, string>;
   body?: string | Uint8Array | undefined;
-  /** Bytes of the answer, where fewer than `maxAnswerBytes` are enough. */
+  /** Bytes of the answer, where they are not at most `maxAnswerBytes`. */
   maxBytes?: number;
   /** Ends it before `exchangeDeadline`, for several exchanges with one deadline. */
   signal?: AbortSignal;

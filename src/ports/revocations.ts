@@ -25,6 +25,8 @@ export interface Revocations {
   secretOverlaps(entityId: string): Revoked;
   /** A certificate, or a CA, is registered no more: the connections that it let in end, without their wills. */
   certificateEnded(id: string): Revoked;
+  /** A CA has revoked certificates: connections whose certificate, or a CA above it, is one of them end, without their wills. */
+  certificatesRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): Promise<Revoked>;
   /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
   authorityRegistered(): void;
   /** A login session is over: its connections end, without their wills. */

@@ -58,6 +58,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const { revocations, publisher, streams } = broker;
   enrollment.open({ revocations, streams, broker });
   renewals.start(revocations);
+  base.revocationLists.start(revocations);
   const collector = new Collector(base);
   return {
     ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals },

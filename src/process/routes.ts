@@ -56,6 +56,7 @@ import { brandingRoutes, publicBrandingRoutes } from '../registry/branding.ts';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.ts';
 import { certificateRoutes } from '../registry/certificates/certificates.ts';
 import { crlRoutes } from '../registry/certificates/crl-route.ts';
+import { crlUploadRoutes } from '../registry/certificates/crl-upload.ts';
 import { issuerRoutes } from '../registry/certificates/issuer-routes.ts';
 import { channelTemplateRoutes } from '../registry/channel-templates.ts';
 import { associationRoutes } from '../registry/credentials/association.ts';
@@ -173,6 +174,7 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   await scope('', [estRenewalRoutes]);
   await scope('/api/v4', [requireCaller, timeSeriesRoutes]);
   await scope('/api/v1', [requireCaller, firmwareFileRoutes]);
+  await scope('/api/v1', [requireCaller, crlUploadRoutes]);
   // The hooks of these depend on the endpoint: a device, or a password instead of a token, may call some of them.
   await scope('/api/v1', [firmwareDeviceRoutes]);
   await scope('/api/v1', [firmwareContentRoutes]);

@@ -76,6 +76,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     });
   const purging = startPurge(opened.ctx);
   const warnings = startExpiryWarnings(opened.ctx);
+  opened.ctx.listFetcher.start();
   const { port } = listening.server.address() as AddressInfo;
   const url = addressAt(config, port);
   opened.ctx.firmwareEngine.startServing(url);

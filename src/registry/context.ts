@@ -3,7 +3,9 @@ import type { BrokerState } from '../ports/broker-state.ts';
 import type { ClientCertificates } from './certificates/client-certificates.ts';
 import type { IssuedLists } from './certificates/issued-lists.ts';
 import type { Issuing } from './certificates/issuing.ts';
+import type { ListFetcher } from './certificates/list-fetcher.ts';
 import type { PkiThreads } from './certificates/pki/threads.ts';
+import type { RevocationLists } from './certificates/revocation-lists.ts';
 import type { Overlaps } from './credentials/overlaps.ts';
 
 /** The services that route modules of the registry get: those below them, and their own. */
@@ -13,5 +15,7 @@ export interface RegistryContext extends IdentityContext {
   issuing: Issuing;
   issuedLists: IssuedLists;
   pki: PkiThreads;
+  revocationLists: RevocationLists;
+  listFetcher: ListFetcher;
   overlaps: Overlaps;
 }

@@ -272,6 +272,7 @@ const table = `
   POST /api/v1/access/certificate-authorities/{id}/issue | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
   POST /api/v1/access/certificate-authorities/{id}/issue | body deviceId: device                      | 400/102 | 403/21  | 403/21
   PUT /api/v1/access/certificate-authorities/{id}/certificate | path id: certificateAuthority         | 404/100 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}/crl | path id: certificateAuthority                 | 404/100 | 403/21  | 403/21
 
   POST /api/v1/enrollment-groups                    | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/enrollment-groups                    | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21

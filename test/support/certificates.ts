@@ -74,6 +74,33 @@ export async function makeCertificate(wanted: Wanted = {}): Promise<Made> {
 export const makeAuthority = (wanted: Wanted = {}): Promise<Made> =>
   makeCertificate({ subject: 'O="Acme, Inc", CN=Factory', ca: true, ...wanted });
 
+/** What a revocation list has besides its issuer; `number` null leaves it out. Times in milliseconds since 1970. */
+export interface WantedList {
+  number?: number | bigint | null;
+  revoked?: Made[];
+  from?: number;
+  to?: number;
+  more?: x509.Extension[];
+}
+
+/** The revocation list of a CA, DER. */
+export async function makeList({ signer }: Made, wanted: WantedList = {}): Promise<Buffer> {
+  const { number = 1, revoked = [], from = Date.now() - 60_000, to = Date.now() + day, more = [] } = wanted;
+  const digits = (number ?? 0).toString(16);
+  const content = Buffer.from(`00${digits.length % 2 ? '0' : ''}${digits}`, 'hex');
+  const der = Buffer.concat([Buffer.from([2, content.length]), content]);
+  const list = await x509.X509CrlGenerator.create({
+    issuer: signer.subject,
+    thisUpdate: new Date(from),
+    nextUpdate: new Date(to),
+    entries: revoked.map(({ cert }) => ({ serialNumber: new x509.X509Certificate(cert).serialNumber })),
+    extensions: [...(number === null ? [] : [new x509.Extension('2.5.29.20', false, der)]), ...more],
+    signingAlgorithm: signer.kind,
+    signingKey: signer.keys.privateKey,
+  });
+  return Buffer.from(list.rawData);
+}
+
 /** What shows that somebody holds the key of a CA. */
 export const makeProof = (issuer: Made, challenge: string): Promise<Made> =>
   makeCertificate({ subject: `CN=${challenge}`, issuer });

@@ -11,3 +11,6 @@ export const warnNow = ({ server }: Service): void => warnOfExpiry(server.ctx);
 
 /** Looks for jobs that are over, as each minute. */
 export const lookAtJobs = ({ server }: Service): void => server.ctx.jobs.destroyDueResults();
+
+/** Fetches the revocation lists that are due, as each minute; also waits for those under way. */
+export const fetchListsNow = ({ server }: Service): Promise<void> => server.ctx.listFetcher.fetchDue();

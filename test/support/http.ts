@@ -45,7 +45,7 @@ export class Response {
 /** @throws Error when the connection fails before the whole answer is here. A redirect is an answer: it is not followed. */
 export function request(
   url: string,
-  { method, headers, body }: { method: string; headers: Record<string, string>; body?: string | undefined },
+  { method, headers, body }: { method: string; headers: Record<string, string>; body?: string | Buffer | undefined },
 ): Promise<Response> {
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
   const [client, agent] = url.startsWith('https:') ? [https, secure] : [http, plain];

@@ -223,7 +223,7 @@ export class Service {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
-      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
+      body: body === undefined || typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body),
     });
     const isJson = got.named['content-type']?.startsWith('application/json');
     const answer = {
@@ -234,7 +234,7 @@ export class Service {
       body: (isJson ? JSON.parse(got.text) : undefined) as Body<M, P>,
       text: got.text,
     };
-    this.secrets.look(body);
+    if (!Buffer.isBuffer(body)) this.secrets.look(body);
     this.secrets.look(answer.body);
     for (const secret of [token, got.named['platform-access-token']]) this.secrets.add(String(secret ?? ''));
     if (isJson) this.#contract().check(method, path, answer.status, answer.body);

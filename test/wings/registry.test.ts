@@ -19,6 +19,7 @@ import '../registry/races.test.ts';
 import '../registry/sign-up.test.ts';
 import '../registry/search.test.ts';
 import '../registry/privilege.test.ts';
+import '../registry/revocation-lists.test.ts';
 import '../registry/role-matrix.test.ts';
 import '../registry/roles.test.ts';
 import '../registry/templates.test.ts';

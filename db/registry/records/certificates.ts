@@ -8,6 +8,7 @@ import {
   Id,
   Nullable,
   nameColumn,
+  OptionalDate,
   OptionalId,
   OptionalText,
   oneOf,
@@ -61,6 +62,50 @@ export const certificateColumns = {
 /** Attributes of a subject that may have the serial number of a device. */
 export const serialNumberAttributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
 
+/** What a CA of an account has, as PUT .../crl and crlUrl have left it. */
+const listColumns = {
+  crlUrl: column(OptionalText, {
+    create: 'optional',
+    change: true,
+    bounds: { maxLength: 2000 },
+    shown: Nullable(
+      Type.String({ description: 'Where the revocation list of this CA is fetched: when it is set, and then hourly.' }),
+    ),
+  }),
+  crlPolicy: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    shown: oneOf<string>(['warn', 'refuse']),
+    body: oneOf(['warn', 'refuse'], {
+      description:
+        'When the revocation list has expired: `warn` goes on with it, `refuse` lets nobody in and ends connections. Without a list it does nothing.',
+    }),
+    initial: 'warn',
+  }),
+  crlNumber: column(OptionalText, {
+    shown: Nullable(Type.String({ description: 'CRL Number of the present list, decimal; null without a list.' })),
+  }),
+  crlNextUpdate: column(OptionalDate, {
+    shown: Nullable({ ...DateText, description: 'When the present list expires.' }),
+  }),
+  crlCount: column(Nullable(Type.Integer()), {
+    shown: Nullable(Type.Integer({ description: 'Certificates on the present list.' })),
+  }),
+  crlTaken: column(OptionalDate, {
+    shown: Nullable({ ...DateText, description: 'When the present list was sent or fetched.' }),
+  }),
+  crlChecked: column(OptionalDate, {
+    shown: Nullable({ ...DateText, description: 'When crlUrl was asked last.' }),
+  }),
+  crlError: column(OptionalText, {
+    shown: Nullable(
+      Type.String({
+        description: 'Why the last fetch from crlUrl brought no list; the former one stays. Null when it did.',
+      }),
+    ),
+  }),
+};
+
 /** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
 export const certificateAuthorityColumns = {
   name: nameColumn,
@@ -96,6 +141,7 @@ export const certificateAuthorityColumns = {
     }),
     initial: 'CN',
   }),
+  ...listColumns,
   issuing: flag({ filter: 'flag' }),
   certificateRequest: column(OptionalText, {
     shown: Nullable(
@@ -129,4 +175,12 @@ export const RevokedCertificateRecord = Type.Object({
   serialNumber: Type.String(),
   revoked: DateText,
   validTo: DateText,
+});
+
+/** A part of the revocation list of a registered CA: digests of serial numbers, sorted; `first` is the first of them, hex. */
+export const RevocationListPartRecord = Type.Object({
+  certificateAuthorityId: Id,
+  first: Type.String(),
+  accountId: Id,
+  digests: Type.Unsafe<Buffer>({ type: 'string' }),
 });

@@ -5,12 +5,12 @@ import type { Caller } from '../../caller.ts';
 import { invalid } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { nameIgnored } from '../../http/ignored-names.ts';
+import { Intake } from '../../http/intake.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
 import type { FactoryContext } from '../context.ts';
 import { demandRowRights, type Job, showJob } from '../jobs/job.ts';
 import { jobResponse, jobsPath } from '../jobs/routes.ts';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.ts';
-import { Intake } from './intake.ts';
 import { defaultPlace, namedPlace } from './places.ts';
 import { knownColumns } from './provision.ts';
 import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.ts';
@@ -49,7 +49,10 @@ export function provisioningRoutes(app: App, ctx: FactoryContext): void {
 }
 
 function mount(app: App, ctx: FactoryContext): void {
-  const intake = new Intake();
+  const intake = new Intake({
+    ...{ maxBytes, minBytes: 256 * 1024, perCaller: 2, perAccount: 4, total: 8 },
+    message: 'Too many uploads of rows at once.',
+  });
   app.post(
     jobsPath,
     {

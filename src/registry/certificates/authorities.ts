@@ -28,9 +28,11 @@ import { change, demandLive, demandReference, findReached, insert, stamp, trash,
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
+import { checkAccountUrl } from '../../network/account-url.ts';
 import type { RegistryContext } from '../context.ts';
 import { expiresShape, readValid } from './certificates.ts';
 import { issuingProperties, newIssuer } from './new-issuer.ts';
+import { refusesNow } from './revoked.ts';
 import { authorityFault, isSignedBy, readPem, storedForm } from './x509.ts';
 
 const maxPerAccount = 20;
@@ -130,20 +132,23 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
   const fault = authorityFault(certificate, 0);
   if (fault !== undefined) throw invalid('certificate', fault);
   const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
+  checkUrl(ctx, columns);
   demandTemplate(columns);
   const unproven = { state: 'pending', challenge: makeSecret() };
-  const none = { issuing: 0, certificateRequest: null, sealedKey: null };
-  return addAuthority(ctx, caller, { ...stamp(ctx.clock, caller), ...columns, ...unproven, ...none });
+  const none = { ...noList, issuing: 0, certificateRequest: null, sealedKey: null };
+  const shown = await addAuthority(ctx, caller, { ...stamp(ctx.clock, caller), ...columns, ...unproven, ...none });
+  if (shown.crlUrl !== null) void ctx.listFetcher.fetchList(shown);
+  return shown;
 }
 
 /** Makes the key and the certificate of a CA that issues. @throws PlatformError 400/106. */
 async function makeAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
-  for (const path of ['certificate', 'createDevices', 'deviceTemplateId', 'organizationId'] as const)
+  for (const path of ['certificate', 'deviceTemplateId', 'organizationId', ...ofRegistered] as const)
     if (body[path]) throw invalid(path, 'is not for a CA that issues');
   const stamped = stamp(ctx.clock, caller);
   const made = await newIssuer(ctx, caller, stamped.id, body);
   const columns = readNew(certificateAuthorityColumns, { ...body, certificate: '' });
-  return addAuthority(ctx, caller, { ...stamped, ...columns, ...made });
+  return addAuthority(ctx, caller, { ...stamped, ...columns, ...noList, ...made });
 }
 
 async function addAuthority(ctx: RegistryContext, caller: Caller, made: Authority) {
@@ -188,6 +193,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityProven');
     return changed;
   });
+  ctx.certificates.authorityRegistered(caller.accountId);
   ctx.revocations.authorityRegistered();
   return showAuthority(row);
 }
@@ -200,19 +206,25 @@ async function updateAuthority(
   version: number,
   body: Static<typeof updateBody>,
 ) {
+  let isFetched = false;
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, publishing);
     const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);
-    if (before.issuing === 1 && changes.createDevices === 1)
-      throw invalid('createDevices', 'is not for a CA that issues');
+    if (before.issuing === 1)
+      for (const path of ofRegistered) if (body[path]) throw invalid(path, 'is not for a CA that issues');
+    checkUrl(ctx, changes);
+    isFetched = 'crlUrl' in changes && changes.crlUrl !== before.crlUrl;
     demandTemplate({ ...before, ...changes });
     await demandLiving(tx, caller, changes);
-    const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, changes);
+    const all = { ...changes, ...(isFetched && { crlChecked: null, crlError: null }) };
+    const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, all);
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
+  if (isFetched && row.crlUrl !== null) void ctx.listFetcher.fetchList(row);
+  if (refusesNow(row, ctx.clock.now())) ctx.revoked.noteRevoked(caller, await ctx.revocationLists.endExpired(id));
   return showAuthority(row);
 }
 
@@ -228,6 +240,22 @@ async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string,
 }
 
 type Authority = Row<'certificateAuthorities'>;
+
+/** What only a registered CA has. */
+const ofRegistered = ['createDevices', 'crlUrl', 'crlPolicy'] as const;
+const noList = {
+  crlNumber: null,
+  crlNextUpdate: null,
+  crlCount: null,
+  crlTaken: null,
+  crlChecked: null,
+  crlError: null,
+};
+
+/** @throws PlatformError 400/106 for a URL from which no list is fetched. */
+function checkUrl({ config }: RegistryContext, { crlUrl }: Partial<Pick<Authority, 'crlUrl'>>): void {
+  if (crlUrl) checkAccountUrl('crlUrl', crlUrl, { ...config.bridges, plain: true });
+}
 
 /** @throws PlatformError 400/106 for a CA that makes devices of no template. */
 function demandTemplate({

@@ -24,7 +24,6 @@ import { invalid, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import type { RegistryContext } from '../context.ts';
 import { activate } from '../credentials/credentials.ts';
-import { normalSerial } from './pki/serial-numbers.ts';
 import { type Certificate, readPem, storedForm, weaknessOf } from './x509.ts';
 
 /** One in use, the next one, and some more. */
@@ -84,7 +83,7 @@ async function registerCertificate(ctx: RegistryContext, caller: Caller, body: S
     ...storedForm(certificate),
     issuer: certificate.issuer,
     ...{ certificateAuthorityId: null, publicKeyHash: null },
-    serialNumber: normalSerial(certificate.x509.serialNumber),
+    serialNumber: certificate.serial,
   };
   const store = (tx: Tx) => insert(tx, 'certificates', made, 'certificate');
   return (await addCertificate(ctx, caller, wanted, store, {})).mqttCertificate;

@@ -1,31 +1,17 @@
 /** Finds the device of a certificate from the TLS handshake: by fingerprint, or by a CA of the account. */
 
-import { hash, X509Certificate } from 'node:crypto';
-import type { Logger } from 'pino';
-import { findEntity } from '../../../db/registry/entities.ts';
-import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.ts';
+import { hash, type X509Certificate } from 'node:crypto';
+import type { AuthorityRow, CertificateRow } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import type { Access } from '../../access.ts';
-import type { Audit } from '../../audit/index.ts';
-import type { Clock } from '../../clock.ts';
-import type { Fields } from '../../entity/fields.ts';
-import { findLive, insert } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
-import type { CertificateCheck, PresentedCertificate } from '../../ports/proofs.ts';
+import type { CertificateCheck, PresentedCertificate, Signature } from '../../ports/proofs.ts';
 import { noteFirstUse } from '../credentials/first-uses.ts';
-import { newDevice } from '../devices/changes.ts';
-import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.ts';
+import { Chains, type Vouched } from './chains.ts';
+import { type MakingContext, makeDevice } from './devices-of-authorities.ts';
+import { revocationFault } from './revoked.ts';
+import { type Certificate, readable } from './x509.ts';
 
-/** CAs that may be between a registered one and a device. */
-const maxIntermediates = 3;
 /** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
 const provenKept = 100_000;
-/** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
-const betweenKept = 2000;
-/** Used instead of an account id for devices that do not exist yet: what CAs of different accounts have signed meets here. */
-const everyAccount = 'all';
-const authoritiesKept = 1000;
-const maxSerialNumberLength = 255;
 /** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
 const sayEvery = 60_000;
 const maxReported = 20;
@@ -40,6 +26,8 @@ interface Ground {
   accountId: string;
   /** The CA that has issued it here. */
   issuerId?: string | undefined;
+  /** What CAs of the account have signed of it and above it: their revocation lists may name that. */
+  signatures: readonly Signature[];
   validFrom: number;
   validTo: number;
 }
@@ -64,31 +52,32 @@ export interface IssuedCertificate {
   publicKeyHash: string;
 }
 
-type Needed = {
-  registry: Registry;
-  access: Access;
-  clock: Clock;
-  audit: Audit;
-  fields: Fields;
-  log: Logger;
-  /** Throws 507 when the account, or the disk, has no room for another device. */
-  keeping: { demandRoom(accountId: string): void };
-};
-
 export class ClientCertificates {
-  readonly #ctx: Needed;
+  readonly #ctx: MakingContext;
+  readonly #chains: Chains;
   /** Grounds by fingerprint, of certificates that a CA of their device's account has vouched for. */
-  readonly #proven = boundedCache<string, Ground>(provenKept);
-  /** By account and subject: names are anybody's to choose. */
-  readonly #between = boundedCache<string, Certificate>(betweenKept);
-  readonly #authorities = boundedCache<string, Certificate>(authoritiesKept);
+  readonly #proven = boundedCache<string, Ground & { round: number }>(provenKept);
+  /** What CAs of an account have signed of certificates that are registered themselves, by account and fingerprint. */
+  readonly #signed = boundedCache<string, readonly Signature[]>(provenKept);
+  /** CAs of an account that were registered since the start; what is remembered is of one round. */
+  readonly #rounds = new Map<string, number>();
 
   /** When what was said of refusals began, and what was. */
   readonly #said = new Set<string>();
   #saidSince = Number.NEGATIVE_INFINITY;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: MakingContext) {
     this.#ctx = ctx;
+    this.#chains = new Chains(ctx.registry);
+  }
+
+  /** A CA of the account is there that may have signed what others vouch for: what is remembered is found out anew. */
+  authorityRegistered(accountId: string): void {
+    this.#rounds.set(accountId, this.#roundOf(accountId) + 1);
+  }
+
+  #roundOf(accountId: string): number {
+    return this.#rounds.get(accountId) ?? 0;
   }
 
   /** Whether any certificate or CA is registered: before that nobody is asked for one. */
@@ -129,10 +118,12 @@ export class ClientCertificates {
     const certificate = readable(presented.own);
     const authority = this.#ctx.registry.entity('certificateAuthorities', authorityId);
     if (!certificate || authority?.deleted !== null) return { refused: 'no certificate of the CA' };
-    const grounds = this.#groundsOf(certificate, presented.others, authority.accountId);
-    const ground = grounds.find((one) => one.authority.id === authorityId)?.ground;
-    if (!ground) return { refused: 'no certificate of the CA' };
-    if (!this.#isValid(ground)) return { refused: 'the certificate, or its CA, is not valid now' };
+    const all = this.#chains.vouching(certificate, presented.others, authority.accountId);
+    const vouched = all.find((one) => one.authority.id === authorityId);
+    if (!vouched) return { refused: 'no certificate of the CA' };
+    if (!this.#isValid(vouched)) return { refused: 'the certificate, or its CA, is not valid now' };
+    const revoked = revocationFault(this.#ctx, signaturesOf(all));
+    if (revoked !== undefined) return { refused: revoked };
     const { subject, fingerprint, x509 } = certificate;
     const serialNumber = attributeOf(x509, authority.serialNumberAttribute);
     if (!serialNumber) return { refused: `the certificate has no ${authority.serialNumberAttribute}, or several` };
@@ -174,13 +165,15 @@ export class ClientCertificates {
     if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
     if (certificate.validFrom < since)
       return refused('the certificate begins before the hardware was replaced: issue a new one', deviceId);
-    if (maker && !(await this.#makeDevice(maker, certificate, deviceId, address)))
+    const revoked = revocationFault(this.#ctx, ground.signatures);
+    if (revoked !== undefined) return wrong(revoked, deviceId);
+    if (maker && !(await makeDevice(this.#ctx, maker, certificate, deviceId, address)))
       return refused('the CA may not make this device', deviceId);
     const device = access.placement(deviceId);
     if (device?.deleted !== null) return refused('the entity may not connect now', deviceId);
     const caller = { kind: 'device', id: device.id, accountId: device.accountId } as const;
-    const { id, issuerId, validTo } = ground;
-    const basis = { ids: issuerId === undefined ? [id] : [id, issuerId], signatures: [] };
+    const { id, issuerId, validTo, signatures } = ground;
+    const basis = { ids: issuerId === undefined ? [id] : [id, issuerId], signatures };
     return { result: 'proven', caller, certificateId: id, ground: basis, expires: validTo };
   }
 
@@ -201,7 +194,7 @@ export class ClientCertificates {
       const ground =
         this.#provenIn(named.accountId, fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
       if (ground) {
-        this.#proven.set(fingerprint, ground);
+        this.#proven.set(fingerprint, { ...ground, round: this.#roundOf(named.accountId) });
         return { deviceId: named.id, accountId: named.accountId, ground, since: this.#replacedAt(named.id) };
       }
     }
@@ -209,10 +202,10 @@ export class ClientCertificates {
     const made = isNew ? this.#claimOfNew(certificate, commonName, others, username) : undefined;
     if (registered.length === 0) return made;
     const isMeant = registered.some(({ accountId, entityId }) => username === entityId || username === accountId);
-    if (!made || isMeant) return claimOfRegistered(certificate, registered, username);
+    if (!made || isMeant) return this.#claimOfRegistered(certificate, registered, username);
     if (made === 'ambiguous') return made;
     if (registered.every(({ accountId }) => accountId === made.accountId))
-      return claimOfRegistered(certificate, registered, username);
+      return this.#claimOfRegistered(certificate, registered, username);
     // Somebody else has registered what a CA has issued for a device that is still to come.
     return username === commonName || username === made.accountId ? made : 'ambiguous';
   }
@@ -224,13 +217,42 @@ export class ClientCertificates {
     others: readonly X509Certificate[],
     username: string,
   ): Claim | 'ambiguous' | undefined {
-    const all = this.#groundsOf(certificate, others, undefined);
+    const all = this.#chains.vouching(certificate, others, undefined);
     const accountIds = new Set(all.map(({ authority }) => authority.accountId));
     if (accountIds.size > 1 && !accountIds.has(username)) return 'ambiguous';
     const [accountId = ''] = accountIds.has(username) ? [username] : accountIds;
-    const makers = all.filter(({ authority }) => authority.accountId === accountId && authority.createDevices === 1);
-    const chosen = makers.find(({ ground }) => this.#isValid(ground)) ?? makers[0];
-    return chosen && { deviceId, accountId, ground: chosen.ground, maker: chosen.authority };
+    const ofAccount = all.filter(({ authority }) => authority.accountId === accountId);
+    const makers = ofAccount.filter(({ authority }) => authority.createDevices === 1);
+    const chosen = makers.find((one) => this.#isValid(one)) ?? makers[0];
+    return chosen && { deviceId, accountId, ground: groundOf(chosen, ofAccount), maker: chosen.authority };
+  }
+
+  /** The device of a registered certificate; of several accounts, the one that the username names, or the CN. */
+  #claimOfRegistered(
+    certificate: Certificate,
+    registered: readonly CertificateRow[],
+    username: string,
+  ): Claim | 'ambiguous' | undefined {
+    const meant = registered.find(({ accountId, entityId }) => username === entityId || username === accountId);
+    const named = registered.find(({ entityId }) => entityId === certificate.commonName);
+    if (!meant && !named && registered.length > 1 && username === '') return 'ambiguous';
+    const chosen = meant ?? named ?? registered[0];
+    if (!chosen) return undefined;
+    const { id, accountId, entityId, certificateAuthorityId } = chosen;
+    const { validFrom, validTo } = certificate;
+    const signatures = this.#signaturesIn(accountId, certificate);
+    const issuerId = certificateAuthorityId ?? undefined;
+    return { deviceId: entityId, accountId, ground: { id, accountId, issuerId, validFrom, validTo, signatures } };
+  }
+
+  /** A registered certificate may be one of a CA of its account, too, which can revoke it. */
+  #signaturesIn(accountId: string, certificate: Certificate): readonly Signature[] {
+    const key = `${accountId} ${this.#roundOf(accountId)} ${certificate.fingerprint}`;
+    const known = this.#signed.get(key);
+    if (known) return known;
+    const signatures = signaturesOf(this.#chains.vouching(certificate, [], accountId));
+    this.#signed.set(key, signatures);
+    return signatures;
   }
 
   /** Looked up at every connection, also for what has been proven before. Certificates begin with a whole second. */
@@ -241,8 +263,9 @@ export class ClientCertificates {
 
   /** A CA of the account that vouches for the certificate of its device; a valid one if there is one. */
   #groundIn(accountId: string, certificate: Certificate, others: readonly X509Certificate[]): Ground | undefined {
-    const grounds = this.#groundsOf(certificate, others, accountId).map(({ ground }) => ground);
-    return grounds.find((ground) => this.#isValid(ground)) ?? grounds[0];
+    const all = this.#chains.vouching(certificate, others, accountId);
+    const chosen = all.find((one) => this.#isValid(one)) ?? all[0];
+    return chosen && groundOf(chosen, all);
   }
 
   #provenIn(accountId: string, fingerprint: string): Ground | undefined {
@@ -253,148 +276,23 @@ export class ClientCertificates {
   /** The cached result for a certificate, while it is valid. */
   #provenGround(fingerprint: string): Ground | undefined {
     const ground = this.#proven.get(fingerprint);
-    return ground && this.#isValid(ground) && this.isLive(ground.id) ? ground : undefined;
+    if (!ground || ground.round !== this.#roundOf(ground.accountId)) return undefined;
+    return this.#isValid(ground) && this.isLive(ground.id) ? ground : undefined;
   }
 
-  #isValid({ validFrom, validTo }: Ground): boolean {
+  #isValid({ validFrom, validTo }: Pick<Ground, 'validFrom' | 'validTo'>): boolean {
     const now = this.#ctx.clock.now();
     return now >= validFrom && now < validTo;
   }
-
-  /** The registered CAs that vouch for a certificate, of one account or of all: those that came first first. */
-  #groundsOf(
-    certificate: Certificate,
-    others: readonly X509Certificate[],
-    accountId: string | undefined,
-  ): Array<{ authority: AuthorityRow; ground: Ground }> {
-    if (clientFault(certificate) !== undefined) return [];
-    const found: Array<{ authority: AuthorityRow; ground: Ground }> = [];
-    const chain = [certificate];
-    for (let last: Certificate | undefined = certificate; last; ) {
-      for (const authority of this.#ctx.registry.authoritiesNamed(last.issuer)) {
-        if (accountId !== undefined && authority.accountId !== accountId) continue;
-        const ca = this.#certificateOf(authority);
-        if (!vouches(ca, chain)) continue;
-        const all = [ca, ...chain];
-        const validFrom = Math.max(...all.map((one) => one.validFrom));
-        const validTo = Math.min(...all.map((one) => one.validTo));
-        const { id, accountId: owner } = authority;
-        found.push({ authority, ground: { id, accountId: owner, validFrom, validTo } });
-        for (const between of chain.slice(1))
-          for (const seenBy of [authority.accountId, everyAccount])
-            this.#between.set(`${seenBy} ${between.subject}`, between);
-      }
-      last = chain.length > maxIntermediates ? undefined : this.#issuerOf(last, others, accountId);
-      if (last) chain.push(last);
-    }
-    return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
-  }
-
-  /** Possible issuers of a certificate, by name: among those that were sent, or seen before. */
-  #issuerOf(
-    { x509, issuer, subject }: Certificate,
-    others: readonly X509Certificate[],
-    accountId = everyAccount,
-  ): Certificate | undefined {
-    if (issuer === subject) return undefined;
-    const sent = others.find((other) => x509.checkIssued(other));
-    return (sent && readable(sent)) ?? this.#between.get(`${accountId} ${issuer}`);
-  }
-
-  #certificateOf({ id, certificate: pem }: AuthorityRow): Certificate {
-    const known = this.#authorities.get(id);
-    if (known) return known;
-    const certificate = readCertificate(new X509Certificate(pem));
-    this.#authorities.set(id, certificate);
-    return certificate;
-  }
-
-  /** Makes the device of a first connection, once however many come at once; false when the CA may not. */
-  async #makeDevice(
-    { id, accountId }: AuthorityRow,
-    { commonName, serialNumber, fingerprint }: Certificate,
-    deviceId: string,
-    address: string | undefined,
-  ): Promise<boolean> {
-    const { registry, access, clock, audit, fields, log, keeping } = this.#ctx;
-    try {
-      await registry.transaction(async (tx) => {
-        if (await findEntity(tx, 'devices', deviceId)) return;
-        keeping.demandRoom(accountId);
-        const authority = await findLive(tx, 'certificateAuthorities', accountId, id);
-        if (authority?.createDevices !== 1) throw new PlatformError('notFound');
-        const { deviceTemplateId, organizationId } = authority;
-        const template = deviceTemplateId && (await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId));
-        if (!template)
-          throw new PlatformError('unknownReference', { message: 'The template of the CA no longer exists.' });
-        if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
-          throw new PlatformError('unknownReference', { message: 'The organization of the CA no longer exists.' });
-        // Anyone who names a principal of another kind would speak in its name, here or in another account.
-        for (const table of ['endUsers', 'accountUsers', 'applications', 'identities', 'accounts'] as const) {
-          const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);
-          if (await taken.executeTakeFirst()) throw new PlatformError('notUnique');
-        }
-        // It has proven that it is there.
-        const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
-        const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, maxSerialNumberLength) };
-        await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
-        await audit.record(tx, {
-          event: 'deviceCreatedByCertificate',
-          outcome: 'success',
-          accountId,
-          target: { kind: 'device', id: deviceId },
-          address,
-          details: { certificateAuthorityId: id, fingerprint },
-        });
-      });
-    } catch (error) {
-      if (!(error instanceof PlatformError)) throw error;
-      const { message, details } = error;
-      log.warn({ certificateAuthorityId: id, deviceId, message, details }, 'a CA could not make a device');
-      return false;
-    }
-    access.deviceChanged(deviceId);
-    return true;
-  }
 }
 
-/** The device of a registered certificate; of several accounts, the one that the username names, or the CN. */
-function claimOfRegistered(
-  certificate: Certificate,
-  registered: readonly CertificateRow[],
-  username: string,
-): Claim | 'ambiguous' | undefined {
-  const meant = registered.find(({ accountId, entityId }) => username === entityId || username === accountId);
-  const named = registered.find(({ entityId }) => entityId === certificate.commonName);
-  if (!meant && !named && registered.length > 1 && username === '') return 'ambiguous';
-  const chosen = meant ?? named ?? registered[0];
-  if (!chosen) return undefined;
-  const { id, accountId, entityId, certificateAuthorityId } = chosen;
-  const { validFrom, validTo } = certificate;
-  const issuerId = certificateAuthorityId ?? undefined;
-  return { deviceId: entityId, accountId, ground: { id, accountId, issuerId, validFrom, validTo } };
+/** What a CA gives to a certificate; all that vouch may revoke it. */
+function groundOf({ authority, validFrom, validTo }: Vouched, all: readonly Vouched[]): Ground {
+  return { id: authority.id, accountId: authority.accountId, validFrom, validTo, signatures: signaturesOf(all) };
 }
 
-/** Whether a CA has signed the last of a chain, and each of it the one before; those after the first must be CAs. */
-function vouches(ca: Certificate, chain: readonly Certificate[]): boolean {
-  let signer = ca;
-  if (authorityFault(ca, chain.length - 1) !== undefined) return false;
-  // From the CA down, so that no key is used before somebody who is trusted has signed it.
-  for (let at = chain.length - 1; at >= 0; at -= 1) {
-    const signed = chain[at];
-    if (!signed || !isSignedBy(signed, signer)) return false;
-    if (at > 0 && authorityFault(signed, at - 1) !== undefined) return false;
-    signer = signed;
-  }
-  return true;
-}
-
-function readable(x509: X509Certificate): Certificate | undefined {
-  try {
-    return readCertificate(x509);
-  } catch {
-    return undefined;
-  }
+function signaturesOf(all: readonly Vouched[]): Signature[] {
+  return all.map(({ authority, serial }) => ({ authorityId: authority.id, serialNumber: serial }));
 }
 
 /** The value of an attribute of the subject; undefined when it has none, or several. */

@@ -10,7 +10,6 @@ import { invalid } from '../../errors.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { SigningRequest } from './pki/reading.ts';
-import { normalSerial } from './pki/serial-numbers.ts';
 import type { PkiThreads } from './pki/threads.ts';
 import { readCertificate, storedForm } from './x509.ts';
 
@@ -139,7 +138,7 @@ export function storeLeaf(
       ...{ entityId: deviceId, entityType: 'device', certificateAuthorityId, publicKeyHash },
       ...storedForm(certificate),
       issuer: certificate.issuer,
-      serialNumber: normalSerial(certificate.x509.serialNumber),
+      serialNumber: certificate.serial,
     },
     'certificate',
   );

@@ -1,5 +1,6 @@
 /** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { normalSerial } from './pki/serial-numbers.ts';
 
 /** The used fields of a certificate. Times in milliseconds since 1970. */
 export interface Certificate {
@@ -11,6 +12,8 @@ export interface Certificate {
   readonly issuer: string;
   readonly validFrom: number;
   readonly validTo: number;
+  /** As `normalSerial` writes the content of its INTEGER: revocation lists name certificates by it. */
+  readonly serial: string;
   /** Attributes of the subject, undefined when it has none, or several, of the kind. */
   readonly commonName: string | undefined;
   readonly serialNumber: string | undefined;
@@ -80,6 +83,15 @@ export function readCertificate(x509: X509Certificate): Certificate {
     hasStrongSignature: hasStrongSignature(x509.raw),
     ...limitsOf(x509.raw),
   };
+}
+
+/** The certificate; undefined when it cannot be read. */
+export function readable(x509: X509Certificate): Certificate | undefined {
+  try {
+    return readCertificate(x509);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The one certificate of a PEM text; a sentence about it when it holds none, several, or a private key. */
@@ -183,9 +195,11 @@ function hasStrongSignature(der: Buffer): boolean {
   return strongHashes.has(hashId?.body.toString('hex') ?? '');
 }
 
-function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar'> {
+function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar' | 'serial'> {
   const [body] = partsOf(first(der));
-  const list = partsOf(body?.body).find(({ tag }) => tag === contextTag(3));
+  const content = partsOf(body?.body);
+  const serial = content.find(({ tag }) => tag === integerTag)?.body.toString('hex') ?? '';
+  const list = content.find(({ tag }) => tag === contextTag(3));
   let keyUsage: number | undefined;
   let pathLength: number | undefined;
   let isPeculiar = false;
@@ -201,7 +215,7 @@ function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'i
     }
     if (isCritical && !knownExtensions.has(name)) isPeculiar = true;
   }
-  return { keyUsage, pathLength, isPeculiar };
+  return { keyUsage, pathLength, isPeculiar, serial: normalSerial(serial) };
 }
 
 const integerTag = 0x02;

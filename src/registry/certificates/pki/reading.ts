@@ -101,6 +101,9 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
 
 /** Milliseconds that the clock of a CA may be ahead. */
 const clockTolerance = 300_000;
+const maxNumberBytes = 20;
+/** Bytes of all extensions of a list, which become objects. */
+const maxExtensions = 65_536;
 
 interface Parts {
   signed: Uint8Array;
@@ -130,6 +133,8 @@ function partsOfList(der: Uint8Array): Parts {
   const tagged = take(({ tagClass, tagNumber }) => tagClass === contextClass && tagNumber === 0)?.content;
   if (!inner || !issuer || !thisUpdate || rest.length > 0) throw new Error('not a revocation list');
   if (!Buffer.from(inner).equals(algorithm.whole)) throw new Error('two algorithms');
+  if (inner.length + thisUpdate.length + (nextUpdate?.length ?? 0) + (tagged?.length ?? 0) > maxExtensions)
+    throw new Error('too long');
   const extensions = tagged ? [...AsnConvert.parse(tagged, asn1.Extensions)] : [];
   const numbered = extensions.find(({ extnID }) => extnID === asn1.id_ce_cRLNumber);
   return {
@@ -148,10 +153,13 @@ function timeIn(der: Uint8Array): number {
   return AsnConvert.parse(der, asn1.Time).getTime().getTime();
 }
 
+/** A number of 20 bytes at most [RFC 5280, 5.2.3]. */
 function numberIn(der: ArrayBuffer): string {
   const { result } = asn1js.fromBER(der);
-  if (!(result instanceof asn1js.Integer)) throw new Error('not a number');
-  return String(result.toBigInt());
+  if (!(result instanceof asn1js.Integer) || der.byteLength > 2 + maxNumberBytes) throw new Error('not a number');
+  const number = result.toBigInt();
+  if (number < 0n) throw new Error('not a number of a list');
+  return String(number);
 }
 
 /** Whether an extension says that a list is not what it looks like. */

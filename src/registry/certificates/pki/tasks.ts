@@ -1,7 +1,7 @@
 /** What the thread of certificates does. Only it imports this: the libraries take memory and time to load. */
 import { createPublicKey } from 'node:crypto';
 import { makeAuthority, makeKey, makeLeaf, makePkcs7, makeRequest, makeRevocationList } from './making.ts';
-import { readRequest, readRevocationList } from './reading.ts';
+import { type Fault, type RevocationList, readRequest, readRevocationList } from './reading.ts';
 
 /** A new CA: its key, its own certificate, and a request to another CA. */
 function makeNewAuthority(wanted: Parameters<typeof makeAuthority>[1]) {
@@ -14,7 +14,23 @@ function hasKey(certificate: string, key: string): boolean {
   return createPublicKey(certificate).equals(createPublicKey(key));
 }
 
+/** A revocation list as it was sent: as bytes, or as the property `crl` of JSON. */
+function readGivenList(
+  { body, isJson }: { body: Uint8Array; isJson: boolean },
+  authority: string,
+  now: number,
+): RevocationList | Fault {
+  if (!isJson) return readRevocationList(body, authority, now);
+  try {
+    const { crl } = JSON.parse(Buffer.from(body).toString()) as { crl?: unknown };
+    if (typeof crl === 'string') return readRevocationList(Buffer.from(crl, 'latin1'), authority, now);
+  } catch {
+    // As a text that is missing.
+  }
+  return { fault: 'must be a text: {"crl": "…"} with PEM, or base64 of DER' };
+}
+
 export const tasks = {
   ...{ makeNewAuthority, makeLeaf, makePkcs7, makeRevocationList },
-  ...{ hasKey, readRequest, readRevocationList },
+  ...{ hasKey, readRequest, readGivenList },
 };

@@ -28,7 +28,7 @@ export class PkiThreads {
 
   /** @throws PlatformError 429/-199 when the lane has too much waiting; Error when the thread fails. */
   ask<T extends Task>(lane: Lane, task: T, ...given: Parameters<Tasks[T]>): Promise<ReturnType<Tasks[T]>> {
-    const thread = task === 'makeRevocationList' || task === 'readRevocationList' ? this.#lists : this.#single;
+    const thread = task === 'makeRevocationList' || task === 'readGivenList' ? this.#lists : this.#single;
     return thread.ask(lane, { task, given }) as Promise<ReturnType<Tasks[T]>>;
   }
 

@@ -1,4 +1,7 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { connectOnce, newGroup } from '../../../enrollment/devices.ts';
+import { makeAuthority, makeList, registerAuthority } from '../../../support/certificates.ts';
 import type { Story } from '../story.ts';
 
 export const enrollment: Story = {
@@ -32,5 +35,10 @@ export const enrollment: Story = {
     const renewed = await answer();
     t.match(renewed, { device: { id: enrolled.device.id }, credential: { secret: String } });
     await connectOnce(service, renewed);
+    const made = await makeAuthority();
+    const ca = await registerAuthority(service, made);
+    writeFileSync(join(sh.directory, 'ca.crl'), await makeList(made, { number: 5 }));
+    await sh.set({ CA: ca.id });
+    t.match(await answer(), { certificateAuthority: { id: ca.id, crlNumber: '5' } });
   },
 };

@@ -1,14 +1,20 @@
-/** How much of bodies with rows is held at once: they are in memory until their job is stored. */
+/** How much of large bodies is held at once: they are in memory until they are stored. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.ts';
-import { maxBytes } from './rows.ts';
+import { PlatformError } from '../errors.ts';
 
-/** Bytes that may be on their way, of one caller, of one account and in all: nobody's slow bodies take everybody's place. */
-const maxPerCaller = 2 * maxBytes;
-const maxPerAccount = 4 * maxBytes;
-const maxTotal = 8 * maxBytes;
-/** Bytes that a body counts at least: a row is larger in memory than in a body. */
-const minBytes = 256 * 1024;
+/** Of the largest body: what may be on its way of one caller, of one account and in all. Nobody's slow bodies take everybody's place. */
+export interface IntakeLimits {
+  /** Bytes of the largest body, and bytes that one counts at least: it may be larger in memory. */
+  maxBytes: number;
+  minBytes: number;
+  /** How many of the largest bodies. */
+  perCaller: number;
+  perAccount: number;
+  total: number;
+  /** What callers are told when it is too much. */
+  message: string;
+}
+
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;
 
@@ -16,12 +22,17 @@ interface Held {
   callerId: string;
   accountId: string;
   bytes: number;
-  /** Its rows are needed even if the caller has gone away. */
+  /** It is needed even if the caller has gone away. */
   inUse: boolean;
 }
 
 export class Intake {
+  readonly #limits: IntakeLimits;
   readonly #held = new Map<FastifyRequest, Held>();
+
+  constructor(limits: IntakeLimits) {
+    this.#limits = limits;
+  }
 
   /**
    * Counts a body until its answer is sent or its caller gone; one of unknown length as the longest. To be called before
@@ -29,16 +40,19 @@ export class Intake {
    */
   takeRequest(request: FastifyRequest, reply: FastifyReply): void {
     const { id: callerId, accountId } = request.caller;
+    const { maxBytes, minBytes, perCaller, perAccount, total, message } = this.#limits;
     const declared = Number(request.headers['content-length'] ?? maxBytes);
     const bytes = Math.min(maxBytes, Math.max(minBytes, declared));
     const all = [...this.#held.values()];
     const ofCaller = all.filter((one) => one.callerId === callerId);
     const ofAccount = all.filter((one) => one.accountId === accountId);
     const isTooMuch =
-      sum(ofCaller) + bytes > maxPerCaller || sum(ofAccount) + bytes > maxPerAccount || sum(all) + bytes > maxTotal;
+      sum(ofCaller) + bytes > perCaller * maxBytes ||
+      sum(ofAccount) + bytes > perAccount * maxBytes ||
+      sum(all) + bytes > total * maxBytes;
     if (isTooMuch) {
-      const allowance = { limit: maxPerCaller, remaining: 0, reset: retryAfter };
-      throw new PlatformError('tooMany', { message: 'Too many uploads of rows at once.', allowance });
+      const allowance = { limit: perCaller * maxBytes, remaining: 0, reset: retryAfter };
+      throw new PlatformError('tooMany', { message, allowance });
     }
     this.#held.set(request, { callerId, accountId, bytes, inUse: false });
     const leave = () => {
@@ -48,7 +62,7 @@ export class Intake {
     reply.raw.once('close', leave);
   }
 
-  /** Does what needs the rows of a body; then it counts no more. */
+  /** Does what needs a body; then it counts no more. */
   async use<R>(request: FastifyRequest, work: () => Promise<R>): Promise<R> {
     const held = this.#held.get(request);
     if (held) held.inUse = true;

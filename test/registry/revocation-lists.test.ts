@@ -1,0 +1,426 @@
+/** Revocation lists of registered CAs: how they come, what they refuse and end, and what happens when they expire. */
+import { createServer, type ServerResponse } from 'node:http';
+import { get } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { Test } from 'tap';
+import { certificate, certificateFiles } from '../broker/certificate.ts';
+import {
+  Extension,
+  type Made,
+  makeAuthority,
+  makeCertificate,
+  makeList,
+  registerAuthority,
+  type WantedList,
+} from '../support/certificates.ts';
+import { fetchListsNow } from '../support/clockwork.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { joinWith, openssl } from '../support/openssl.ts';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+
+const t = await part(import.meta);
+
+const hour = 60 * 60_000;
+const authorities = '/api/v1/access/certificate-authorities';
+const revokedReason = 'the certificate, or a CA above it, has been revoked';
+const expiredReason = 'the revocation list of the CA has expired';
+
+let ahead = 0;
+let service: Service;
+t.before(async () => {
+  service = await startService(t, {
+    env: {
+      ...certificate(t),
+      SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS: '0',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '0',
+    },
+    clock: { now: () => Date.now() + ahead },
+  });
+});
+t.afterEach(() => {
+  ahead = 0;
+});
+
+const newDevice = () => service.create('/devices', 'device', { serialNumber: 'X' });
+const read = async (id: string) => (await service.ok('GET', `${authorities}/${id}`)).certificateAuthority;
+const put = (id: string, list: Buffer | string, type = 'application/pkix-crl', token = service.admin) =>
+  service.http('PUT', `${authorities}/${id}/crl`, {
+    ...{ body: list, headers: { 'content-type': type }, token },
+  });
+const refusal = (message: RegExp) => ({
+  status: 400,
+  body: { error: { code: 106, details: [{ path: 'crl', message }] } },
+});
+const refusalsOf = async (deviceId: string) =>
+  (await service.ok('GET', `/api/v1/devices/${deviceId}/refusals`)).refusals.results.map(({ reason }) => reason);
+const update = async (id: string, body: object) => {
+  const { version } = await read(id);
+  return service.http('PUT', `${authorities}/${id}`, { headers: { etag: version }, body });
+};
+
+/** A CA of the account with two devices, which have certificates of it. */
+async function withFleet(more: object = {}) {
+  const made = await makeAuthority();
+  const ca = await registerAuthority(service, made, more);
+  const [one, two] = [await newDevice(), await newDevice()];
+  const issue = (id: string) => makeCertificate({ subject: `CN=${id}`, issuer: made });
+  return { made, ca, one, two, lost: await issue(one.id), kept: await issue(two.id) };
+}
+const codeOf = async (t: Test, shown: Made) => {
+  const { returnCode } = await joinWith(t, service.mqttsPort, shown, { clientId: service.unique('client') });
+  return returnCode;
+};
+
+t.test('a certificate on a list is refused, and its connections end before the answer; others go on', async (t) => {
+  const { made, ca, one, lost, kept } = await withFleet();
+  t.match(ca, { crlUrl: null, crlPolicy: 'warn', crlNumber: null, crlNextUpdate: null, crlCount: null });
+  const [ending, staying] = [
+    await joinWith(t, service.mqttsPort, lost),
+    await joinWith(t, service.mqttsPort, kept, { clientId: 'b' }),
+  ];
+  t.same([ending.returnCode, staying.returnCode], [0, 0]);
+  let isOver = false;
+  void ending.closed.then(() => {
+    isOver = true;
+  });
+  const to = Date.now() + 24 * hour;
+  const answer = await put(ca.id, await makeList(made, { number: 7, revoked: [lost], to }));
+  t.equal(answer.status, 200, answer.text);
+  t.equal(answer.headers.get('platform-revocation'), 'connections=1; subscriptions=0');
+  t.match(answer.body.certificateAuthority, { id: ca.id, crlNumber: '7', crlCount: 1, crlError: null });
+  t.equal(answer.body.certificateAuthority.version, ca.version, 'it is no change of the CA');
+  t.equal(Date.parse(String(answer.body.certificateAuthority.crlNextUpdate)), Math.floor(to / 1000) * 1000);
+  await ending.closed;
+  t.ok(isOver);
+  t.equal(await codeOf(t, lost), 4);
+  t.equal(await codeOf(t, kept), 0);
+  t.same(await refusalsOf(one.id), [revokedReason]);
+  staying.send({ cmd: 'pingreq' } as never);
+  t.match(await staying.next(), { cmd: 'pingresp' });
+  const status = await new Promise((resolve, reject) => {
+    const options = { cert: lost.cert, key: lost.key, rejectUnauthorized: false, agent: false };
+    get(`${service.server.url}/api/v1/firmware/offer`, options, (got) => resolve(got.resume().statusCode)).on(
+      'error',
+      reject,
+    );
+  });
+  t.equal(status, 401, 'over HTTP, too');
+  const { auditRecords } = await service.ok(
+    'GET',
+    `/api/v1/audit?accountId=${service.accountId}&event=certificateAuthorityChanged`,
+  );
+  t.match(auditRecords.results[0], { targetId: ca.id, details: { crlNumber: '7', crlCount: 1 } });
+  await put(ca.id, await makeList(made, { number: 8 }));
+  t.equal(await codeOf(t, lost), 0, 'a list that names it no more lets it in');
+});
+
+t.test('a list comes as DER, PEM or JSON; a company makes it with OpenSSL', async (t) => {
+  const shell = openssl(t);
+  shell.run(
+    'req',
+    '-x509',
+    '-newkey',
+    'rsa:2048',
+    '-nodes',
+    '-subj',
+    '/O=Acme/CN=Plant',
+    '-keyout',
+    'ca.key',
+    '-out',
+    'ca.pem',
+  );
+  shell.write(
+    'ca.cnf',
+    '[ca]\ndefault_ca=a\n[a]\ndatabase=index.txt\ncrlnumber=number\ndefault_md=sha256\ndefault_crl_days=1\n',
+  );
+  const device = await newDevice();
+  const { csr, key } = shell.request({ subject: `/CN=${device.id}` });
+  shell.write('device.csr', csr);
+  const sign = ['x509', '-req', '-CA', 'ca.pem', '-CAkey', 'ca.key', '-days', '1', '-out'];
+  shell.run(...sign, 'device.pem', '-in', 'device.csr');
+  const cert = shell.read('device.pem').toString();
+  const { id, challenge } = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    name: 'Plant',
+    certificate: shell.read('ca.pem').toString(),
+  });
+  shell.write('proof.csr', shell.request({ subject: `/CN=${challenge}` }).csr);
+  shell.run(...sign, 'proof.pem', '-in', 'proof.csr');
+  await service.ok('POST', `${authorities}/${id}/proof`, { body: { certificate: shell.read('proof.pem').toString() } });
+  shell.write('index.txt', '');
+  shell.write('number', '0A\n');
+  const list = (name: string) => {
+    shell.run('ca', '-config', 'ca.cnf', '-gencrl', '-keyfile', 'ca.key', '-cert', 'ca.pem', '-out', name);
+    return shell.read(name).toString();
+  };
+  t.match(await put(id, list('one.crl'), 'application/x-pem-file'), {
+    body: { certificateAuthority: { crlNumber: '10', crlCount: 0 } },
+  });
+  const joined = await joinWith(t, service.mqttsPort, { cert, key });
+  t.equal(joined.returnCode, 0);
+  shell.run('ca', '-config', 'ca.cnf', '-revoke', 'device.pem', '-keyfile', 'ca.key', '-cert', 'ca.pem');
+  t.match(await put(id, JSON.stringify({ crl: list('two.crl') }), 'application/json'), {
+    body: { certificateAuthority: { crlNumber: '11', crlCount: 1 } },
+  });
+  await joined.closed;
+  t.equal((await joinWith(t, service.mqttsPort, { cert, key })).returnCode, 4);
+});
+
+t.test('a list of another CA, an older one, an expired one, one without a number and junk are refused', async (t) => {
+  const { made, ca, lost } = await withFleet();
+  const list = (wanted: WantedList = {}, by = made) => makeList(by, wanted);
+  const impostor = await makeAuthority();
+  t.match(await put(ca.id, await list({}, impostor)), refusal(/not signed by this CA/));
+  const other = await makeAuthority({ subject: 'CN=Other' });
+  t.match(await put(ca.id, await list({}, other)), refusal(/that of another CA/));
+  t.equal((await put(ca.id, await list({ number: 5, revoked: [lost] }))).status, 200);
+  for (const number of [5, 4]) t.match(await put(ca.id, await list({ number })), refusal(/not higher than 5/));
+  t.match(await put(ca.id, await list({ number: null })), refusal(/no number/));
+  t.match(await put(ca.id, await list({ number: 6, to: Date.now() - 1000 })), refusal(/expired/));
+  t.match(await put(ca.id, await list({ number: 6, from: Date.now() + hour })), refusal(/not valid yet/));
+  t.match(await put(ca.id, await list({ number: 2n ** 200n })), refusal(/revocation list/), 'a number of 26 bytes');
+  const delta = new Extension('2.5.29.27', true, Buffer.from([2, 1, 1]));
+  t.match(await put(ca.id, await list({ number: 6, more: [delta] })), refusal(/delta/));
+  const good = await list({ number: 6 });
+  for (const junk of [Buffer.alloc(0), Buffer.from('junk'), good.subarray(0, -1), Buffer.concat([good, good])])
+    t.match(await put(ca.id, junk), refusal(/revocation list/));
+  const changed = Buffer.from(good);
+  changed[changed.length - 1] = 1 ^ (changed.at(-1) ?? 0);
+  t.match(await put(ca.id, changed), refusal(/not signed/));
+  for (const body of ['{', '[]', '{"crl":5}', 'null'])
+    t.match(await put(ca.id, body, 'application/json'), refusal(/must be a text/));
+  t.match(await put(ca.id, Buffer.alloc(15 * 1024 * 1024)), { status: 413 });
+  t.match(await read(ca.id), { crlNumber: '5', crlCount: 1 }, 'the former one stays');
+  t.equal(await codeOf(t, lost), 4);
+  const issuer = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    name: 'I',
+    issuing: true,
+  });
+  t.match(await put(issuer.id, good), { status: 400 });
+  const { admin } = await service.account();
+  t.match(await put(ca.id, good, undefined, admin), { status: 404 });
+});
+
+t.test('an expired list goes on with `warn`; with `refuse` it lets nobody in, and ends connections', async (t) => {
+  const { made, ca, two, lost, kept } = await withFleet();
+  t.equal((await update(ca.id, { crlPolicy: 'refuse' })).status, 200);
+  t.equal(await codeOf(t, kept), 0, 'without a list it does nothing');
+  await put(ca.id, await makeList(made, { number: 1, revoked: [lost], to: Date.now() + hour }));
+  const joined = await joinWith(t, service.mqttsPort, kept);
+  t.equal(joined.returnCode, 0);
+  ahead = 2 * hour;
+  await joined.closed;
+  t.equal(await codeOf(t, kept), 4);
+  t.same(await refusalsOf(two.id), [expiredReason]);
+  t.equal((await update(ca.id, { crlPolicy: 'warn' })).status, 200);
+  t.same([await codeOf(t, kept), await codeOf(t, lost)], [0, 4]);
+  const again = await joinWith(t, service.mqttsPort, kept);
+  const changed = await update(ca.id, { crlPolicy: 'refuse' });
+  t.match(changed.headers.get('platform-revocation'), /^connections=[12];/);
+  await again.closed;
+  await put(ca.id, await makeList(made, { number: 2, from: Date.now() + hour, to: Date.now() + 3 * hour }));
+  t.equal(await codeOf(t, kept), 0, 'the next list lets it in');
+});
+
+t.test(
+  'the list of a CA names a CA below it, and what is registered by itself; no list of another account counts',
+  async (t) => {
+    const root = await makeAuthority({ subject: 'CN=Root' });
+    const between = await makeAuthority({ subject: 'CN=Between', issuer: root });
+    const rootCa = await registerAuthority(service, root);
+    const [one, two] = [await newDevice(), await newDevice()];
+    const below = await makeCertificate({ subject: `CN=${one.id}`, issuer: between });
+    const chain = { ...below, cert: below.cert + between.cert };
+    const own = await makeCertificate({ subject: 'CN=anything', issuer: root });
+    await service.create('/access/mqtt-certificates', 'mqttCertificate', {
+      ...{ entityId: two.id, entityType: 'device', certificate: own.cert },
+    });
+    const joined = [await joinWith(t, service.mqttsPort, chain), await joinWith(t, service.mqttsPort, own)];
+    t.same(
+      joined.map(({ returnCode }) => returnCode),
+      [0, 0],
+    );
+    const { accountId, admin } = await service.account();
+    const theirs = await registerAuthority(service, root, { accountId }, admin);
+    const list = await makeList(root, { number: 1, revoked: [between, own] });
+    t.equal(
+      (await put(theirs.id, list, undefined, admin)).headers.get('platform-revocation'),
+      'connections=0; subscriptions=0',
+    );
+    t.same([await codeOf(t, chain), await codeOf(t, own)], [0, 0]);
+    const answer = await put(rootCa.id, list);
+    t.match(answer.headers.get('platform-revocation'), /^connections=[34]/);
+    await Promise.all(joined.map(({ closed }) => closed));
+    t.same([await codeOf(t, chain), await codeOf(t, own)], [4, 4]);
+    // A CA that is registered later counts for what others have let in before.
+    const three = await newDevice();
+    const late = await makeCertificate({
+      subject: `CN=${three.id}`,
+      issuer: await makeAuthority({ subject: 'CN=Late', issuer: root }),
+    });
+    t.equal(await codeOf(t, late), 4);
+  },
+);
+
+t.test('a CA that is registered later revokes what another one lets in', async (t) => {
+  const root = await makeAuthority({ subject: 'CN=Early' });
+  const between = await makeAuthority({ subject: 'CN=Later', issuer: root });
+  await registerAuthority(service, root);
+  const device = await newDevice();
+  const below = await makeCertificate({ subject: `CN=${device.id}`, issuer: between });
+  const chain = { ...below, cert: below.cert + between.cert };
+  t.equal(await codeOf(t, chain), 0);
+  const later = await registerAuthority(service, between);
+  await put(later.id, await makeList(between, { number: 1, revoked: [below] }));
+  t.equal(await codeOf(t, chain), 4);
+});
+
+t.test('a manufacturer revokes a certificate with which a device would enroll', async (t) => {
+  const { made, ca, lost } = await withFleet();
+  const { deviceTemplate } = { deviceTemplate: await service.template() };
+  const group = await service.create('/enrollment-groups', 'enrollmentGroup', {
+    ...{ name: 'Made elsewhere', deviceTemplateId: deviceTemplate.id, proof: 'certificate', proofAuthorityId: ca.id },
+  });
+  await put(ca.id, await makeList(made, { number: 1, revoked: [lost] }));
+  const username = `enroll/${group.id}`;
+  t.equal((await joinWith(t, service.mqttsPort, lost, { username })).returnCode, 4);
+  const { refusals } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}/refusals`);
+  t.match(refusals.results, [{ reason: revokedReason }]);
+});
+
+/** A server from which lists are fetched. */
+async function listServer(t: Test) {
+  let answer = (response: ServerResponse): void => void response.writeHead(404).end();
+  let asked = 0;
+  const server = createServer((_, response) => {
+    asked += 1;
+    answer(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/ca.crl`,
+    asked: () => asked,
+    says: (next: typeof answer) => {
+      answer = next;
+    },
+    gives: (list: Buffer) => {
+      answer = (response) => void response.end(list);
+    },
+  };
+}
+
+t.test(
+  'a list is fetched when its URL is set, and then hourly; a failure keeps the last one, and is shown',
+  async (t) => {
+    const lists = await listServer(t);
+    const { made, ca, lost, kept } = await withFleet();
+    lists.gives(await makeList(made, { number: 3, revoked: [lost] }));
+    const joined = await joinWith(t, service.mqttsPort, lost);
+    t.equal((await update(ca.id, { crlUrl: lists.url })).status, 200);
+    await fetchListsNow(service);
+    t.match(await read(ca.id), { crlUrl: lists.url, crlNumber: '3', crlCount: 1, crlError: null, crlChecked: /Z$/ });
+    await joined.closed;
+    t.equal(await codeOf(t, lost), 4);
+    await fetchListsNow(service);
+    t.equal(lists.asked(), 1, 'not before an hour');
+    const fails = async (says: RegExp) => {
+      ahead += hour + 1000;
+      await fetchListsNow(service);
+      const now = await read(ca.id);
+      t.match(now.crlError, says);
+      t.equal(now.crlNumber, '3');
+    };
+    lists.says((response) => void response.writeHead(302, { location: lists.url }).end());
+    await fails(/answered 302/);
+    t.equal(lists.asked(), 2, 'redirects are not followed');
+    lists.says((response) => void response.end(Buffer.alloc(10 * 1024 * 1024 + 1)));
+    await fails(/larger than 10485760/);
+    lists.gives(await makeList(made, { number: 2, to: Date.now() + 24 * hour }));
+    await fails(/number 2, which is not higher/);
+    lists.gives(await makeList(await makeAuthority(), { number: 9, to: Date.now() + 24 * hour }));
+    await fails(/not signed by this CA/);
+    lists.says((response) => void response.destroy());
+    await fails(/ECONNRESET|hang up/);
+    t.same([await codeOf(t, lost), await codeOf(t, kept)], [4, 0]);
+    lists.gives(await makeList(made, { number: 4, to: Date.now() + 24 * hour }));
+    ahead += hour + 1000;
+    await fetchListsNow(service);
+    t.match(await read(ca.id), { crlNumber: '4', crlCount: 0, crlError: null });
+    ahead += hour + 1000;
+    await fetchListsNow(service);
+    t.match(await read(ca.id), { crlNumber: '4', crlError: null }, 'the same list again is no failure');
+    t.equal((await update(ca.id, { crlUrl: null })).status, 200);
+    t.match(await read(ca.id), { crlUrl: null, crlChecked: null, crlNumber: '4' });
+  },
+);
+
+t.test('a server that hangs holds up nobody; URLs that lead elsewhere are refused', async (t) => {
+  const [hanging, good] = [await listServer(t), await listServer(t)];
+  hanging.says(() => {});
+  const [one, two] = [await withFleet({ crlUrl: hanging.url }), await withFleet()];
+  const { accountId, admin } = await service.account();
+  const theirs = await registerAuthority(service, two.made, { accountId }, admin);
+  good.gives(await makeList(two.made, { number: 1 }));
+  const { version } = theirs;
+  const path = `${authorities}/${theirs.id}` as const;
+  await service.ok('PUT', path, { headers: { etag: version }, body: { crlUrl: good.url }, token: admin });
+  await service.server.ctx.listFetcher.fetchList(theirs);
+  t.match((await service.ok('GET', path, { token: admin })).certificateAuthority, { crlNumber: '1' });
+  t.match(await read(one.ca.id), { crlChecked: null }, 'it still hangs');
+  for (const crlUrl of ['ftp://example.com/x', 'http://', 'x', 'http://u:p@example.com/', 'http://example.com/#a'])
+    t.match(await update(one.ca.id, { crlUrl }), { status: 400, body: { error: { details: [{ path: 'crlUrl' }] } } });
+  await service.server.ctx.listFetcher.fetchList(one.ca);
+  t.match(await read(one.ca.id), { crlError: /in time/, crlNumber: null });
+});
+
+t.test('a list outlives the service; addresses of its own network are not fetched from', async (t) => {
+  const directory = temporaryDirectory(t);
+  const env = certificateFiles(t);
+  const first = await startService(t, { directory, env });
+  const made = await makeAuthority();
+  const ca = await registerAuthority(first, made);
+  const device = await first.create('/devices', 'device', { serialNumber: 'X' });
+  const lost = await makeCertificate({ subject: `CN=${device.id}`, issuer: made });
+  const others = await Promise.all(Array.from({ length: 20 }, () => makeCertificate()));
+  const list = await makeList(made, { number: 1, revoked: [...others, lost] });
+  const path = `${authorities}/${ca.id}/crl` as const;
+  const headers = { 'content-type': 'application/pkix-crl' };
+  t.equal((await first.http('PUT', path, { body: list, headers })).status, 200);
+  t.match(
+    await first.http('PUT', `${authorities}/${ca.id}`, {
+      headers: { etag: ca.version },
+      body: { crlUrl: 'http://127.0.0.1/x' },
+    }),
+    { status: 400, body: { error: { details: [{ path: 'crlUrl', message: /private address/ }] } } },
+  );
+  const named = { headers: { etag: ca.version }, body: { crlUrl: 'http://localhost:1/x' } };
+  await first.ok('PUT', `${authorities}/${ca.id}`, named);
+  await fetchListsNow(first);
+  t.match((await first.ok('GET', `${authorities}/${ca.id}`)).certificateAuthority, {
+    crlError: /not a public address/,
+  });
+  await first.close();
+  const second = await startService(t, { directory, env });
+  t.equal((await joinWith(t, second.mqttsPort, lost)).returnCode, 4);
+});
+
+t.test('a CA takes its list with it', async (t) => {
+  const { made, ca, lost } = await withFleet();
+  await put(ca.id, await makeList(made, { number: 1, revoked: [lost] }));
+  const parts = () =>
+    service.server.ctx.registry.query
+      .selectFrom('revocationListParts')
+      .select('first')
+      .where('certificateAuthorityId', '=', ca.id)
+      .execute();
+  t.equal((await parts()).length, 1);
+  await service.ok('DELETE', `${authorities}/${ca.id}`, { headers: { etag: ca.version } });
+  t.equal((await parts()).length, 0);
+  t.match(await put(ca.id, await makeList(made, { number: 2 })), { status: 410 });
+});
+t.end();
