@@ -77,7 +77,7 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   return false;
 }
 
-/** Whether a filter can match the topic of any channel, whoever asks and whatever is there. */
+/** Whether a filter can match the topic of any channel, for any caller and any devices. */
 export function couldMatchChannel(root: string, filter: string): boolean {
   const levels = filter.split('/');
   const rootLevels = root.split('/');

@@ -53,7 +53,7 @@ export async function findTopic(client: Client, deviceId: string, channel: strin
   throw new UsageError(`The device has no channel ${channel}. Its channels are: ${names}.`);
 }
 
-/** `field=value` pairs of a flag. @throws UsageError for what is none. */
+/** `field=value` pairs of a flag. @throws UsageError for another form. */
 export function readPairs(flag: string, given: readonly string[]): Array<[name: string, value: string]> {
   return given.map((one) => {
     const at = one.indexOf('=');

@@ -1074,7 +1074,7 @@ export const texts = {
     preview: 'Preview',
     open: 'Open the claim page',
     claiming: 'Claiming',
-    claimingHint: 'Whoever holds a device claims it with the code on its label.',
+    claimingHint: 'A person who has a device claims it with the code on its label.',
     signUp: 'People may create a login with the code of a device that nobody has claimed',
   },
   audit: {

@@ -1,6 +1,6 @@
 /**
  * Connections that enroll (username `enroll/<groupId>[/<serialNumber>]`): they ask on `<root>/enroll`, get their answer on
- * `<root>/enroll/accepted` or `…/rejected`, and end. Nobody else hears of them: no session, no will, no client id of others.
+ * `<root>/enroll/accepted` or `…/rejected`, and end. They have no session and no will, and take no client id of others.
  */
 import type { BrokerServices, EnrolledMessage, EnrollmentProof } from '../../src/broker-ports.ts';
 import { PlatformError } from '../../src/errors.ts';

@@ -1,4 +1,4 @@
-/** What is begun from elsewhere: the place that does it hears of it, now or when it is shown. */
+/** Actions that begin on another page. The page that does the action is told at once, or when it opens. */
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 

@@ -33,7 +33,7 @@ const places: readonly { path: string; icon: IconName; name: keyof typeof texts.
   { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') },
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
-  // Whoever makes devices moves them where they belong.
+  // A caller that makes devices needs no claim: it puts them into their organization.
   {
     path: '/claim',
     icon: 'claim',

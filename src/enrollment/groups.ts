@@ -105,7 +105,7 @@ function regenerateRoute(app: App, ctx: EnrollmentContext): void {
   );
 }
 
-/** Whoever knows the secret of a group makes devices that publish. */
+/** A person who knows the secret of a group makes devices that publish. */
 const making = { device: ['create', 'publish'] } as const;
 
 /** @throws PlatformError 400/102, 400/106 for what does not fit together, and for one group too many. */

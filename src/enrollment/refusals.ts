@@ -1,4 +1,4 @@
-/** What groups have refused, written soon after: the last ones of each group, whoever floods it. */
+/** What groups have refused, written soon after: the last ones of each group, however many come. */
 
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../db/registry/index.ts';

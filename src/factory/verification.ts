@@ -59,8 +59,9 @@ const shape = Type.Object({
 });
 
 export function verificationRoutes(app: App, ctx: FactoryContext): void {
+  const { streams } = ctx;
   // A server that closes waits for its answers.
-  app.addHook('preClose', async () => ctx.streams.endWatches());
+  app.addHook('preClose', async () => streams.endWatches());
   app.post(
     '/provisioning/verify',
     {
@@ -88,7 +89,7 @@ export function verificationRoutes(app: App, ctx: FactoryContext): void {
       const device = await findDevice(ctx, caller, request.body);
       const { timeoutSeconds = usualWait } = request.body;
       if (isInsideBatch(request) && timeoutSeconds > 0) throw invalid('timeoutSeconds', 'must be 0 in a batch');
-      const watch = ctx.streams.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
+      const watch = streams.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
       if (!watch) {
         const allowance = { limit: 0, remaining: 0, reset: maxWait };
         throw new PlatformError('tooMany', { message: 'Too many verifications at once.', allowance });

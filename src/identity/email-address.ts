@@ -143,7 +143,7 @@ async function confirmAddress(ctx: IdentityContext, given: string, address: stri
     if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
     const identities = tx.selectFrom('identities').selectAll().where('id', '=', token.userId);
     const person = await identities.executeTakeFirstOrThrow();
-    // Whoever signed up confirms the address that there is.
+    // A person who signed up confirms the address that there is.
     if (person.email === token.email) {
       await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', person.id).execute();
       return undefined;

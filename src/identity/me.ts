@@ -66,7 +66,7 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         tags: ['Identity'],
         operationId: 'getOwnProfile',
         summary: 'Read who you are and what you may do',
-        description: 'For whoever the token stands for: a person, an end-user or an application.',
+        description: 'Describes the caller that the token stands for: a person, an end-user or an application.',
         response: { 200: meShape },
       },
     },

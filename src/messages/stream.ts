@@ -17,8 +17,9 @@ const retryAfter = 15;
 
 /** GET /stream. */
 export function streamRoutes(app: App, ctx: MessagesContext): void {
+  const { streams } = ctx;
   // A server that closes waits for its answers, and these have no end.
-  app.addHook('preClose', async () => ctx.streams.endAll());
+  app.addHook('preClose', async () => streams.endAll());
   app.get(
     '/stream',
     {
@@ -42,7 +43,7 @@ export function streamRoutes(app: App, ctx: MessagesContext): void {
     async (request, reply) => {
       const { caller, authenticated } = request;
       nameIgnored(request, reply, query);
-      const opened = ctx.streams.open(caller, {
+      const opened = streams.open(caller, {
         filters: readTopics(request.query),
         after: lastEventId(request),
         expires: Date.parse(authenticated.session.expires),

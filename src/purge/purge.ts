@@ -44,6 +44,7 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 
 /** Purges all that is due; `isStopped` is asked between the steps. What fails is in the log and holds up nothing else. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
+  const { collector, log } = ctx;
   const steps: Step[] = [
     purgeDevices,
     purgeChannels,
@@ -60,6 +61,6 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
   const parts = steps.map((step) => async () => {
     while (!isStopped() && (await step(ctx))) await nextTurn();
   });
-  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.removeUnused()])
-    await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
+  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => collector.removeUnused()])
+    await part().catch((error) => log.error({ err: error }, 'a part of the purge has failed'));
 }

@@ -91,7 +91,7 @@ async function createProvider(ctx: IdentityContext, caller: Caller, body: Static
   checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    // Whoever makes a provider can log in as anybody.
+    // A caller that makes a provider can log in as anybody.
     await demandHas(tx, caller, defaultRoles.account.rights);
     await demandMappings(tx, caller, body.mappings ?? []);
     const made = await insert(tx, 'identityProviders', {

@@ -24,6 +24,7 @@ export function eachEntry<W>(
   turns: Scheduler,
   show: (current: Caller, entry: FoundEntry) => W | undefined,
 ): Items<W> {
+  const { logs } = ctx.messages;
   return async function* (answer) {
     const longWork = new LongWork();
     let part = begin;
@@ -36,7 +37,7 @@ export function eachEntry<W>(
       }
       const { rest } = part;
       if (rest.length === 0) return;
-      part = await turns.run(laneOf(caller), 1, () => ctx.messages.logs.more(rest));
+      part = await turns.run(laneOf(caller), 1, () => logs.more(rest));
       const still = currentCaller(ctx, caller);
       if (still?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
       current = still;

@@ -121,7 +121,7 @@ function proofRoute(app: App, ctx: RegistryContext): void {
   );
 }
 
-/** Whoever has the key of a CA makes devices that publish. */
+/** A person who has the key of a CA makes devices that publish. */
 const publishing = { device: ['publish'] } as const;
 
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */

@@ -133,7 +133,7 @@ async function start(ctx: RegistryContext, caller: Caller, code: string, body: S
   return { deviceId: id, version: formatVersion(device.version) };
 }
 
-/** Whoever has signed up has claimed a device with it: this one is not the first. */
+/** A person who has signed up has claimed a device with it: this one is not the first. */
 async function demandConfirmed({ registry }: RegistryContext, { id }: Caller): Promise<void> {
   const identities = registry.query.selectFrom('identities').select('id').where('id', '=', id);
   const unconfirmed = identities.where('signedUp', '=', 1).where('emailConfirmed', '=', 0);

@@ -157,6 +157,7 @@ async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found
   const { accountId, emailAddress, password } = body;
   const findPerson = () => findIdentity(ctx.registry.query, accountId, emailAddress);
   const identity = await findPerson();
+  const { passwords } = ctx;
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.takeTry(attempt));
   const lane = await ctx.loginLimits.laneOf(accountId, attempt);
@@ -172,7 +173,7 @@ async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found
   };
   /** The answer of a first request may have been lost: the same person has the same device by now. */
   const answerAgain = async (person: Row<'identities'>) => {
-    const verify = () => ctx.passwords.verify(person.passwordHash, password, lane);
+    const verify = () => passwords.verify(person.passwordHash, password, lane);
     if (!(await ctx.loginLimits.unlessItFails(attempt, verify))) throw otherLogin();
     return { answer: await admit(person), email: undefined };
   };
@@ -180,7 +181,7 @@ async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found
   if (!(await allowsSignUp(ctx.registry.query, accountId))) throw noSignUp();
   if (found.organizationId !== null) throw taken();
   ctx.keeping.demandRoom(accountId);
-  const hash = () => ctx.passwords.hashNew('password', password, emailAddress, lane);
+  const hash = () => passwords.hashNew('password', password, emailAddress, lane);
   const passwordHash = await ctx.loginLimits.unlessItFails(attempt, hash);
   try {
     const { id, sendEmail } = await make(ctx, body, passwordHash, found, address);
