@@ -1,8 +1,6 @@
 /**
- * A reporter for tap: its output as it comes, and at the end what failed, with the titles above it, and the totals. Runs that
- * have the same file in TEST_TOTALS add to them.
+ * A reporter for tap: its output as it comes, and at the end what failed, with the titles above it, and the totals.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
 import { Transform } from 'node:stream';
 import { inspect } from 'node:util';
 import { Parser } from 'tap-parser';
@@ -38,15 +36,6 @@ export default class Reporter extends Transform {
     });
   }
 
-  #total() {
-    const file = process.env.TEST_TOTALS;
-    if (!file) return this.#counts;
-    const before = JSON.parse(readFileSync(file, 'utf8') || '{}');
-    const total = Object.entries(this.#counts).map(([result, count]) => [result, count + (before[result] ?? 0)]);
-    writeFileSync(file, JSON.stringify(Object.fromEntries(total)));
-    return Object.fromEntries(total);
-  }
-
   _transform(chunk, _encoding, done) {
     this.#parser.write(chunk);
     done(null, chunk);
@@ -56,7 +45,7 @@ export default class Reporter extends Transform {
     this.#parser.end();
     for (const { title, diag } of this.#failures.slice(0, max.failures))
       this.push(`\nFailed: ${title}\n${inspect(diag, { depth: 5 }).split('\n').slice(0, max.lines).join('\n')}\n`);
-    const { passed, failed, skipped } = this.#total();
+    const { passed, failed, skipped } = this.#counts;
     this.push(`\n${passed} passed, ${failed} failed, ${skipped} skipped\n`);
     done();
   }

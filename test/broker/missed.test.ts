@@ -62,7 +62,7 @@ t.test('every point that came meanwhile is found once, in the order in which the
       );
       t.equal(found.at(-1)?.place.points, to.points);
     }),
-    { numRuns: 150 },
+    { numRuns: 80 },
   );
 });
 

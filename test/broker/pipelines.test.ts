@@ -13,7 +13,7 @@ const t = await part(import.meta);
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '1' },
-    count: { type: 'string', default: '60' },
+    count: { type: 'string', default: '40' },
     seed: { type: 'string' },
   },
   strict: false,

@@ -5,7 +5,8 @@ const t = await part(import.meta);
 
 t.test('every letter is the same in either case, and however it is composed', (t) => {
   const wrong: string[] = [];
-  for (let code = 0; code <= 0x10ffff; code += 1) {
+  // Nothing behind the second plane has a case or is composed.
+  for (let code = 0; code <= 0x2ffff; code += 1) {
     if (code >= 0xd800 && code <= 0xdfff) continue;
     const character = String.fromCodePoint(code);
     const folded = fold(character);

@@ -111,7 +111,7 @@ t.test('a category is read as if all points were gone through, whatever came whe
         }
       },
     ),
-    { numRuns: 30 },
+    { numRuns: 20 },
   );
 });
 
@@ -158,7 +158,7 @@ t.test('sums are those of the points of each bucket and category', async () => {
         deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(within, edges)));
       },
     ),
-    { numRuns: 30 },
+    { numRuns: 20 },
   );
 });
 

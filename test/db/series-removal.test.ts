@@ -134,7 +134,7 @@ t.test('whatever comes and goes, the counts and the oldest are those of a recoun
           throw new Error(`${JSON.stringify(said)} is not ${JSON.stringify(usage)}`);
       }
     }),
-    { numRuns: 20 },
+    { numRuns: 12 },
   );
 });
 

@@ -100,7 +100,7 @@ t.test('texts and numbers are kept exactly, whatever they hold', async (t) => {
         points.toSorted((a, b) => a.time - b.time),
       );
     }),
-    { numRuns: 50 },
+    { numRuns: 30 },
   );
   await append(store, keyOf('nul'), pointOf({ category: 'a\0b', numericValue: null, stringValue: '\0' }));
   t.match(store.read(keyOf('nul'), everything), [{ category: 'a\0b', numericValue: null, stringValue: '\0' }]);

@@ -1,7 +1,6 @@
 /**
- * `npm run test:nodes [-- 22 24 26]`: the checkout's build and the packed package on each of these Nodes, which npm fetches
- * into node_modules/.cache. The package is installed into an empty folder where no compiler is found. Ends 1 when a step
- * fails.
+ * `npm run test:nodes [-- 22 24 26]`: the package of the last build on each of these Nodes, which npm fetches into
+ * node_modules/.cache, side by side. It is installed into an empty folder where no compiler is found. Ends 1 when a step fails.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -42,15 +41,15 @@ async function nodeOf(version: string): Promise<string> {
   return executable;
 }
 
-async function step(title: string, work: () => Promise<unknown>): Promise<void> {
+async function step(node: string, title: string, work: () => Promise<unknown>): Promise<void> {
   const from = performance.now();
   try {
     await work();
   } catch (error) {
     const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string };
-    throw new Error(`${title} failed: ${(error as Error).message}\n${stdout}${stderr}`);
+    throw new Error(`Node ${node}: ${title} failed: ${(error as Error).message}\n${stdout}${stderr}`);
   }
-  console.log(`  ${title} (${((performance.now() - from) / 1000).toFixed(1)} s)`);
+  console.log(`Node ${node}: ${title} (${((performance.now() - from) / 1000).toFixed(1)} s)`);
 }
 
 /** As the README says: `npx slipway start`, and the printed password logs in. */
@@ -107,7 +106,9 @@ async function demandLibrary(url: string, accountId: string | undefined, token: 
     throw new Error(`the bridge answered ${answer.status}: ${text}`);
 }
 
-async function tryPackage(node: string, packed: string, directory: string): Promise<void> {
+async function tryPackage(version: string, packed: string, directory: string): Promise<void> {
+  const node = await nodeOf(version);
+  const name = (await run(node, ['--version'])).stdout.trim().slice(1);
   const tools = join(directory, 'bin');
   const folder = join(directory, 'project');
   for (const place of [tools, folder]) mkdirSync(place, { recursive: true });
@@ -118,19 +119,19 @@ async function tryPackage(node: string, packed: string, directory: string): Prom
   // Nothing else is found: no compiler, no Python.
   const env = { ...environment, PATH: tools };
   const npx = join(dirname(npm), 'npx-cli.js');
-  await step('the package, installed without a compiler', () =>
+  await step(name, 'the package, installed without a compiler', () =>
     run(node, [npm, 'install', '--no-audit', '--no-fund', packed], { cwd: folder, env, timeout }),
   );
-  await step('npx slipway start, a login, and a bridge that says which library is missing', () =>
+  await step(name, 'npx slipway start, a login, and a bridge that says which library is missing', () =>
     start([node, npx, 'slipway', 'start'], folder, env, demandLibrary),
   );
-  await step('the list of packages', async () => {
+  await step(name, 'the list of packages', async () => {
     const list = JSON.parse(readFileSync(join(folder, 'node_modules/slipway/sbom.cdx.json'), 'utf8'));
     const names: string[] = list.components.map(({ name }: { name: string }) => name);
     if (list.bomFormat !== 'CycloneDX' || !names.includes('fastify') || names.includes('tap'))
       throw new Error(`it lists ${names}`);
   });
-  await step("the package's demo", () =>
+  await step(name, "the package's demo", () =>
     run(node, ['node_modules/slipway/dist/demo/demo.js'], { cwd: folder, env, timeout }),
   );
 }
@@ -138,18 +139,15 @@ async function tryPackage(node: string, packed: string, directory: string): Prom
 if (npm === '') throw new Error('Start it as `npm run test:nodes`: npm fetches the Nodes and packs the package.');
 const directory = mkdtempSync(join(tmpdir(), 'slipway-nodes-'));
 try {
-  const pack = [npm, 'pack', '--pack-destination', directory];
-  await run(process.execPath, pack, { cwd: project, env: environment, timeout });
+  const options = { cwd: project, env: environment, timeout };
+  await run(process.execPath, [npm, 'run', 'prepack'], options);
+  // Without its scripts npm does not build again.
+  await run(process.execPath, [npm, 'pack', '--ignore-scripts', '--pack-destination', directory], options);
   const [filename = ''] = readdirSync(directory);
   console.log(`${filename}, ${(statSync(join(directory, filename)).size / 1e6).toFixed(1)} MB`);
-  for (const version of versions) {
-    const node = await nodeOf(version);
-    console.log(`Node ${(await run(node, ['--version'])).stdout.trim().slice(1)}`);
-    await step("the checkout's demo", () =>
-      run(node, ['dist/demo/demo.js'], { cwd: project, env: environment, timeout }),
-    );
-    await tryPackage(node, join(directory, filename), join(directory, version));
-  }
+  const packed = join(directory, filename);
+  const tried = versions.map((version) => tryPackage(version, packed, join(directory, version)));
+  for (const result of await Promise.allSettled(tried)) if (result.status === 'rejected') throw result.reason;
 } finally {
   rmSync(directory, { recursive: true, force: true });
 }
