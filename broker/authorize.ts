@@ -4,6 +4,7 @@ import type { Access, Channel } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import { type Caller, principalOf } from '../src/caller.ts';
 import type { Action } from '../src/rights.ts';
+import { type Sight, wholeSight } from '../src/sight.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
@@ -31,6 +32,8 @@ export interface DeviceAddress {
 /** Where an accepted message goes. */
 export interface Route extends DeviceAddress {
   channel: Channel;
+  /** Of the device, when it was accepted. */
+  possession: number;
 }
 
 /** The decision about a PUBLISH. A refusal names the device on whose `_rejected` it is explained, if there is one. */
@@ -126,7 +129,7 @@ export class Authority {
     const accountId = identity?.caller.accountId ?? '';
     return {
       prefix: identity?.ownChannels ?? `${this.#root}/${accountId}/d/`,
-      mayHear: (topic) => identity !== undefined && this.mayHear(identity.caller, identity.ownChannels, topic),
+      sightOf: (topic) => identity && this.sightOf(identity.caller, identity.ownChannels, topic),
       isOver: () => client.closed,
     };
   }
@@ -140,6 +143,14 @@ export class Authority {
     const parts = this.#parse(topic);
     if (!parts || parts.accountId !== caller.accountId) return false;
     return this.#access.mayHear(caller, parts.deviceId, parts.channel);
+  }
+
+  /** What the caller may be told of the past of the device of a topic; undefined for nothing. */
+  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): Sight | undefined {
+    if (!this.mayHear(caller, ownChannels, topic)) return undefined;
+    if (ownChannels !== undefined) return wholeSight;
+    const device = this.#access.placement(this.#parse(topic)?.deviceId ?? '');
+    return device && this.#access.sightOf(caller, device);
   }
 
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */
@@ -310,7 +321,9 @@ export class Authority {
     const device = this.#access.placement(deviceId);
     const channel = device && this.#access.channelOf(device.deviceTemplateId, name);
     // A user may name a device of its own account under another account's id.
-    return channel && device.accountId === accountId ? { accountId, deviceId, channel } : undefined;
+    return channel && device.accountId === accountId
+      ? { accountId, deviceId, channel, possession: device.possession }
+      : undefined;
   }
 
   #refusal(caller: Caller, named: ChannelTopic | undefined, topic: string): Decision {

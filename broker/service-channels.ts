@@ -1,4 +1,5 @@
 import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
+import type { Caller } from '../src/caller.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
@@ -62,11 +63,11 @@ export class ServiceChannels {
     if (Object.keys(changes).length > 0) this.#publish(this.#packet(device, '_updates/fields', stateOf(changes)));
   }
 
-  /** The whole state of the device whose `_updates/fields` this is; undefined for other topics. */
-  async stateOn(topic: string): Promise<Buffer | undefined> {
+  /** What the caller sees of the state of the device whose `_updates/fields` this is; undefined for other topics. */
+  async stateOn(caller: Caller, topic: string): Promise<Buffer | undefined> {
     const named = parseTopic(this.#root, topic);
     if (named?.channel !== '_updates/fields') return undefined;
-    const state = await this.#services.deviceState(named.deviceId);
+    const state = await this.#services.deviceState(caller, named.deviceId);
     return state && stateOf(state);
   }
 

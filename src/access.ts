@@ -33,6 +33,7 @@ import {
   roleFrom,
   unionOf,
 } from './rights.ts';
+import { Sight, wholeSight } from './sight.ts';
 import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.ts';
 
 /** Channels for firmware and commands: every device has them, and no list shows them. */
@@ -76,6 +77,9 @@ export function placeOf(
 
 /** The fields of a device that decide who reaches it. */
 type ReachedDevice = Pick<Row<'devices'>, 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById'>;
+
+/** The fields of a device that say from when on its people see it. */
+type Owned = Pick<Row<'devices'>, 'possessionFirst' | 'possessionSince'>;
 
 /** Organizations on a path. Depth is at most 5; the bound keeps a damaged file from looping. */
 export const maxPath = 16;
@@ -187,6 +191,12 @@ export class Access {
   isWithin(organizationId: string | null, roots: readonly string[]): boolean {
     for (const id of this.pathOf(organizationId)) if (roots.includes(id)) return true;
     return false;
+  }
+
+  /** What the caller may read of the past of a device in its reach: people, what it has done for them. */
+  sightOf(caller: Caller, { possessionFirst, possessionSince }: Owned): Sight {
+    if (isAccountWide(caller) || caller.kind === 'device' || possessionSince === null) return wholeSight;
+    return new Sight(Date.parse(possessionSince), possessionFirst);
   }
 
   /** The way down to an organization from the nearest of `roots` above it, or itself; empty when it is within none. */
@@ -372,6 +382,11 @@ export class Access {
 
   deviceChanged(deviceId: string): void {
     this.#placements.delete(deviceId);
+  }
+
+  /** Any number of them. */
+  devicesChanged(): void {
+    this.#placements.clear();
   }
 
   channelsChanged(deviceTemplateId: string): void {

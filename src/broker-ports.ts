@@ -43,8 +43,8 @@ export interface BrokerGround {
   isOpenSession(sessionId: string): boolean;
   /** Whether the secret of this generation still lets the entity in; it may be the previous one. */
   isInForce(entityId: string, generation: number): boolean;
-  /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
-  deviceState(deviceId: string): Promise<Record<string, unknown> | undefined>;
+  /** The whole state of a device as `_updates/fields` shows it to somebody; undefined when it is gone. */
+  deviceState(caller: Caller, deviceId: string): Promise<Record<string, unknown> | undefined>;
 }
 
 /** The services behind the broker. */

@@ -134,8 +134,8 @@ export class SubscribeHooks {
   }
 
   /** The whole state, to a connection that has subscribed to exactly a device's `_updates/fields`. */
-  async #sendState({ client }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
-    const state = await this.#parts.channels.stateOn(topic);
+  async #sendState({ client, identity }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
+    const state = identity && (await this.#parts.channels.stateOn(identity.caller, topic));
     if (state && !client.closed) this.#parts.deliveries.sendToOne(client, { topic, payload: state, qos });
   }
 

@@ -3,6 +3,7 @@ import { everything, type LogEntry, type StoredPoint } from '../../db/messages/s
 import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { BrokerServices } from '../../src/broker-ports.ts';
 import { LongWork } from '../../src/scheduler/long-work.ts';
+import type { Sight } from '../../src/sight.ts';
 import { formatTopic } from '../../src/topics.ts';
 import { matches } from '../topics.ts';
 
@@ -33,7 +34,8 @@ export function bytesOfMissed({ payload }: Missed): number {
 export interface Absence {
   accountId: string;
   filters: readonly string[];
-  mayHear(topic: string): boolean;
+  /** What may be told of a topic; undefined for nothing. */
+  sightOf(topic: string): Sight | undefined;
   from: Readonly<Place>;
   to: Readonly<Place>;
 }
@@ -59,11 +61,17 @@ export async function readMissed(services: Needed, absence: Absence): Promise<Mi
   const budget = { looks: maxRowsRead, characters: maxCharacters, longWork: new LongWork() };
   budget.longWork.beginSlice();
   if (absence.from.points < absence.to.points)
-    for await (const { row, topic } of seriesOf(services, absence, budget))
-      await addPoints(services, absence, row, topic, found, budget);
+    for await (const { row, ...seen } of seriesOf(services, absence, budget))
+      await addPoints(services, absence, row, seen, found, budget);
   found.sort((a, b) => a.place.points - b.place.points);
   if (absence.from.logs < absence.to.logs) await addLogs(services, absence, found, budget);
   return found;
+}
+
+/** A topic, and what may be told of its device. */
+interface SeenTopic {
+  topic: string;
+  sight: Sight;
 }
 
 /** The series that the filters can mean and that may be heard now. */
@@ -80,12 +88,17 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
         return formatTopic(config.topicRoot, accountId, deviceId, name);
     return undefined;
   };
-  const mayBeMeant = (topic: string) => filters.some((filter) => matches(filter, topic)) && absence.mayHear(topic);
+  const seenOn = (row: SeriesRow): (SeenTopic & { row: SeriesRow }) | undefined => {
+    const topic = topicOf(row);
+    if (topic === undefined || !filters.some((filter) => matches(filter, topic))) return undefined;
+    const sight = absence.sightOf(topic);
+    return sight && sight.first <= row.possession ? { row, topic, sight } : undefined;
+  };
   if (!isWide && !devices.has('+') && !devices.has('#')) {
     for (const deviceId of devices)
       for (const row of messages.missed.seriesOf(accountId, deviceId)) {
-        const topic = topicOf(row);
-        if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+        const seen = seenOn(row);
+        if (seen) yield seen;
       }
     return;
   }
@@ -93,8 +106,8 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
     const page = messages.missed.seriesAfter(accountId, after, rowsAtOnce);
     spend(budget, page.length);
     for (const row of page) {
-      const topic = topicOf(row);
-      if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+      const seen = seenOn(row);
+      if (seen) yield seen;
     }
     const last = page.at(-1);
     if (!last) return;
@@ -111,14 +124,14 @@ async function addPoints(
   { messages: { missed } }: Needed,
   { from, to }: Absence,
   { id, lateAfter }: SeriesRow,
-  topic: string,
+  { topic, sight }: SeenTopic,
   found: Missed[],
   budget: Budget,
 ): Promise<void> {
   const take = (points: readonly StoredPoint[]) => {
     spend(budget, points.length);
     for (const point of points) {
-      if (point.sequence > to.points) continue;
+      if (point.sequence > to.points || !sight.sees(point.time)) continue;
       const place = { points: point.sequence, logs: from.logs };
       add(found, { topic, payload: pointPayload(point), time: point.time, place }, budget);
     }
@@ -151,7 +164,8 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
       // The service's own entries about connections are never published.
       if (entry.sequence > to.logs || entry.byService) continue;
       const topic = formatTopic(config.topicRoot, accountId, entry.deviceId, '_log');
-      if (!filters.some((filter) => matches(filter, topic)) || !absence.mayHear(topic)) continue;
+      const sight = filters.some((filter) => matches(filter, topic)) ? absence.sightOf(topic) : undefined;
+      if (!sight?.sees(entry.received) || !sight.sees(entry.time)) continue;
       const place = { points: to.points, logs: entry.sequence };
       add(found, { topic, payload: logPayload(entry), time: entry.received, place }, budget);
     }

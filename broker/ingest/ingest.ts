@@ -273,7 +273,7 @@ export class Ingest {
 
   #storePoints(message: Message, done: Done): void {
     const { packet, route, read } = message;
-    const { accountId, deviceId, channel } = route;
+    const { accountId, deviceId, channel, possession } = route;
     // An empty retained message clears the retained one and says nothing else.
     if (!read) {
       this.#keep(message, done);
@@ -291,7 +291,7 @@ export class Ingest {
       this.#keep(message, done);
       return;
     }
-    const key = { accountId, deviceId, channelTemplateId: channel.id };
+    const key = { accountId, deviceId, channelTemplateId: channel.id, possession };
     this.#storeAndKeep(message, done, (stored) =>
       this.#services.messages.append(key, kept, (error, end) => {
         if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: kept.length, logs: 0 });

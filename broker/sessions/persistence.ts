@@ -162,8 +162,8 @@ export class SessionStore {
     const sessions = this.#sessions.arrive(state);
     broker.counter = this.#queues.arrive(state, sessions, broker.counter);
     for (const retained of state.retained) {
-      const { topic, qos, payload } = retained;
-      this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload, ...carriedOf(retained) });
+      const { topic, qos, payload, stored = 0 } = retained;
+      this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload, stored, ...carriedOf(retained) });
     }
     this.#wills.arrive(state.wills, clock.now());
     await this.#journal.durable();

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
+import { type Sight, wholeSight } from '../../src/sight.ts';
 import type { Counters } from '../connections/counters.ts';
 import { type Carried, type Outgoing, storedProperties } from '../message-types.ts';
 import { FilterTree } from './filter-tree.ts';
@@ -12,12 +13,14 @@ const pageSize = 100;
 /** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */
 export interface Reach {
   readonly prefix: string;
-  mayHear(topic: string): boolean;
+  /** What may be told of a topic; undefined for nothing. */
+  sightOf(topic: string): Sight | undefined;
   isOver(): boolean;
 }
-const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
+const everything: Reach = { prefix: '', sightOf: () => wholeSight, isOver: () => false };
 
-type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried;
+/** `stored` is known of one that comes from another server. */
+type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried & { stored?: number };
 type SizedMessage = { topic: string; payload: string | Uint8Array } & Pick<Carried, 'properties'>;
 type RetainedChange = Extract<MqttChange, { kind: 'retain' | 'unretain' }>;
 
@@ -164,7 +167,8 @@ export class Retained {
     const { topic, qos, payload } = message;
     if (payload.length === 0) return { kind: 'unretain', topic };
     const about = { topic, qos, payload: ownBytes(payload), ...storedProperties(message) };
-    return { kind: 'retain', retained: { accountId: this.#accountOf(topic), ...about } };
+    const { stored = this.#clock.now() } = message;
+    return { kind: 'retain', retained: { accountId: this.#accountOf(topic), ...about, stored } };
   }
 
   /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
@@ -173,9 +177,9 @@ export class Retained {
     for (const filter of filters) tree.set(filter, '', 0);
     for (const prefix of rangesOf(filters, reach.prefix)) {
       for await (const topic of this.#topicsIn(prefix, reach)) {
-        if (tree.match(topic).size === 0 || !reach.mayHear(topic)) continue;
-        const message = this.#read(topic);
-        if (message && !this.#hasExpired(message)) yield message;
+        const sight = tree.match(topic).size === 0 ? undefined : reach.sightOf(topic);
+        const message = sight && this.#read(topic);
+        if (message && sight.sees(message.stored) && !this.#hasExpired(message)) yield message;
       }
     }
   }

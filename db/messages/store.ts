@@ -14,12 +14,21 @@ import { type AccountBytes, prepareShares } from './series/shares.ts';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.ts';
 import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
+import { fitting, mergePoints, seenRange } from './series/views.ts';
 import type { MqttChange } from './sessions/changes.ts';
 import { MqttRows } from './sessions/rows.ts';
 import type { Done, Expired, Place, StepOrder } from './threads/protocol.ts';
 import { MessageReader } from './threads/reader.ts';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.ts';
-import { everything, type NewLogEntry, type Point, type Range, type SeriesKey, type StoredPoint } from './types.ts';
+import {
+  everything,
+  type NewLogEntry,
+  type Point,
+  type Range,
+  type SeriesKey,
+  type SeriesView,
+  type StoredPoint,
+} from './types.ts';
 
 export * from './types.ts';
 
@@ -267,9 +276,22 @@ export class MessageStore {
   }
 
   /** Points of a series in a range, committed ones only, at most `limit`: all at once, as rows one by one take twice as long. */
-  read(key: SeriesKey, range: Range): StoredPoint[] {
-    const series = this.#statements.series.get(key);
-    if (series === undefined) return [];
+  read(view: SeriesView, range: Range): StoredPoint[] {
+    const seen = seenRange(range, view);
+    if (!seen) return [];
+    const all = this.#seriesOf(view).map((series) => this.#read(series, seen));
+    return fitting(
+      all.reduce((one, other) => mergePoints(one, other, seen), []),
+      all.length > 1 ? range.characters : undefined,
+    );
+  }
+
+  /** The series of the possessions that are seen, oldest first. */
+  #seriesOf({ accountId, deviceId, channelTemplateId, sight }: SeriesView): number[] {
+    return this.#statements.series.all({ accountId, deviceId, channelTemplateId, first: sight?.first ?? 0 });
+  }
+
+  #read(series: number, range: Range): StoredPoint[] {
     const { from, to, order, limit, after, characters = Number.POSITIVE_INFINITY } = range;
     if (order === 'asc') {
       const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
@@ -282,24 +304,33 @@ export class MessageStore {
   }
 
   /** As `read`; of one category when it is given, which may take some turns of the event loop. */
-  async page(key: SeriesKey, range: Range, category?: string): Promise<StoredPoint[]> {
-    if (category === undefined) return this.read(key, range);
-    const series = this.#statements.series.get(key);
-    const id = this.#statements.category.get(category);
-    return series === undefined || id === undefined ? [] : this.#categoryPages.page(series, id, range, new LongWork());
+  async page(view: SeriesView, range: Range, category?: string): Promise<StoredPoint[]> {
+    const seen = seenRange(range, view);
+    const id = category === undefined ? undefined : this.#statements.category.get(category);
+    if (!seen || (category !== undefined && id === undefined)) return [];
+    const longWork = new LongWork();
+    const all = this.#seriesOf(view);
+    let found: StoredPoint[] = [];
+    for (const series of all) {
+      const points =
+        id === undefined ? this.#read(series, seen) : await this.#categoryPages.page(series, id, seen, longWork);
+      found = mergePoints(found, points, seen);
+      if (all.length > 1) await longWork.giveWay();
+    }
+    return all.length > 1 ? fitting(found, range.characters) : found;
   }
 
   /** The last points of a series by time, newest first, at most `limit`. */
-  latest(key: SeriesKey, limit: number): StoredPoint[] {
+  latest(key: SeriesView, limit: number): StoredPoint[] {
     return this.read(key, { ...everything, order: 'desc', limit });
   }
 
   /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */
-  async sums(key: SeriesKey, query: SumsQuery): Promise<Sum[] | undefined> {
-    const series = this.#statements.series.get(key);
+  async sums(view: SeriesView, query: SumsQuery): Promise<Sum[] | undefined> {
+    const seen = seenRange(query, view);
     const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
-    if (series === undefined || (query.category !== undefined && category === undefined)) return [];
-    return this.#sums.sums(series, category, query, new LongWork());
+    if (!seen || (query.category !== undefined && category === undefined)) return [];
+    return this.#sums.sums(this.#seriesOf(view), category, seen, new LongWork());
   }
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */

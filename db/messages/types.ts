@@ -14,10 +14,23 @@ export interface Point {
   stringValue: string | null;
 }
 
+/** `possession` is that of the device whose points these are: each has a series of its own. 0 when it is left out. */
 export interface SeriesKey {
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
+  possession?: number;
+}
+
+/** What is seen of a device: points of this possession and later ones, and nothing from before a time (milliseconds since 1970). */
+export interface Seen {
+  readonly first: number;
+  readonly from: number;
+}
+
+/** The series of a channel as a reader sees them; whole without `sight`. */
+export interface SeriesView extends Omit<SeriesKey, 'possession'> {
+  sight?: Seen;
 }
 
 /** Levels of a log entry, most severe first; `lifecycle` is next to them. */

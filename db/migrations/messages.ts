@@ -12,6 +12,7 @@ import * as outboxAccounts from './messages-0013.ts';
 import * as retainedUse from './messages-0014.ts';
 import * as heldBytes from './messages-0015.ts';
 import * as messageProperties from './messages-0016.ts';
+import * as possessions from './messages-0017.ts';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -28,4 +29,5 @@ export const messageMigrations: readonly Migration[] = [
   retainedUse,
   heldBytes,
   messageProperties,
+  possessions,
 ];

@@ -20,7 +20,17 @@ export type Tx = Transaction<Tables>;
 export type Db = Kysely<Tables>;
 
 /** The facts about a device that the access rules need for every message; the trash included. */
-export type Placement = Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'organizationId' | 'deleted'>;
+export type Placement = Pick<
+  Row<'devices'>,
+  | 'id'
+  | 'accountId'
+  | 'deviceTemplateId'
+  | 'organizationId'
+  | 'deleted'
+  | 'possession'
+  | 'possessionFirst'
+  | 'possessionSince'
+>;
 /** The facts about an organization that the access rules need; the trash included. */
 export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | 'parentId' | 'deleted'>;
 /** A live channel of a device template. */
@@ -351,7 +361,8 @@ const tokenColumns = '"id", "accountId", "ownerId", "expires", "rights", "organi
 function prepareLookups(reader: Sqlite.Database) {
   return {
     placement: reader.prepare<[string], Placement>(
-      'SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted" FROM "devices" WHERE "id" = ?',
+      `SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted", "possession", "possessionFirst", "possessionSince"
+       FROM "devices" WHERE "id" = ?`,
     ),
     replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),
     channels: reader.prepare<[string], ChannelRow>(

@@ -15,6 +15,7 @@ import type { EnrollmentAnswer, EnrollmentRequest } from '../ports/enrollment.ts
 import { type Csr, endLeaves, findIssuer, type Leaf, storeLeaf } from '../registry/certificates/issuing.ts';
 import { activate, newCredential, secretStored, storeSecret } from '../registry/credentials/credentials.ts';
 import { deviceChanged, newDevice } from '../registry/devices/changes.ts';
+import { placing } from '../registry/devices/possession.ts';
 import type { Lane } from '../scheduler/lanes.ts';
 import type { GroupRow } from './group.ts';
 import type { HookAnswer } from './hook.ts';
@@ -266,7 +267,7 @@ async function changedDevice(
     { caller: actorOf(group), clock: ctx.clock },
     {
       ...nothing,
-      organizationId,
+      ...(await placing(tx, ctx.clock, before, organizationId, false)),
       provisioningState: 'activated',
       firmwareVersion: asked.request.firmwareVersion ?? null,
       fields: readNewFields(ctx.fields.of('devices', deviceTemplateId), values, ctx.fields.limits),

@@ -68,7 +68,7 @@ function claimsOf(request: OverviewRequest): Promise<Happened[]> {
         where "accountId" = ${caller.accountId} and "event" = 'association' order by "time" desc, "sequence" desc
         limit ${lookedAt}) as a
       join "devices" as d on d."id" = a."targetId"
-      where a."outcome" = 'success' and ${isSeen(request)} order by a."time" desc limit ${maxOfKind}`,
+      where a."outcome" = 'success' and ${isSeen(request, sql`a."time"`, 'claim')} order by a."time" desc limit ${maxOfKind}`,
   );
 }
 
@@ -80,7 +80,7 @@ function updatesOf(request: OverviewRequest): Promise<Array<Happened & { firmwar
         where "accountId" = ${caller.accountId} and "state" = 'succeeded' order by "updated" desc limit ${lookedAt}) as u
       join "devices" as d on d."id" = u."deviceId"
       join "firmwareRollouts" as r on r."id" = u."rolloutId" join "firmwarePackages" as p on p."id" = r."firmwarePackageId"
-      where ${isSeen(request)} order by u."updated" desc limit ${maxOfKind}`,
+      where ${isSeen(request, sql`u."updated"`)} order by u."updated" desc limit ${maxOfKind}`,
   );
 }
 
@@ -88,11 +88,11 @@ function newDevicesOf(request: OverviewRequest): Promise<Array<Happened & { crea
   const { caller, read } = request;
   return read<Happened & { createdById: string }>(
     sql`select d."created" as "time", d."id" as "deviceId", d."serialNumber", d."createdById"
-      from (select "created", "id", "serialNumber", "createdById", "organizationId", "deleted"
+      from (select "created", "id", "serialNumber", "createdById", "organizationId", "possessionSince", "deleted"
         from "devices" indexed by "devices_by_created"
         where substr("accountId", 27) = ${accountKey(caller.accountId)} and "deleted" is null
         order by "created" desc limit ${lookedAt}) as d
-      where ${isSeen(request)} order by d."created" desc limit ${shownAtMost}`,
+      where ${isSeen(request, sql`d."created"`)} order by d."created" desc limit ${shownAtMost}`,
   );
 }
 
@@ -105,8 +105,9 @@ function jobsOf(request: OverviewRequest): Promise<Job[]> {
   );
 }
 
-/** Whether a device `d` is live and in the reach of the caller. */
-function isSeen({ caller, registry }: OverviewRequest): RawBuilder<SqlBool> {
-  const isReached = isAccountWide(caller) ? sql<SqlBool>`true` : inReach(registry.query, caller, 'd.organizationId');
-  return sql<SqlBool>`d."deleted" is null and ${isReached}`;
+/** Whether a device `d` is live and in the reach of the caller, and was when this happened; a claim begins a possession. */
+function isSeen({ caller, registry }: OverviewRequest, time: RawBuilder<unknown>, kind?: 'claim'): RawBuilder<SqlBool> {
+  if (isAccountWide(caller)) return sql<SqlBool>`d."deleted" is null`;
+  const isOwn = sql<SqlBool>`${time} ${kind === 'claim' ? sql`>=` : sql`>`} coalesce(d."possessionSince", '')`;
+  return sql<SqlBool>`d."deleted" is null and ${isOwn} and ${inReach(registry.query, caller, 'd.organizationId')}`;
 }

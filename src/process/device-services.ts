@@ -72,7 +72,7 @@ function brokerGround(base: Base): BrokerGround {
     ...{ config, clock, log, gate, access, registry, messages, certificates },
     isOpenSession: (id) => sessions.isOpen(id),
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),
-    deviceState: (deviceId) => readState(base, deviceId),
+    deviceState: (caller, deviceId) => readState(base, caller, deviceId),
   };
 }
 

@@ -45,6 +45,7 @@ import { demandMembershipRoom } from '../identity/memberships.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { deviceCounts } from './devices/counts.ts';
+import { topOf, treeChanged } from './devices/possession.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
 
@@ -242,10 +243,13 @@ async function update(
       await demandDepth(tx, caller, id, body.parentId);
       changes.parentId = body.parentId;
     }
+    const tree = await topOf(tx, id);
     const row = await change(tx, 'organizations', id, version, { caller, clock }, changes);
+    if (tree !== (await topOf(tx, id))) await treeChanged(tx, clock, id);
     return { row, from: stored.parentId };
   });
   access.organizationChanged(row);
+  if (row.parentId !== from) access.devicesChanged();
   if (row.parentId !== from) ctx.revoked.noteRevoked(caller, await revocations.organizationMoved(row, from));
   return showOrganization(ctx, row);
 }

@@ -18,6 +18,7 @@ import '../registry/properties.test.ts';
 import '../registry/races.test.ts';
 import '../registry/sign-up.test.ts';
 import '../registry/search.test.ts';
+import '../registry/possession.test.ts';
 import '../registry/privilege.test.ts';
 import '../registry/revocation-lists.test.ts';
 import '../registry/role-matrix.test.ts';

@@ -4,6 +4,7 @@ import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
+import type { SeriesKey } from '../../../db/messages/types.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
 import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
@@ -36,7 +37,7 @@ const patience = 1000;
 
 /** Messages that have been stored in the order of their numbers. `isRoundOver` says that all that there was has been read. */
 export interface MessagesChunk {
-  series: { accountId: string; deviceId: string; channelTemplateId: string; points: PointRow[] }[];
+  series: (SeriesKey & { points: PointRow[] })[];
   logs: StoredLog[];
   isRoundOver: boolean;
 }
@@ -304,8 +305,8 @@ export class Leaving {
       for (let [time, after] = [Math.max(since, -8.64e15), 0]; ; ) {
         const rows = out.points({ series: series.id, time, after, from, to: end, limit: pointsAtOnce });
         if (rows.length > 0) {
-          const { accountId, deviceId, channelTemplateId } = series;
-          chunk.series.push({ accountId, deviceId, channelTemplateId, points: rows });
+          const { id: _, ...key } = series;
+          chunk.series.push({ ...key, points: rows });
           sent.points += rows.length;
         }
         if (sizeOf(chunk) >= pointsAtOnce) {
@@ -344,8 +345,8 @@ export class Leaving {
       // What was given before is committed after this, so its series have been named.
       await messages.proveWritable();
       end = out.end;
-      for (const { deviceId, channelTemplateId, since } of touched) {
-        const series = out.seriesOf(deviceId, channelTemplateId);
+      for (const { since, ...key } of touched) {
+        const series = out.seriesOf(key);
         if (series) yield* points(series, since);
       }
       yield* logs();

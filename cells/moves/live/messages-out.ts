@@ -3,6 +3,7 @@ import type Sqlite from 'better-sqlite3';
 import type { WholeOutboxRow } from '../../../db/messages/outbox/rows.ts';
 import type { MqttState, StoredWill } from '../../../db/messages/sessions/changes.ts';
 import type { LogRow } from '../../../db/messages/threads/protocol.ts';
+import type { SeriesKey } from '../../../db/messages/types.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
 import { fillTable } from '../own.ts';
 import { messageRules } from '../tables.ts';
@@ -12,6 +13,7 @@ export interface SeriesRow {
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
+  possession: number;
 }
 
 /** Time, sequence, category, number, text. */
@@ -50,18 +52,18 @@ export class MessagesOut {
   series(): SeriesRow[] {
     return this.#file
       .prepare<[], SeriesRow>(
-        'SELECT "id", "accountId", "deviceId", "channelTemplateId" FROM "series" WHERE "accountId" IN "moving" ORDER BY "id"',
+        'SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession" FROM "series" WHERE "accountId" IN "moving" ORDER BY "id"',
       )
       .all();
   }
 
-  seriesOf(deviceId: string, channelTemplateId: string): SeriesRow | undefined {
+  seriesOf({ deviceId, channelTemplateId, possession = 0 }: SeriesKey): SeriesRow | undefined {
     return this.#file
-      .prepare<[string, string], SeriesRow>(
-        `SELECT "id", "accountId", "deviceId", "channelTemplateId" FROM "series"
-         WHERE "deviceId" = ? AND "channelTemplateId" = ? AND "accountId" IN "moving"`,
+      .prepare<[string, string, number], SeriesRow>(
+        `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession" FROM "series"
+         WHERE "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ? AND "accountId" IN "moving"`,
       )
-      .get(deviceId, channelTemplateId);
+      .get(deviceId, channelTemplateId, possession);
   }
 
   /** Points of a series after a place, with numbers above `from` up to `to`. */

@@ -5,8 +5,10 @@ import { openSqlite } from '../../sqlite/open.ts';
 /** Devices in reach whose logs are read one by one, rather than the log of the whole account. */
 const maxDevicesReadApart = 200;
 
-/** Whether the entries of a device may be shown. */
-export type Reaches = (deviceId: string) => boolean;
+/** From when on the entries of a device may be shown, in milliseconds since 1970; undefined if none of them. */
+export type SeenFrom = (deviceId: string) => number | undefined;
+
+const ever = Number.NEGATIVE_INFINITY;
 
 /** Reads registry.db during a search: where devices are now decides about reach, not where they were when they wrote. */
 export class LogReach {
@@ -19,17 +21,20 @@ export class LogReach {
     this.#statements = prepare(this.#file);
   }
 
-  reach(accountId: string, organizationIds: readonly string[] | undefined): Reaches {
+  /** People see what a device has done for them, callers of the whole account (without organizations) all of it. */
+  reach(accountId: string, organizationIds: readonly string[] | undefined): SeenFrom {
     const places = organizationIds && new Set(this.#below(organizationIds));
-    const known = new Map<string, boolean>();
+    const known = new Map<string, number | undefined>();
+    const look = (deviceId: string) => {
+      const device = this.#statements.device.get(deviceId);
+      if (device?.accountId !== accountId) return undefined;
+      if (!places) return ever;
+      if (!places.has(device.organizationId ?? '')) return undefined;
+      return device.possessionSince === null ? ever : Date.parse(device.possessionSince) + 1;
+    };
     return (deviceId) => {
-      let answer = known.get(deviceId);
-      if (answer === undefined) {
-        const device = this.#statements.device.get(deviceId);
-        answer = device?.accountId === accountId && (!places || places.has(device.organizationId ?? ''));
-        known.set(deviceId, answer);
-      }
-      return answer;
+      if (!known.has(deviceId)) known.set(deviceId, look(deviceId));
+      return known.get(deviceId);
     };
   }
 
@@ -51,9 +56,10 @@ export class LogReach {
 
 function prepare(file: Sqlite.Database) {
   return {
-    device: file.prepare<[string], { accountId: string; organizationId: string | null }>(
-      'SELECT "accountId", "organizationId" FROM "devices" WHERE "id" = ? AND "deleted" IS NULL',
-    ),
+    device: file.prepare<
+      [string],
+      { accountId: string; organizationId: string | null; possessionSince: string | null }
+    >('SELECT "accountId", "organizationId", "possessionSince" FROM "devices" WHERE "id" = ? AND "deleted" IS NULL'),
     devices: file
       .prepare<[string, number], string>(
         `SELECT "id" FROM "devices" WHERE "organizationId" IN (SELECT "value" FROM json_each(?)) AND "deleted" IS NULL

@@ -4,7 +4,7 @@ import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../sqlite/open.ts';
 import type { LogRow } from '../threads/protocol.ts';
 import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.ts';
-import { LogReach, type Reaches } from './reach.ts';
+import { LogReach, type SeenFrom } from './reach.ts';
 import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.ts';
 
 /** Milliseconds after which a search goes with what it has, or gives up: others wait for this thread. */
@@ -13,6 +13,7 @@ const usualPatience = 2000;
 const maxPartLength = 256 * 1024;
 /** If more entries than this are not indexed yet, a search reads the log in order instead. */
 const maxUnindexed = 50_000;
+const ever = Number.NEGATIVE_INFINITY;
 
 export class LogReader {
   readonly #directory: string;
@@ -65,10 +66,10 @@ export class LogReader {
   #search(search: LogSearch): LogsFound {
     this.#deadline = performance.now() + this.#patience;
     const { scope, conditions } = search;
-    if (!('accountId' in scope) && conditions.length === 0) return this.#page(scope.deviceId, search);
+    if (!('accountId' in scope) && conditions.length === 0) return this.#page(scope, search);
 
-    const reaches = this.#reachOf(search);
-    const accept = (place: Place) => this.#accept(search, reaches, place);
+    const seenFrom = this.#reachOf(search);
+    const accept = (place: Place) => this.#accept(search, seenFrom, place);
     const found = this.#searchIndex(search, accept) ?? this.#searchInOrder(search, accept);
     const { offset, limit } = search;
     if (!found.complete && found.places.length < offset + limit) return undefined;
@@ -78,10 +79,16 @@ export class LogReader {
   }
 
   /** A page of one device's log with all that is in a range: an index counts them. */
-  #page(deviceId: string, { from, to, severities, offset, limit }: LogSearch): LogsFound {
-    const where = { deviceId, from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
-    const total = this.#statements.count.get(where) ?? 0;
-    const sequences = this.#statements.page.all({ ...where, offset, limit });
+  #page(
+    { deviceId, from: seenFrom = ever }: Extract<LogSearch['scope'], { from?: number }>,
+    { from, to, severities, offset, limit }: LogSearch,
+  ): LogsFound {
+    const levels = severities.reduce((mask, level) => mask | (1 << level), 0);
+    // Of a device that has one owner only, the index alone counts.
+    const { count, page } = seenFrom > ever ? this.#statements.seenPage : this.#statements.page;
+    const where = { deviceId, from: Math.max(from, seenFrom), to, levels, received: seenFrom };
+    const total = count.get(where) ?? 0;
+    const sequences = page.all({ ...where, offset, limit });
     return { ...this.read(sequences.map((sequence) => ({ sequence, score: 1 }))), total, maxScore: 1 };
   }
 
@@ -151,9 +158,12 @@ export class LogReader {
     return ofAccount[what][order].iterate({ ...where, accountId });
   }
 
-  #accept({ conditions, sort }: LogSearch, reaches: Reaches, place: Place | Row): Found | undefined {
+  #accept({ conditions, sort }: LogSearch, seenFrom: SeenFrom, place: Place | Row): Found | undefined {
     const { sequence, time, deviceId } = place;
-    if (!reaches(deviceId)) return undefined;
+    const from = seenFrom(deviceId);
+    if (from === undefined || time < from) return undefined;
+    const received = () => ('id' in place ? place : this.#statements.row.get(sequence))?.received ?? ever;
+    if (from > ever && received() < from) return undefined;
     if (conditions.length === 0 && typeof sort !== 'object') return { sequence, time, deviceId, score: 1 };
     const row = 'id' in place ? place : this.#statements.row.get(sequence);
     if (!row) return undefined;
@@ -168,8 +178,8 @@ export class LogReader {
   }
 
   /** Whose entries the caller may see: of live devices that stand where it reaches now. */
-  #reachOf({ scope }: LogSearch): Reaches {
-    if (!('accountId' in scope)) return () => true;
+  #reachOf({ scope }: LogSearch): SeenFrom {
+    if (!('accountId' in scope)) return () => scope.from ?? ever;
     return this.#placesNow().reach(scope.accountId, scope.organizationIds);
   }
 
@@ -208,17 +218,20 @@ function prepare(file: Sqlite.Database) {
       rows: { oldest: rows<Row>('*', 'ASC'), newest: rows<Row>('*', 'DESC') },
     };
   };
-  const ofDevice = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to AND ${severity}`;
-  return {
-    count: file
-      .prepare<[Where & { deviceId: string }], number>(`SELECT count(*) FROM "logs" WHERE ${ofDevice}`)
-      .pluck(),
+  type OfDevice = Where & { deviceId: string; received: number };
+  const pages = (where: string) => ({
+    count: file.prepare<[OfDevice], number>(`SELECT count(*) FROM "logs" WHERE ${where}`).pluck(),
     page: file
-      .prepare<[Where & { deviceId: string; limit: number; offset: number }], number>(
-        `SELECT "sequence" FROM "logs" WHERE ${ofDevice}
+      .prepare<[OfDevice & { limit: number; offset: number }], number>(
+        `SELECT "sequence" FROM "logs" WHERE ${where}
          ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset`,
       )
       .pluck(),
+  });
+  const ofDevice = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to AND ${severity}`;
+  return {
+    page: pages(ofDevice),
+    seenPage: pages(`${ofDevice} AND "received" >= @received`),
     ofDevice: inOrder<{ deviceId: string | undefined }>('"deviceId" = @deviceId'),
     ofDevices: inOrder<{ devices: string }>('"deviceId" IN (SELECT "value" FROM json_each(@devices))'),
     ofAccount: inOrder<{ accountId: string }>('"accountId" = @accountId'),

@@ -1,7 +1,7 @@
 import { fold } from '../../sqlite/fold.ts';
 import { fromLogRow } from '../series/rows.ts';
 import type { MessageReader } from '../threads/reader.ts';
-import { type LogQuestion, type LogsPart, type LogsRead, severities, timeLimit } from '../types.ts';
+import { type LogQuestion, type LogsPart, type LogsRead, type Seen, severities, timeLimit } from '../types.ts';
 import type { FoundPart, FoundPlace, LogCondition } from './search.ts';
 
 /** Log entries as callers ask for them; the reader thread answers. */
@@ -33,13 +33,21 @@ export class LogReads {
   /** A page (from 1) of one device's entries, newest first, otherwise as `search`; `text` is in message, details or code. */
   read(
     deviceId: string,
-    { text, ...range }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & { text?: string | undefined },
+    {
+      text,
+      sight,
+      ...range
+    }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & {
+      text?: string | undefined;
+      sight?: Pick<Seen, 'from'>;
+    },
     { page, pageSize }: { page: number; pageSize: number },
   ): Promise<LogsRead | undefined> {
     const conditions: LogCondition[] =
       text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
     const part = { offset: (page - 1) * pageSize, limit: pageSize };
-    return this.search({ scope: { deviceId }, ...range, conditions, sort: 'newest', ...part });
+    const scope = { deviceId, ...(sight && { from: sight.from }) };
+    return this.search({ scope, ...range, conditions, sort: 'newest', ...part });
   }
 }
 

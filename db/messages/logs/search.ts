@@ -20,9 +20,9 @@ export type LogCondition =
   /** In milliseconds; `from` inclusive, `to` exclusive. */
   | { kind: 'received'; from: number; to: number };
 
-/** Whose entries: those of one device, or of all in an account that the caller reaches, an end-user by its organizations. */
+/** Whose entries: those of one device that have come `from` a time on, or of all in an account that the caller reaches, an end-user by its organizations. */
 export type LogScope =
-  | { deviceId: string }
+  | { deviceId: string; from?: number }
   | { accountId: string; organizationIds: readonly string[] | undefined; deviceId: string | undefined };
 
 /** By a column, of the newest entries that fit; those of one value newest first. What has no value comes last. */

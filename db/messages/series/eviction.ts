@@ -29,6 +29,7 @@ interface Swept {
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
+  possession: number;
   /** 1 when points have come with times before those of earlier ones. */
   disordered: number;
 }
@@ -125,7 +126,7 @@ function prepare(file: Sqlite.Database) {
   type Place = { series: number; time: number; sequence: number; toTime: number; toSequence: number; before: number };
   return {
     series: file.prepare<[string, number], Swept>(
-      `SELECT "id", "accountId", "deviceId", "channelTemplateId", "lateAfter" > 0
+      `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "lateAfter" > 0
          OR EXISTS (SELECT 1 FROM "latePoints" WHERE "latePoints"."series" = "series"."id") AS "disordered"
        FROM "series" INDEXED BY "series_order" WHERE "accountId" = ? AND "id" > ? AND "oldest" IS NOT NULL
        ORDER BY "id" LIMIT 1`,

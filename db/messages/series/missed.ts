@@ -12,6 +12,8 @@ export interface SeriesRow {
   id: number;
   deviceId: string;
   channelTemplateId: string;
+  /** Of its device. */
+  possession: number;
   /** Late points up to this sequence are not known any more. */
   lateAfter: number;
 }
@@ -62,7 +64,7 @@ export class MissedRows {
 }
 
 function prepare(reader: Sqlite.Database) {
-  const series = '"id", "deviceId", "channelTemplateId", "lateAfter"';
+  const series = '"id", "deviceId", "channelTemplateId", "possession", "lateAfter"';
   return {
     ofDevice: reader.prepare<[{ accountId: string; deviceId: string }], SeriesRow>(
       `SELECT ${series} FROM "series" WHERE "deviceId" = @deviceId AND "accountId" = @accountId`,

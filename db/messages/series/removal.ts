@@ -20,6 +20,7 @@ export interface Series {
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
+  possession: number;
   /** Time of its first point, in milliseconds; null when it has none. */
   oldest: number | null;
 }
@@ -187,7 +188,7 @@ export class SeriesRemoval {
 
 /** What Arrivals counts of an entry. */
 const logColumns = `"sequence", "accountId", ${logSizeSql} AS "bytes"`;
-const columns = '"id", "accountId", "deviceId", "channelTemplateId", "oldest"';
+const columns = '"id", "accountId", "deviceId", "channelTemplateId", "possession", "oldest"';
 
 function prepare(file: Sqlite.Database) {
   return {

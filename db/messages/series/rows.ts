@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { OutboxChange } from '../outbox/rows.ts';
 import type { MqttChange } from '../sessions/changes.ts';
-import { type Batch, type LogRow, type Place, pointWidth } from '../threads/protocol.ts';
+import { type Batch, type BatchKey, type LogRow, type Place, pointWidth } from '../threads/protocol.ts';
 import {
   type LogEntry,
   type NewLogEntry,
@@ -20,7 +20,7 @@ export class OpenBatch {
   readonly logs: LogRow[] = [];
   readonly changes: MqttChange[] = [];
   readonly outbox: OutboxChange[] = [];
-  readonly #keys: string[] = [];
+  readonly #keys: BatchKey[] = [];
   readonly #keyIndex = new Map<string, number>();
   readonly #categoryIndex = new Map<string, number>();
   readonly #points: number[] = [];
@@ -56,13 +56,13 @@ export class OpenBatch {
     };
   }
 
-  #indexOfKey({ accountId, deviceId, channelTemplateId }: SeriesKey): number {
-    const name = `${deviceId}/${channelTemplateId}/${accountId}`;
+  #indexOfKey({ accountId, deviceId, channelTemplateId, possession = 0 }: SeriesKey): number {
+    const name = `${deviceId}/${channelTemplateId}/${accountId}/${possession}`;
     let index = this.#keyIndex.get(name);
     if (index === undefined) {
       index = this.#keyIndex.size;
       this.#keyIndex.set(name, index);
-      this.#keys.push(accountId, deviceId, channelTemplateId);
+      this.#keys.push([accountId, deviceId, channelTemplateId, possession]);
     }
     return index;
   }
@@ -132,9 +132,10 @@ export function prepareReads(reader: Sqlite.Database) {
       .raw();
   return {
     series: reader
-      .prepare<[SeriesKey], number>(
+      .prepare<[Omit<SeriesKey, 'possession'> & { first: number }], number>(
         `SELECT "id" FROM "series"
-         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId`,
+         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId
+           AND "possession" >= @first ORDER BY "possession"`,
       )
       .pluck(),
     storedAbove: reader.prepare<[number], string>('SELECT "accountId" FROM "messageCounts" WHERE "bytes" > ?').pluck(),

@@ -76,15 +76,27 @@ export class SeriesSums {
     this.#marks = new CategoryMarks(reader);
   }
 
-  /** Sums by bucket and category, in no order; undefined when there are more than `limit`. */
+  /** Sums of several series by bucket and category, in no order; undefined when there are more than `limit`. */
   async sums(
+    series: readonly number[],
+    category: number | undefined,
+    query: SumsQuery,
+    longWork: LongWork,
+  ): Promise<Sum[] | undefined> {
+    /** By bucket and category. */
+    const sums: SumsFound = { byKey: new Map(), times: series.length > 1 ? new Map() : undefined };
+    for (const one of series) if (!(await this.#addSeries(one, category, query, longWork, sums))) return undefined;
+    return [...sums.byKey.values()];
+  }
+
+  /** False when there are more than `limit`. */
+  async #addSeries(
     series: number,
     category: number | undefined,
     { from, to, edges, wanted, limit }: SumsQuery,
     longWork: LongWork,
-  ): Promise<Sum[] | undefined> {
-    /** By bucket and category. */
-    const sums = new Map<number, Sum>();
+    sums: SumsFound,
+  ): Promise<boolean> {
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
     const categories = category === undefined ? this.#marks.categoriesOf(series, maxCategoriesAsked) : [category];
     const stretches =
@@ -100,8 +112,8 @@ export class SeriesSums {
             category,
             longWork,
           ))
-            this.#merge(sums, row.category * edges.length + row.bucket, row);
-          if (sums.size > limit) return undefined;
+            this.#merge(sums, row.category * edges.length + row.bucket, row, [step.from, step.from]);
+          if (sums.byKey.size > limit) return false;
           place = this.#nextTime(series, { from: step.to, to: stretch.to });
           continue;
         }
@@ -111,13 +123,14 @@ export class SeriesSums {
             ? present.flatMap((one) => ofCategory.all({ series, category: one }))
             : ofAll.all({ series });
         const endsOf = this.#endsFinder(series);
-        for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)));
-        if (sums.size > limit) return undefined;
+        for (const row of rows)
+          this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)), [row[7], row[8]]);
+        if (sums.byKey.size > limit) return false;
         await longWork.giveWay();
         place = this.#nextTime(series, { from: step.to, to: stretch.to });
       }
     }
-    return [...sums.values()];
+    return true;
   }
 
   /** Puts the buckets of the next step where the statements look for them; the step, which begins like the stretch. */
@@ -192,20 +205,26 @@ export class SeriesSums {
     return all;
   }
 
-  #merge(sums: Map<number, Sum>, name: number, part: Part): void {
-    const former = sums.get(name);
+  /** The parts of one series come in the order of time; `at` is when its first and its last number are. */
+  #merge({ byKey, times }: SumsFound, name: number, part: Part, at: Times): void {
+    const former = byKey.get(name);
     if (!former) {
-      sums.set(name, { ...part, category: this.#text(part.category) });
+      byKey.set(name, { ...part, category: this.#text(part.category) });
+      times?.set(name, at);
       return;
     }
-    const { count, numbers, sum, min, max, first, last } = part;
+    const { count, numbers, sum, min, max } = part;
     former.count += count;
     former.numbers += numbers;
     if (sum !== null) former.sum = (former.sum ?? 0) + sum;
     if (min !== null) former.min = Math.min(former.min ?? min, min);
     if (max !== null) former.max = Math.max(former.max ?? max, max);
-    former.first ??= first;
-    former.last = last ?? former.last;
+    const known = times?.get(name) ?? [null, null];
+    const isBefore = former.first === null || (times !== undefined && isEarlier(at[0], known[0]));
+    if (isBefore) former.first = part.first;
+    const isAfter = part.last !== null && !(times !== undefined && isEarlier(at[1], known[1]));
+    if (isAfter) former.last = part.last;
+    times?.set(name, [isBefore ? at[0] : known[0], isAfter ? at[1] : known[1]]);
   }
 
   #text(category: number): string {
@@ -220,6 +239,19 @@ export class SeriesSums {
   #nextTime(series: number, { from, to }: Stretch): number | undefined {
     return this.#statements.skipTime.get({ series, from, bound: to, rows: 0 });
   }
+}
+
+/** When the first and the last number of a sum are; null without one. */
+type Times = [first: number | null, last: number | null];
+
+/** Sums by bucket and category; of several series with their times, which are in no order. */
+interface SumsFound {
+  byKey: Map<number, Sum>;
+  times: Map<number, Times> | undefined;
+}
+
+function isEarlier(one: number | null, other: number | null): boolean {
+  return one !== null && (other === null || one < other);
 }
 
 /** A sum, or a part of one; its category is still a number. */

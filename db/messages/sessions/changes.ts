@@ -23,6 +23,8 @@ export interface RetainedMessage extends StoredProperties {
   topic: string;
   qos: number;
   payload: Uint8Array;
+  /** Milliseconds since 1970; 0 for one of before 0.2.0. */
+  stored: number;
 }
 
 /** A will, with what its owner had proven: the generation of a secret, the login session, or the id of a certificate or CA. */
@@ -52,7 +54,7 @@ export interface MqttState {
   queue: [number, number, number | null, number][];
   incoming: [number, number][];
   messages: (StoredMessage & { payload: Buffer })[];
-  retained: (StoredProperties & { accountId: string; topic: string; qos: number; payload: Buffer })[];
+  retained: (StoredProperties & { accountId: string; topic: string; qos: number; payload: Buffer; stored?: number })[];
   wills: StoredWill[];
 }
 

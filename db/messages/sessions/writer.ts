@@ -101,10 +101,10 @@ function prepare(file: Sqlite.Database) {
     incoming: file.prepare<[number, number]>('REPLACE INTO "mqttIncoming" VALUES (?, ?)'),
     unincoming: file.prepare<[number, number]>('DELETE FROM "mqttIncoming" WHERE "session" = ? AND "packetId" = ?'),
     retain: file.prepare<[RetainedMessage]>(
-      `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload", "properties", "expires")
-       VALUES (@accountId, @topic, @qos, @payload, @properties, @expires)
+      `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload", "properties", "expires", "stored")
+       VALUES (@accountId, @topic, @qos, @payload, @properties, @expires, @stored)
        ON CONFLICT ("topic") DO UPDATE SET "qos" = excluded."qos", "payload" = excluded."payload",
-         "properties" = excluded."properties", "expires" = excluded."expires"`,
+         "properties" = excluded."properties", "expires" = excluded."expires", "stored" = excluded."stored"`,
     ),
     unretain: file.prepare<[string]>('DELETE FROM "mqttRetained" WHERE "topic" = ?'),
     will: file.prepare<[StoredWill]>(

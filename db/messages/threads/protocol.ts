@@ -35,10 +35,13 @@ export type Done = (error?: Error, end?: Readonly<Place>) => void;
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
 
+/** Account, device, channel template and possession of a series. */
+export type BatchKey = [accountId: string, deviceId: string, channelTemplateId: string, possession: number];
+
 /** The content of one transaction, flat because flat arrays are copied fastest between threads. */
 export interface Batch {
-  /** Account, device and channel template of each series that occurs, three texts each. */
-  keys: string[];
+  /** Of each series that occurs. */
+  keys: BatchKey[];
   categories: string[];
   points: Float64Array;
   /** By index of the point; sparse, most points have none. */

@@ -23,6 +23,7 @@ import { MqttWriter } from '../sessions/writer.ts';
 import {
   type Answer,
   type Batch,
+  type BatchKey,
   type Held,
   type LogRow,
   type Order,
@@ -86,8 +87,8 @@ class Writer {
       outbox: this.#outbox,
       size: () => this.size,
       sequence: () => this.#sequence,
-      changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
-        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
+      changed: ({ id, accountId, deviceId, channelTemplateId, possession, oldest }) => {
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId, possession]));
         this.#marks.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
         this.#late.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
       },
@@ -176,7 +177,7 @@ class Writer {
   #writePoints({ keys, categories, points, texts }: Batch): void {
     if (points.length === 0) return;
     const series: KnownSeries[] = [];
-    for (let at = 0; at < keys.length; at += 3) series.push(this.#seriesOf(keys.slice(at, at + 3)));
+    for (const key of keys) series.push(this.#seriesOf(key));
     const ids = series.map(({ id }) => id);
     const oldest = Float64Array.from(series, (one) => one.oldest);
     const counts = new Uint32Array(series.length);
@@ -251,13 +252,13 @@ class Writer {
     for (const [accountId, sum] of added) this.#counts.add(accountId, sum, from);
   }
 
-  #seriesOf(key: string[]): KnownSeries {
+  #seriesOf(key: BatchKey): KnownSeries {
     const name = nameOf(key);
     const known = this.#series.get(name);
     if (known) return known;
     const { findSeries, addSeries } = this.#statements;
     const found = findSeries.get(key) ?? { id: Number(addSeries.run(key).lastInsertRowid), oldest: null };
-    const series = { id: found.id, accountId: key[0] as string, oldest: found.oldest ?? Number.POSITIVE_INFINITY };
+    const series = { id: found.id, accountId: key[0], oldest: found.oldest ?? Number.POSITIVE_INFINITY };
     this.#series.set(name, series);
     return series;
   }
@@ -327,7 +328,7 @@ function bytesOf({ tags, message, code, details, custom }: LogRow): number {
   return logSize(texts);
 }
 
-function nameOf(key: string[]): string {
+function nameOf(key: BatchKey): string {
   return key.join('/');
 }
 
@@ -341,12 +342,13 @@ function prepare(file: Sqlite.Database) {
     keepSequence: file.prepare(`UPDATE "counters" SET "value" = ? WHERE "name" = 'sequence'`),
     pageCount: file.prepare<[], number>('PRAGMA page_count').pluck(),
     freePages: file.prepare<[], number>('PRAGMA freelist_count').pluck(),
-    findSeries: file.prepare<[string[]], { id: number; oldest: number | null }>(
-      'SELECT "id", "oldest" FROM "series" WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ?',
+    findSeries: file.prepare<[BatchKey], { id: number; oldest: number | null }>(
+      `SELECT "id", "oldest" FROM "series"
+       WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ?`,
     ),
     keepOldest: file.prepare<[number, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
-    addSeries: file.prepare<[string[]]>(
-      'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId") VALUES (?, ?, ?)',
+    addSeries: file.prepare<[BatchKey]>(
+      'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId", "possession") VALUES (?, ?, ?, ?)',
     ),
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string, string]>('INSERT INTO "categories" ("text", "accountId") VALUES (?, ?)'),

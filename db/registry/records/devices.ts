@@ -21,7 +21,15 @@ const offlineShown = Type.Unsafe<string | null>({
   description: 'When its last connection ended; null while it is connected, and before it first was.',
 });
 
+const possessionShown = Type.Unsafe<string | null>({
+  ...OptionalDate,
+  description:
+    'When the present possession began: end-users see what the device has done since then. Null is from its beginning.',
+});
+
 /**
+ * `possession` counts: points name theirs. `possessionFirst` is the first one that its people see; `left…` are those of the
+ * last owner of a device that is in no organization.
  * `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more.
  * `silent`: connected, and without a message for too long. `usualInterval`: seconds between its messages, see broker/silence.ts.
  */
@@ -68,6 +76,11 @@ export const deviceColumns = {
   silent: flag({ filter: 'flag' }),
   usualInterval: hidden(Nullable(Type.Integer())),
   replaced: hidden(OptionalDate),
+  possession: hidden(Type.Integer()),
+  possessionFirst: hidden(Type.Integer()),
+  possessionSince: column(OptionalDate, { shown: possessionShown }),
+  leftFirst: hidden(Nullable(Type.Integer())),
+  leftSince: hidden(OptionalDate),
   fields: hidden(Type.String()),
 };
 
@@ -108,13 +121,14 @@ export const CredentialRecord = Type.Object({
 /** When a device has published first since it was provisioned. */
 export const PublicationRecord = Type.Object({ deviceId: Id, time: DateText });
 
-/** One code per device; the device's former code is gone. */
+/** One code per device; the device's former code is gone. `keepHistory`: whoever claims with it sees what the device has done. */
 export const AssociationCodeRecord = Type.Object({
   deviceId: Id,
   accountId: Id,
   codeHash: Type.String(),
   created: DateText,
   createdById: Type.String(),
+  keepHistory: Type.Integer(),
 });
 
 /**

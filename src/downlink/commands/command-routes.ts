@@ -2,7 +2,7 @@
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.ts';
-import { oneOf } from '../../../db/registry/records.ts';
+import { oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../caller.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
@@ -134,7 +134,7 @@ function readingRoutes(app: App, ctx: DownlinkContext): void {
       const { caller, params } = request;
       const device = demandLive(findReached(ctx, caller, 'devices', params.id));
       const ignored = nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await listCommands(ctx, caller, device.id, request.query);
+      const { rows, meta } = await listCommands(ctx, caller, device, request.query);
       const results = showSlices(rows, () => showCommand);
       return sendList(reply, 'commands', { results, meta: metaWith(meta, ignored) });
     },
@@ -194,26 +194,29 @@ async function commandOf(
 ): Promise<Command> {
   const device = demandLive(findReached(ctx, caller, 'devices', id));
   const command = await readCommand(ctx.registry, commandId);
-  if (command?.deviceId !== device.id) throw new PlatformError('notFound');
+  if (command?.deviceId !== device.id || !ctx.access.sightOf(caller, device).sees(command.created))
+    throw new PlatformError('notFound');
   return command;
 }
 
 async function listCommands(
   ctx: DownlinkContext,
   caller: Caller,
-  deviceId: string,
+  device: Row<'devices'>,
   { state, ...query }: Static<typeof listQuery>,
 ) {
   const { query: db } = ctx.registry;
-  const ofDevice = db.selectFrom('commands').where('deviceId', '=', deviceId);
+  const seenBy = (reader: Caller, { id, ...row }: Row<'devices'>) =>
+    db.selectFrom('commands').where('deviceId', '=', id).where('created', '>', ctx.access.sightOf(reader, row).after);
+  const ofDevice = seenBy(caller, device);
   return pageOfTable(ctx, caller, query, {
     matching: state ? ofDevice.where('state', '=', state) : ofDevice,
     key: 'sequence',
     order: ['sequence'],
     long: ['payload', 'result', 'lateReply'],
     read: async (current, some: number[]) => {
-      demandLive(findReached(ctx, current, 'devices', deviceId));
-      return db.selectFrom('commands').selectAll().where('sequence', 'in', some).execute();
+      const now = demandLive(findReached(ctx, current, 'devices', device.id));
+      return seenBy(current, now).selectAll().where('sequence', 'in', some).execute();
     },
     idOf: ({ sequence }) => sequence,
   });

@@ -283,8 +283,8 @@ function deviceRoutes(app: App, ctx: DownlinkContext): void {
       },
     },
     async ({ caller, params }) => {
-      demandLive(findReached(ctx, caller, 'devices', params.id));
-      return { firmware: await stateOf(ctx, params.id) };
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
+      return { firmware: await stateOf(ctx, caller, device) };
     },
   );
   app.post(
@@ -301,10 +301,10 @@ function deviceRoutes(app: App, ctx: DownlinkContext): void {
       },
     },
     async ({ caller, params }) => {
-      demandLive(findReached(ctx, caller, 'devices', params.id));
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
       await consent(ctx, caller, params.id);
       await firmwareEngine.offersChanged([params.id]);
-      return { firmware: await stateOf(ctx, params.id) };
+      return { firmware: await stateOf(ctx, caller, device) };
     },
   );
 
@@ -333,10 +333,15 @@ function deviceRoutes(app: App, ctx: DownlinkContext): void {
   }
 }
 
-async function stateOf({ registry }: DownlinkContext, deviceId: string): Promise<Static<typeof stateShape> | null> {
+/** Of an update that has ended under another owner, its people see nothing. */
+async function stateOf(
+  { access, registry }: DownlinkContext,
+  caller: Caller,
+  device: Row<'devices'>,
+): Promise<Static<typeof stateShape> | null> {
   const db = registry.query;
-  const delivery = await currentDelivery(db, deviceId);
-  if (!delivery) return null;
+  const delivery = await currentDelivery(db, device.id);
+  if (!delivery || !(isOpen(delivery) || access.sightOf(caller, device).sees(delivery.updated))) return null;
   const { firmwareVersion } = await packageOf(db, delivery.rolloutId);
   const rollouts = db.selectFrom('firmwareRollouts').select('consent').where('id', '=', delivery.rolloutId);
   const { consent } = await rollouts.executeTakeFirstOrThrow();

@@ -11,7 +11,8 @@ import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { deviceListing } from '../../registry/devices/device.ts';
+import { deviceListing, keepHistory } from '../../registry/devices/device.ts';
+import { demandKeeping } from '../../registry/devices/possession.ts';
 import { deviceIds } from '../../registry/devices/search.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
@@ -51,6 +52,7 @@ const bulkBody = Type.Object({
       description: 'The organization to move the devices to. Null removes them from their organization.',
     }),
   ),
+  keepHistory,
   command: Type.Optional(commandBody),
   dryRun: Type.Optional(
     Type.Boolean({ default: false, description: 'Reports for every row what would happen, and changes nothing.' }),
@@ -132,16 +134,19 @@ function demandRights({ access }: FactoryContext, caller: Caller, action: JobAct
 }
 
 async function bulkJob(ctx: FactoryContext, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
-  const { action, organizationId, dryRun = false } = asked;
+  const { action, organizationId, keepHistory: keeps, dryRun = false } = asked;
   if ((action === 'move') !== (organizationId !== undefined))
     throw invalid('organizationId', action === 'move' ? 'is required' : 'is allowed for the action move only');
   if (organizationId && !(await findLive(ctx.registry.query, 'organizations', caller.accountId, organizationId)))
     throw unknownReference('organizationId');
+  if (keeps !== undefined && action !== 'move') throw invalid('keepHistory', 'is allowed for the action move only');
+  demandKeeping(caller, keeps);
   if ((action === 'command') !== (asked.command !== undefined))
     throw invalid('command', action === 'command' ? 'is required' : 'is allowed for the action command only');
   const ids = await selectIds(ctx, caller, asked);
   const parameters: Parameters = {
     ...(organizationId !== undefined && { organizationId }),
+    ...(keeps && { keepHistory: keeps }),
     ...(asked.command && { command: asked.command }),
   };
   return makeJob(ctx, caller, { action, parameters, dryRun, rows: await rowsOf(ctx, caller.accountId, ids) });

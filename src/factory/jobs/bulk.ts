@@ -67,9 +67,9 @@ export const remove: OpenWork = (run) =>
   });
 
 export const move: OpenWork = (run) => {
-  const to = run.parameters.organizationId ?? null;
+  const { organizationId: to = null, keepHistory = false } = run.parameters;
   return each(run, async (tx, caller, { id }) => {
-    const changed = await moveDevice(tx, run.ctx.clock, caller, id, to);
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, { to, keepHistory });
     const { before, after } = changed;
     if (before === after) return { more: kept({ from: to, to }), announceChange: () => {} };
     return {
@@ -153,7 +153,10 @@ export const undoMove: OpenWork = (run) =>
     const device = await findLive(tx, 'devices', caller.accountId, id);
     if (device && device.organizationId !== (before.to ?? null))
       throw new PlatformError('association', { message: 'The device has been moved since the job.' });
-    const changed = await moveDevice(tx, run.ctx.clock, caller, id, before.from ?? null);
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, {
+      to: before.from ?? null,
+      keepHistory: false,
+    });
     const isSame = changed.before === changed.after;
     return { more: {}, announceChange: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
   });

@@ -44,6 +44,7 @@ const rowRights: Readonly<Record<JobAction, readonly Right[]>> = {
 export interface Parameters {
   deviceTemplateId?: string;
   organizationId?: string | null;
+  keepHistory?: boolean;
   command?: CommandBody;
   undoes?: string;
   retrying?: true;

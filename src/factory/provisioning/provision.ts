@@ -197,7 +197,9 @@ async function makeUnits(
   await insertMany(
     tx,
     'associationCodes',
-    making.map(({ device, codeHash }) => ({ deviceId: device.id, accountId, codeHash, created: now, createdById })),
+    making.map(({ device, codeHash }) => {
+      return { deviceId: device.id, accountId, codeHash, created: now, createdById, keepHistory: 0 };
+    }),
   );
   const sealedResult = sealUnits(seal, making);
   for (const [at, { row, device }] of making.entries())

@@ -120,8 +120,9 @@ async function searchLogs(ctx: MessagesContext, caller: Caller, asked: object, t
   if (!found) throw invalid('query', 'looks at too many entries: narrow it down by sourceTimestamp, deviceId or words');
   const hits = eachEntry(ctx, caller, found, turns, (current, { score, ...entry }) => {
     // A device may have been moved or deleted while the thread was reading.
-    if (!access.reachableDevice(current, entry.deviceId, 'subscribe')) return undefined;
-    return { _id: entry.id, _score: score, _source: showSource(entry, access.placement(entry.deviceId)) };
+    const device = access.reachableDevice(current, entry.deviceId, 'subscribe');
+    if (!device || !access.sightOf(current, device).sees(entry.received)) return undefined;
+    return { _id: entry.id, _score: score, _source: showSource(entry, device) };
   });
   return { total: found.total, maxScore: found.total > 0 ? found.maxScore : null, hits };
 }

@@ -104,7 +104,7 @@ export function exportSeries(
       if (piece) yield piece;
       after = points.at(-1);
       if (points.length === 0) return;
-      demandStillReadable(services, caller, topic);
+      demandStillReadable(services, caller, topic, key);
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../../db/messages/series/sums.ts';
-import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.ts';
+import type { MessageStore, Point, Range, SeriesView, StoredPoint } from '../../../db/messages/store.ts';
 import type { Placement } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Access, Channel } from '../../access.ts';
@@ -17,6 +17,7 @@ import type { Sessions } from '../../identity/sessions/sessions.ts';
 import { laneOf } from '../../limits/lanes.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { Scheduler } from '../../scheduler/scheduler.ts';
+import type { Sight } from '../../sight.ts';
 import { parseTopic } from '../../topics.ts';
 
 /** The range of a query that names none, in milliseconds back from its end. */
@@ -170,6 +171,11 @@ export type Services = {
   sealing: { readonly numbers: HiddenNumbers };
 };
 
+/** The series of a channel as the caller sees it. */
+export interface SeenSeries extends SeriesView {
+  sight: Sight;
+}
+
 /**
  * The series behind a topic that the caller may hear; undefined when the channel stores nothing.
  * @throws PlatformError 403/21 for callers that read nothing; 404/100 for a topic that does not exist or is out of reach.
@@ -178,10 +184,11 @@ export function findSeries(
   { config, access }: Pick<Services, 'config' | 'access'>,
   caller: Caller,
   topic: string,
-): SeriesKey | undefined {
+): SeenSeries | undefined {
   const { device, channel } = findChannel({ config, access }, caller, topic);
   if (channel.persistenceType !== 'timeSeries') return undefined;
-  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
+  const { accountId, id: deviceId } = device;
+  return { accountId, deviceId, channelTemplateId: channel.id, sight: access.sightOf(caller, device) };
 }
 
 /** The channel of a topic that the caller may hear, and its device. @throws PlatformError as findSeries. */
@@ -193,21 +200,31 @@ export function findChannel(
   const parts = parseTopic(config.topicRoot, topic);
   const device = parts && access.placement(parts.deviceId);
   if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))
-    throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+    throw noTopic();
   const channel = access.channelsOf(device.deviceTemplateId).get(parts.channel);
-  if (!channel) throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+  if (!channel) throw noTopic();
   return { device, channel };
+}
+
+function noTopic(): PlatformError {
+  return new PlatformError('notFound', { message: 'The topic does not exist.' });
 }
 
 /**
  * Looks again whether the caller may read, in the middle of long reading.
- * @throws PlatformError 401/31 when its session has ended, and as findSeries.
+ * @throws PlatformError 401/31 when its session has ended, and as findSeries; 404/100 when it sees less than it did.
  */
-export function demandStillReadable(services: Services, caller: Caller, topic: string): void {
+export function demandStillReadable(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  begun: SeenSeries | undefined,
+): void {
   const current = currentCaller(services, caller);
   if (!current) throw new PlatformError('tokenInvalid');
   services.access.demand(current, 'subscribe', 'device');
-  findSeries(services, current, topic);
+  const now = findSeries(services, current, topic);
+  if (begun && now && begun.sight.from < now.sight.from) throw noTopic();
 }
 
 /** Characters of the texts of one page; a page with more ends early, after one point at least. */
@@ -223,7 +240,7 @@ const pointsOfRow = 20;
 export async function readInTurn<R>(
   { messages, reads }: Pick<Services, 'messages' | 'reads'>,
   caller: Caller,
-  key: SeriesKey,
+  key: SeenSeries,
   range: Range,
   category: string | undefined,
   show: (points: StoredPoint[]) => R,

@@ -80,7 +80,7 @@ export async function sumUp(
   const found = key ? await services.messages.sums(key, asked) : [];
   const sums = found && (await inOrder(found, edges, { ...asked, ...query }));
   if (!sums) throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
-  demandStillReadable(services, caller, topic);
+  demandStillReadable(services, caller, topic, key);
 
   return {
     from,

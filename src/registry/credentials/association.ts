@@ -13,9 +13,11 @@ import type { App } from '../../http/app.ts';
 import { limitTries } from '../../limits/tries.ts';
 import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
+import { keepHistory } from '../devices/device.ts';
+import { demandKeeping } from '../devices/possession.ts';
 import { findByCode, hashOfCode, makeCode, readCode } from './association-codes.ts';
 
-const createBody = Type.Object({ deviceId: Type.String() });
+const createBody = Type.Object({ deviceId: Type.String(), keepHistory });
 const startBody = Type.Object({
   associationCode: Type.String({ maxLength: 100 }),
   endUserId: Type.Optional(Type.String({ description: 'The device goes to this end-user’s organization.' })),
@@ -47,7 +49,7 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
       },
     },
     async (request, reply) => {
-      const { associationCode, version } = await createCode(ctx, request.caller, request.body.deviceId);
+      const { associationCode, version } = await createCode(ctx, request.caller, request.body);
       reply.header('etag', etagOf({ version }));
       return { associationCode, entityVersion: version };
     },
@@ -66,7 +68,8 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
         tags,
         operationId: 'claimDevice',
         summary: 'Move the device of a code into an organization',
-        description: 'An end-user claims a device with its code. The device moves with its history.',
+        description:
+          'An end-user claims a device with its code. Where it comes from another top-level organization, or from none, its people see what it does from now on, unless the code was made with keepHistory.',
         body: startBody,
         response: { 200: Type.Object({ deviceId: Id, entityVersion }, { description: 'The device that was moved.' }) },
       },
@@ -91,8 +94,10 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
 }
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
-async function createCode(ctx: RegistryContext, caller: Caller, deviceId: string) {
+async function createCode(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock, audit } = ctx;
+  const { deviceId, keepHistory: keeps = false } = body;
+  demandKeeping(caller, keeps);
   const code = makeCode();
   const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
   const version = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -103,7 +108,10 @@ async function createCode(ctx: RegistryContext, caller: Caller, deviceId: string
     await tx.deleteFrom('associationCodes').where('deviceId', '=', deviceId).execute();
     await tx
       .insertInto('associationCodes')
-      .values({ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id })
+      .values({
+        ...{ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id },
+        keepHistory: keeps ? 1 : 0,
+      })
       .execute();
     const target = { kind: 'device', id: deviceId } as const;
     await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });

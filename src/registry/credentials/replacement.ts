@@ -91,7 +91,7 @@ async function replaceDevice(
       details: { from: before.serialNumber, to: serialNumber },
     });
     const answer = {
-      device: showDevice(ctx, after),
+      device: showDevice(ctx, caller, after),
       mqttCredential: showCredential(credential, secret, after.version),
     };
     await noteSecret(tx, id, { etag: etagOf(answer.device) }, answer);

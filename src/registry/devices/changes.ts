@@ -28,7 +28,9 @@ import { PlatformError } from '../../errors.ts';
 import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
+import { wholeSight } from '../../sight.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
+import { demandKeeping, firstPossession, placing } from './possession.ts';
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
 
@@ -58,6 +60,7 @@ export function newDevice(
     geoIpLatitude: null,
     geoIpLongitude: null,
     replaced: null,
+    ...firstPossession,
     fields: readNewFields(fields.of('devices', deviceTemplateId), body, fields.limits),
   });
 }
@@ -79,16 +82,25 @@ interface Changed {
 
 /**
  * Changes a device and tells everybody whom it concerns, before it returns: the access rules, and the subscribers of
- * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
+ * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106, 403/21.
  */
 export async function updateDevice(
   ctx: ChangeContext,
   caller: Caller,
   id: string,
   version: Expected,
-  body: Settable & { organizationId?: string | null },
+  body: Settable & { organizationId?: string | null; keepHistory?: boolean },
 ): Promise<Row<'devices'>> {
-  const changed = await changeFields(ctx, caller, id, version, body, body.organizationId);
+  const { organizationId: to, keepHistory = false } = body;
+  demandKeeping(caller, keepHistory);
+  const changed = await changeFields(
+    ctx,
+    caller,
+    id,
+    version,
+    body,
+    to === undefined ? undefined : { to, keepHistory },
+  );
   await deviceChanged(ctx, caller, changed);
   return changed.after;
 }
@@ -112,7 +124,7 @@ function changeFields(
   id: string,
   version: Expected,
   body: Settable,
-  organizationId: string | null | undefined,
+  place: { to: string | null; keepHistory: boolean } | undefined,
 ): Promise<Changed> {
   const { clock } = ctx;
   return writeAs(ctx, caller, ['devices', id], async (tx) => {
@@ -121,9 +133,9 @@ function changeFields(
     const changes: Changes<'devices'> = readChanges(settable, body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
     if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
-    if (organizationId !== undefined && organizationId !== stored.organizationId) {
-      await demandPlace(tx, caller, organizationId);
-      changes.organizationId = organizationId;
+    if (place && place.to !== stored.organizationId) {
+      await demandPlace(tx, caller, place.to);
+      Object.assign(changes, { ...(await placing(tx, clock, stored, place.to, place.keepHistory)), ...changes });
     }
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
@@ -156,12 +168,13 @@ export async function moveDevice(
   clock: Clock,
   caller: Caller,
   id: string,
-  organizationId: string | null,
+  { to, keepHistory }: { to: string | null; keepHistory: boolean },
 ): Promise<Changed> {
   const before = demandLive(await demandFound(tx, caller, id));
-  if (before.organizationId === organizationId) return { before, after: before };
-  await demandPlace(tx, caller, organizationId);
-  return { before, after: await change(tx, 'devices', id, 'latest', { caller, clock }, { organizationId }) };
+  if (before.organizationId === to) return { before, after: before };
+  await demandPlace(tx, caller, to);
+  const changes = await placing(tx, clock, before, to, keepHistory);
+  return { before, after: await change(tx, 'devices', id, 'latest', { caller, clock }, changes) };
 }
 
 /** A device of the caller's account, in a transaction. @throws PlatformError 404/100. */
@@ -240,12 +253,14 @@ export async function associateWithin(
   caller: Caller,
   { id, codeHash, from, to }: Association,
 ): Promise<Changed> {
-  const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
-  if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
+  const codes = tx.selectFrom('associationCodes').select('keepHistory').where('deviceId', '=', id);
+  const code = await codes.where('codeHash', '=', codeHash).executeTakeFirst();
+  if (!code) throw new PlatformError('notFound');
   const before = await findEntity(tx, 'devices', id);
   if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
   await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
-  const changes = { organizationId: to, provisioningState: 'associated' };
+  const placed = await placing(tx, clock, before, to, code.keepHistory === 1);
+  const changes = { ...placed, provisioningState: 'associated' };
   const after = await change(tx, 'devices', id, 'latest', { caller, clock }, changes);
   await audit.record(tx, {
     event: 'association',
@@ -260,6 +275,7 @@ export async function associateWithin(
 
 /** The fields of `_updates/fields` that differ. */
 export function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
-  const old: Record<string, unknown> = showDeviceState(ctx, before);
-  return Object.fromEntries(Object.entries(showDeviceState(ctx, after)).filter(([name, value]) => value !== old[name]));
+  const old: Record<string, unknown> = showDeviceState(ctx, before, wholeSight);
+  const now = Object.entries(showDeviceState(ctx, after, wholeSight));
+  return Object.fromEntries(now.filter(([name, value]) => value !== old[name]));
 }

@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import { deviceColumns } from '../../../db/registry/records/devices.ts';
 import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
+import type { Caller } from '../../caller.ts';
 import type { Config } from '../../config.ts';
 import {
   changeProperties,
@@ -16,6 +17,7 @@ import {
 } from '../../entity/columns.ts';
 import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.ts';
 import { showFields } from '../../entity/values.ts';
+import type { Sight } from '../../sight.ts';
 import { formatTopic } from '../../topics.ts';
 import { channelProperties, maxChannels, showChannelProperties } from '../channel.ts';
 import { searchDevices } from './search.ts';
@@ -43,7 +45,15 @@ export const createBody = Type.Object({
   ...createProperties(deviceColumns),
   ...fieldBody('devices'),
 });
-export const updateBody = Type.Object({ ...changeProperties(deviceColumns), ...fieldBody('devices') });
+/** Of whatever moves a device. */
+export const keepHistory = Type.Optional(
+  Type.Boolean({
+    default: false,
+    description:
+      'Of a device that leaves the tree of its top-level organization: whether its next people see what it has done. For callers of the whole account.',
+  }),
+);
+export const updateBody = Type.Object({ ...changeProperties(deviceColumns), keepHistory, ...fieldBody('devices') });
 
 /** The columns that a body sets, without the place, which has its own rules. */
 export const settable = without(deviceColumns, ['deviceTemplateId', 'organizationId']);
@@ -60,12 +70,18 @@ export const deviceListing = listingOf('devices', deviceColumns, {
 const showState = showing(without(deviceColumns, ['deviceTemplateId']));
 
 /** The content of `_updates/fields` for a device. */
-export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
-  return Object.assign(showState(row), showFields(fields.of('devices', row.deviceTemplateId), row.fields));
+export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, sight: Sight) {
+  const { lastConnected } = row;
+  const shown = showState(row);
+  if (lastConnected !== null && !sight.sees(lastConnected)) Object.assign(shown, notConnected);
+  return Object.assign(shown, showFields(fields.of('devices', row.deviceTemplateId), row.fields));
 }
 
+/** What people see of a device that has not connected since it is theirs. */
+const notConnected = { lastConnected: null, offlineSince: null };
+
 /** Assigned and not spread: into so many properties that takes ten times as long, and a page shows a hundred devices. */
-export function showDevice(ctx: ShowContext, row: Row<'devices'>) {
+export function showDevice(ctx: ShowContext, caller: Caller, row: Row<'devices'>) {
   const { access, config } = ctx;
   const { id, accountId, deviceTemplateId } = row;
   const channels = [...access.channelsOf(deviceTemplateId).values()].map((channel) =>
@@ -78,5 +94,7 @@ export function showDevice(ctx: ShowContext, row: Row<'devices'>) {
       showChannelProperties(channel),
     ),
   );
-  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row), { channels });
+  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row, access.sightOf(caller, row)), {
+    channels,
+  });
 }

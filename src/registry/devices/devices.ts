@@ -89,7 +89,7 @@ async function create(ctx: RegistryContext, caller: Caller, body: Static<typeof 
     await reserve(tx, caller, 1, clock);
     return insert(tx, 'devices', made);
   });
-  return showDevice(ctx, row);
+  return showDevice(ctx, caller, row);
 }
 
 async function update(
@@ -106,14 +106,14 @@ async function update(
       throw new PlatformError('forbidden', { message: 'Only an admin can remove a device from its organization.' });
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
   }
-  return showDevice(ctx, await updateDevice(ctx, caller, before.id, version, body));
+  return showDevice(ctx, caller, await updateDevice(ctx, caller, before.id, version, body));
 }
 
 async function remove(ctx: RegistryContext, caller: Caller, { id }: Row<'devices'>, version: number) {
   const { clock } = ctx;
   const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
   await deviceTrashed(ctx, caller, row);
-  return showDevice(ctx, { ...row, connected: 0 });
+  return showDevice(ctx, caller, { ...row, connected: 0 });
 }
 
 function narrow(caller: Caller, query: ListQuery) {
@@ -138,7 +138,7 @@ async function prepare(
 ): Promise<(row: Row<'devices'>) => ShownEntity> {
   const { registry } = ctx;
   const expand = readExpand(caller, query);
-  if (expand.size === 0) return (row) => showDevice(ctx, row);
+  if (expand.size === 0) return (row) => showDevice(ctx, caller, row);
   const db = registry.query;
   const [found, templates, account] = await Promise.all([
     expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
@@ -153,7 +153,7 @@ async function prepare(
     const organization = shownOrganizations?.get(row.organizationId ?? '');
     const template = shownTemplates?.get(row.deviceTemplateId);
     return {
-      ...showDevice(ctx, row),
+      ...showDevice(ctx, caller, row),
       ...(shownOrganizations && { organization: organization ?? null }),
       ...(template && { deviceTemplate: template }),
       ...(account && { account }),
@@ -165,7 +165,7 @@ async function recoverOne(ctx: RegistryContext, caller: Caller, { id }: Row<'dev
   const { clock, access } = ctx;
   const row = await writeAs(ctx, caller, undefined, (tx) => recoverDevice(tx, clock, caller, id, { version }));
   access.deviceChanged(id);
-  return showDevice(ctx, row);
+  return showDevice(ctx, caller, row);
 }
 
 function shownById<R, W>(rows: ReadonlyMap<string, R>, show: (row: R) => W): Map<string, W> {

@@ -134,12 +134,13 @@ export function refusalRoutes(app: App, ctx: RegistryContext): void {
  */
 async function readRefusals(ctx: RegistryContext, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
   const { registry, broker } = ctx;
-  demandLive(findReached(ctx, caller, 'devices', deviceId));
+  const device = demandLive(findReached(ctx, caller, 'devices', deviceId));
   await broker.refusalsStored(deviceId);
   const rows = await registry.query
     .selectFrom('refusals')
     .selectAll()
     .where('deviceId', '=', deviceId)
+    .where('time', '>', ctx.access.sightOf(caller, device).after)
     .orderBy('sequence', 'desc')
     .execute();
   const { page = 1, pageSize = 10 } = wanted;

@@ -195,9 +195,13 @@ function conditionOf(search: Search, [name, match]: Filter): Expression<SqlBool>
   return sql<SqlBool>`"row" ${isIn} (${present(search, [name, match], query[name])})`;
 }
 
-function present({ account }: Search, [name, match]: Filter, value: unknown): RawBuilder<{ row: number }> {
+function present({ account, asked }: Search, [name, match]: Filter, value: unknown): RawBuilder<{ row: number }> {
   const matches = condition(name, match, match === 'flag' ? true : value);
-  return sql`select "row" from "devicePresence" where "account" = ${account} and ${matches}`;
+  const rows = sql<{ row: number }>`select "row" from "devicePresence" where "account" = ${account} and ${matches}`;
+  if (isAccountWide(asked.caller) || !(name === 'lastConnected' || name === 'offlineSince')) return rows;
+  // People see only when a device has connected for them.
+  return sql`${rows} and not exists (select 1 from "devices" as d where d."row" = "devicePresence"."row"
+    and d."possessionSince" >= "lastConnected")`;
 }
 
 function isOfAccount({ account }: Search): Expression<SqlBool> {

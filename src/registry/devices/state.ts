@@ -4,6 +4,7 @@ import { Ajv } from 'ajv';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
+import type { Access } from '../../access.ts';
 import type { Caller } from '../../caller.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { failure, PlatformError } from '../../errors.ts';
@@ -20,13 +21,14 @@ const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape)
 /** Fields that wait to be written, by who sets them and device. */
 export type FieldsWaiting = Merged<Record<string, unknown>, Row<'devices'>>;
 
-/** The whole state of a live device; undefined when there is none. */
+/** The whole state of a live device, as the caller sees it; undefined when there is none. */
 export async function readState(
-  ctx: { registry: Registry; fields: Fields },
+  ctx: { registry: Registry; fields: Fields; access: Access },
+  caller: Caller,
   deviceId: string,
 ): Promise<Record<string, unknown> | undefined> {
   const row = await findEntity(ctx.registry.query, 'devices', deviceId);
-  return row && row.deleted === null ? showDeviceState(ctx, row) : undefined;
+  return row && row.deleted === null ? showDeviceState(ctx, row, ctx.access.sightOf(caller, row)) : undefined;
 }
 
 /**

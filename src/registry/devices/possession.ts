@@ -1,0 +1,84 @@
+/**
+ * Change of possession: a device that leaves the tree of its top-level organization tells its next people nothing of before.
+ * To be in no organization is a tree of its own. Whoever moves devices asks here, in the same transaction.
+ */
+import { sql } from 'kysely';
+import type { Tx } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../../caller.ts';
+import { type Clock, timestamp } from '../../clock.ts';
+import { livePath } from '../../entity/standing.ts';
+import type { Changes } from '../../entity/verbs.ts';
+import { PlatformError } from '../../errors.ts';
+
+type Possession = Pick<
+  Row<'devices'>,
+  'possession' | 'possessionFirst' | 'possessionSince' | 'leftFirst' | 'leftSince'
+>;
+
+/** Of a new device. */
+export const firstPossession: Possession = {
+  possession: 0,
+  possessionFirst: 0,
+  possessionSince: null,
+  leftFirst: null,
+  leftSince: null,
+};
+
+/** @throws PlatformError 403/21 for `keepHistory` of a caller that does not reach the whole account. */
+export function demandKeeping(caller: Caller, keepHistory: boolean | undefined): void {
+  if (keepHistory === true && !isAccountWide(caller))
+    throw new PlatformError('forbidden', {
+      message: 'Only callers of the whole account hand the history of a device over.',
+      details: [{ path: 'keepHistory', message: 'is not permitted' }],
+    });
+}
+
+const noAddress = { externalIp: null, geoIpLatitude: null, geoIpLongitude: null, reverseDns: null };
+
+/** What changes of a device that goes to another organization, or to none: its place, and from when on its people see it. */
+export async function placing(
+  tx: Tx,
+  clock: Clock,
+  device: Row<'devices'>,
+  to: string | null,
+  keepHistory: boolean,
+): Promise<Changes<'devices'>> {
+  const { organizationId: from, possessionFirst, possessionSince, leftFirst, leftSince } = device;
+  if ((await topOf(tx, from)) === (await topOf(tx, to))) return { organizationId: to };
+  const nobodyLeft = { leftFirst: null, leftSince: null };
+  if (keepHistory) {
+    // What the last owner saw goes on to the next one, wherever the device was in between.
+    const seen = leftFirst === null ? {} : { possessionFirst: leftFirst, possessionSince: leftSince };
+    return { organizationId: to, ...seen, ...nobodyLeft };
+  }
+  const possession = device.possession + 1;
+  return {
+    organizationId: to,
+    possession,
+    possessionFirst: possession,
+    possessionSince: later(timestamp(clock), possessionSince),
+    // Where it was for its last owner.
+    ...(device.lastConnected !== null && noAddress),
+    ...(to === null ? { leftFirst: possessionFirst, leftSince: possessionSince } : nobodyLeft),
+  };
+}
+
+/** As placing without keeping, of all devices below an organization that has come below another top-level one. */
+export async function treeChanged(tx: Tx, clock: Clock, organizationId: string): Promise<void> {
+  const now = timestamp(clock);
+  await sql`with recursive "below"("id") as (
+      select ${organizationId} union select o."id" from "organizations" o join "below" b on o."parentId" = b."id"
+    ) update "devices" set "possession" = "possession" + 1, "possessionFirst" = "possession" + 1,
+      "possessionSince" = max(coalesce("possessionSince", ''), ${now}), "version" = "version" + 1
+    where "organizationId" in (select "id" from "below")`.execute(tx);
+}
+
+/** The top-level organization above one, or itself. */
+export async function topOf(tx: Tx, organizationId: string | null): Promise<string | null> {
+  return (await livePath(tx, organizationId)).at(-1) ?? null;
+}
+
+function later(one: string, other: string | null): string {
+  return other !== null && other > one ? other : one;
+}

@@ -1,0 +1,40 @@
+/**
+ * What a reader may see of a device's past. Whatever reads it takes a Sight, which `Access.sightOf` alone makes: whoever forgets
+ * it does not compile.
+ */
+
+/** Milliseconds since 1970. */
+const ever = Number.NEGATIVE_INFINITY;
+
+export class Sight {
+  readonly #since: number;
+  /** The first possession whose points are seen. */
+  readonly first: number;
+
+  constructor(since: number, first: number) {
+    this.#since = since;
+    this.first = first;
+  }
+
+  /** What happened at a time: milliseconds since 1970, or as it is stored. */
+  sees(time: number | string): boolean {
+    return this.from <= (typeof time === 'number' ? time : Date.parse(time));
+  }
+
+  /** The first millisecond since 1970 that is seen. */
+  get from(): number {
+    return this.#since + 1;
+  }
+
+  /** What has happened at this time or before is not seen; as it is stored, for SQL. */
+  get after(): string {
+    return this.isWhole ? '' : new Date(this.#since).toISOString();
+  }
+
+  get isWhole(): boolean {
+    return this.#since === ever && this.first === 0;
+  }
+}
+
+/** All of it. */
+export const wholeSight = new Sight(ever, 0);
