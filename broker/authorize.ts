@@ -2,13 +2,14 @@ import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access, Channel } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
-import { type Caller, principalOf } from '../src/caller.ts';
+import { type Caller, isAccountWide, principalOf } from '../src/caller.ts';
 import type { Action } from '../src/rights.ts';
 import { type Sight, wholeSight } from '../src/sight.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
 import type { Counters } from './connections/counters.ts';
+import { type Dated, FormerMessages } from './former-messages.ts';
 import { forOneClient, isOrdered, type Outgoing } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
 import type { Reach } from './sessions/retained.ts';
@@ -52,6 +53,8 @@ export class Authority {
   readonly #root: string;
   readonly #services: BrokerGround;
   readonly #counters: Counters;
+  /** What is on its way to people whose device it was not then. */
+  readonly former = new FormerMessages();
   /** Principals of stored sessions that are no devices. */
   readonly #people = boundedCache<string, true>(peopleKept);
   /** One message is delivered to many: its topic is parsed once. */
@@ -145,6 +148,13 @@ export class Authority {
     return this.#access.mayHear(caller, parts.deviceId, parts.channel);
   }
 
+  /** As mayHear, of a message: one that a device has sent for its former owner is not for people. */
+  mayHearMessage(caller: Caller, ownChannels: string | undefined, topic: string, message: Dated): boolean {
+    if (!this.mayHear(caller, ownChannels, topic)) return false;
+    if (ownChannels !== undefined || isAccountWide(caller)) return true;
+    return !this.former.isFormer(this.#parse(topic)?.deviceId, message);
+  }
+
   /** What the caller may be told of the past of the device of a topic; undefined for nothing. */
   sightOf(caller: Caller, ownChannels: string | undefined, topic: string): Sight | undefined {
     if (!this.mayHear(caller, ownChannels, topic)) return undefined;
@@ -154,9 +164,9 @@ export class Authority {
   }
 
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */
-  mayQueue(clientId: string, topic: string): boolean {
+  mayQueue(clientId: string, topic: string, message: Dated = {}): boolean {
     const owner = this.#ownerOf(clientId);
-    return owner !== undefined && this.mayHear(owner.caller, owner.ownChannels, topic);
+    return owner !== undefined && this.mayHearMessage(owner.caller, owner.ownChannels, topic, message);
   }
 
   /** Whether a filter of a stored session can match anything in its owner's reach now. */
@@ -203,6 +213,12 @@ export class Authority {
   deviceOf(topic: string): string | undefined {
     const parts = this.#parse(topic);
     return parts && (this.#access.placement(parts.deviceId)?.id ?? parts.deviceId);
+  }
+
+  /** A message is handed on that was accepted in another possession of its device than the present one. */
+  noteIfFormer({ deviceId, possession }: Route, payload: Buffer): void {
+    const now = this.#access.placement(deviceId)?.possession;
+    if (now !== undefined && now !== possession) this.former.noteLate(payload);
   }
 
   /** The account that a topic names; empty for one that names none. */
@@ -262,7 +278,8 @@ export class Authority {
     const { identity, client } = live;
     // The service sends these again itself, with the next attempt: a copy from the queue would be one too many.
     if (identity && packet.messageId !== undefined && this.#isForDevice(identity, packet.topic)) return undefined;
-    if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
+    if (!identity || live.ended) return undefined;
+    if (!this.mayHearMessage(identity.caller, identity.ownChannels, packet.topic, packet)) return undefined;
     // Only what it may hear: the messages of other accounts come in no order with its own.
     if (isOrdered(packet) && packet.brokerCounter > live.lastHeard) live.lastHeard = packet.brokerCounter;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].

@@ -57,9 +57,9 @@ export function layFoundation(services: BrokerGround): Foundation {
     fanOut,
     accountOf: (topic) => authority.accountOf(topic),
     spend: (cost) => scheduler.spend(cost),
-    mayHear: ({ identity }, topic) =>
-      identity !== undefined && authority.mayHear(identity.caller, identity.ownChannels, topic),
-    mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
+    mayHear: ({ identity }, topic, message = {}) =>
+      identity !== undefined && authority.mayHearMessage(identity.caller, identity.ownChannels, topic, message),
+    mayQueue: (clientId, topic, message) => authority.mayQueue(clientId, topic, message),
   });
   const persistence = openSessionStore(services, { counters, authority, groups });
   const levels = config.mqtt.maxTopicLevels || maxTopicLevels;
@@ -105,7 +105,7 @@ function sessionRules({ gate }: BrokerGround, authority: Authority): Persistence
     accountOf: (topic) => authority.accountOf(topic),
     reachOf: (live) => authority.reachOf(live),
     mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
-    mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
+    mayQueue: (clientId, topic, message) => authority.mayQueue(clientId, topic, message),
     // What arrives from another server may be here before its owner.
     hasOwner: (clientId) => gate.isAway(accountIn(clientId)) || authority.hasOwner(clientId),
     mayBeRetained: (topic) => gate.isAway(authority.accountOf(topic)) || authority.namesDevice(topic),

@@ -217,6 +217,7 @@ export class Publishing {
       origin.end(message, failure);
       return;
     }
+    this.#parts.authority.noteIfFormer(message.route, packet.payload);
     origin.acknowledge(message);
     this.#deliver(packet, origin.live?.client, (error) => origin.end(message, error));
   }

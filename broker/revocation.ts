@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
 import type { Caller } from '../src/caller.ts';
-import type { LiveClient } from './aedes-types.ts';
+import type { BrokerCore, LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
@@ -16,6 +16,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 /** The services of revocation. */
 export interface RevocationParts {
   services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
+  aedes: Pick<BrokerCore, 'counter'>;
   authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
   listeners: Pick<Listeners, 'forgetTlsSessions'>;
@@ -115,7 +116,7 @@ export class RightsRevocations implements Revocations {
     const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
     const ended = this.#cutOff(accountId, principal);
     for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token));
-    return this.#end({ accountId, commands }, ended);
+    return this.#end({ accountId, commands, offers: () => services.deviceWork.pauseLostRollouts(accountId) }, ended);
   }
 
   identityChanged(accountId: string, userId: string): Promise<Revoked> {
@@ -162,25 +163,30 @@ export class RightsRevocations implements Revocations {
       } else ended.join(this.#cutOff(accountId, principal));
     }
     const commands = () => services.deviceWork.cancelLostCommands({ accountId });
-    return this.#end({ accountId, principals: () => kept, commands }, ended);
+    const offers = () => services.deviceWork.pauseLostRollouts(accountId);
+    return this.#end({ accountId, principals: () => kept, commands, offers }, ended);
   }
 
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
   #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
     const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
+    const offers = () => services.deviceWork.pauseLostRollouts(accountId);
     if (!caller || !services.access.mayConnect(caller))
-      return this.#end({ accountId, commands }, this.#cutOff(accountId, principal));
+      return this.#end({ accountId, commands, offers }, this.#cutOff(accountId, principal));
     sessions.renew(principal, caller);
     const ended = new Ended().add(streams.renew(principal, caller));
-    return this.#end({ accountId, principals: () => [principal], commands }, ended);
+    return this.#end({ accountId, principals: () => [principal], commands, offers }, ended);
   }
 
-  /** Cuts off those who reached the device where it was and no longer do. */
-  deviceMoved({ id, accountId }: Placement, before: string | null): Promise<Revoked> {
-    const { deviceWork } = this.#parts.services;
+  /** Cuts off those who reached the device where it was and no longer do; of another possession, nobody keeps what has come before. */
+  deviceMoved({ id, accountId, possession }: Placement, before: Placement): Promise<Revoked> {
+    const { aedes, authority, services } = this.#parts;
+    const { deviceWork } = services;
+    const isOther = possession !== before.possession;
+    if (isOther) authority.former.possessionBegins(id, aedes.counter);
     return this.#end({
-      ...this.#lossOfDevice(accountId, id, before),
+      ...this.#lossOfDevice(accountId, id, before.organizationId, isOther),
       commands: () => deviceWork.cancelLostCommands({ deviceId: id }),
       offers: () => deviceWork.endOffersAfterMove(id),
     });
@@ -245,11 +251,11 @@ export class RightsRevocations implements Revocations {
     return access.reaches(access.narrow(person, 'subscribe', 'device'), accountId, organizationId);
   }
 
-  #lossOfDevice(accountId: string, deviceId: string, before: string | null): Loss {
+  #lossOfDevice(accountId: string, deviceId: string, before: string | null, isOther = false): Loss {
     const { access } = this.#parts.services;
     const lost: LossOfPeople = {
       hasLost: (person) =>
-        this.#hears(person, accountId, before) && !access.reachableDevice(person, deviceId, 'subscribe'),
+        this.#hears(person, accountId, before) && (isOther || !access.reachableDevice(person, deviceId, 'subscribe')),
       mayName: (filter) => filter.includes(deviceId),
     };
     return { ...this.#lossOfPeople(accountId, lost), device: (id) => id === deviceId };

@@ -263,7 +263,8 @@ export class Streams {
       for (const id of this.#filters.match(packet.topic).keys()) {
         const stream = this.#byId.get(id);
         scheduler.spend(1);
-        if (!stream || !this.#mayHear(stream, packet.topic)) continue;
+        if (!stream || stream.ended || !authority.mayHearMessage(stream.caller, undefined, packet.topic, packet))
+          continue;
         event ??= eventOf(services.numbers, packet.topic, payload, packet, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);
         stream.waitingBytes += event.bytes;

@@ -1,4 +1,5 @@
 import type { LiveClient } from '../aedes-types.ts';
+import type { Dated } from '../former-messages.ts';
 import type { Reach } from './retained.ts';
 
 /** What the persistence asks about permissions. */
@@ -12,7 +13,7 @@ export interface PersistenceRules {
   /** Whether a filter of a stored session can match anything in its owner's reach. */
   mayStand(clientId: string, filter: string): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
-  mayQueue(clientId: string, topic: string): boolean;
+  mayQueue(clientId: string, topic: string, message?: Dated): boolean;
   /** Whether anybody is left to whom a stored session can belong. */
   hasOwner(clientId: string): boolean;
   /** Whether an account is on its way to another server. */

@@ -6,6 +6,7 @@ import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';
 import { faultOf } from '../connections/safe-error.ts';
+import type { Dated } from '../former-messages.ts';
 import { carriedOf, type Filter, type Incoming, type Outgoing, type Will } from '../message-types.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
@@ -248,12 +249,12 @@ export class SessionStore {
   }
 
   /** Stored sessions for whose queues a message is. */
-  #sessionsFor(topic: string, publisher: string | undefined): Session[] {
+  #sessionsFor(topic: string, publisher: string | undefined, message?: Dated): Session[] {
     const sessions: Session[] = [];
     if (this.#sessions.size.filters === 0) return sessions;
     for (const clientId of this.#sessions.holdersOf(topic).keys()) {
       const session = this.#sessions.get(clientId);
-      if (!session || !this.#rules.mayQueue(clientId, topic)) continue;
+      if (!session || !this.#rules.mayQueue(clientId, topic, message)) continue;
       const isOwn = clientId === publisher;
       if (!isOwn || matchFilters(session.filters.values(), topic, true)) sessions.push(session);
     }
@@ -330,7 +331,7 @@ export class SessionStore {
   /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
   enqueue(packet: Outgoing): void {
     this.#services.groups.takeBack(packet);
-    this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId), packet);
+    this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId, packet), packet);
   }
 
   /** A message for one client. */

@@ -237,7 +237,11 @@ export class Queues {
    */
   async dropRefused(
     session: Session,
-    { device, mayHear, passOn }: { device(id: string): boolean; mayHear(topic: string): boolean; passOn: PassOn },
+    {
+      device,
+      mayHear,
+      passOn,
+    }: { device(id: string): boolean; mayHear(topic: string, counter: number): boolean; passOn: PassOn },
   ): Promise<void> {
     if (session.queue.size === 0) return;
     await this.#journal.durable();
@@ -254,7 +258,7 @@ export class Queues {
       const topic = this.#unwritten.get(queued.id)?.topic ?? this.#services.rows.topicOf(queued.id);
       if (topic === undefined) continue;
       queued.device ??= this.#services.deviceOf(topic);
-      if (mayHear(topic)) continue;
+      if (mayHear(topic, queued.counter)) continue;
       this.#passOn(session, queued, passOn);
       dequeue(this.#journal, session, queued);
     }

@@ -58,7 +58,7 @@ export class SessionRevocation {
       const { clientId } = session;
       await this.#queues.dropRefused(session, {
         device,
-        mayHear: (topic) => this.#rules.mayQueue(clientId, topic),
+        mayHear: (topic, brokerCounter) => this.#rules.mayQueue(clientId, topic, { brokerCounter }),
         passOn: (group, packet) => this.#groups.passOn(group, packet, clientId, false),
       });
     }

@@ -1,6 +1,7 @@
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { hasRoom } from '../connections/live-clients.ts';
+import type { Dated } from '../former-messages.ts';
 import { type Filter, forOneClient, type GroupName, type Incoming, type Outgoing } from '../message-types.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
@@ -22,9 +23,9 @@ export interface GroupServices {
   /** Counts what has been done in this turn of the event loop. */
   spend(cost: number): void;
   /** Whether a connected member may be told of a message on `topic` now. */
-  mayHear(live: LiveClient, topic: string): boolean;
+  mayHear(live: LiveClient, topic: string, message?: Dated): boolean;
   /** Whether the owner of a stored session may. */
-  mayQueue(clientId: string, topic: string): boolean;
+  mayQueue(clientId: string, topic: string, message?: Dated): boolean;
 }
 
 /** What delivers to a member; it is built after the groups. */
@@ -73,10 +74,11 @@ interface Written {
   packet: Incoming;
 }
 
-/** How a message is chosen for: its topic, its QoS, and who does not get it. */
+/** How a message is chosen for: its topic, its QoS, when it was handed on if it was, and who does not get it. */
 interface Wanted {
   topic: string;
   qos: 0 | 1 | 2;
+  message?: Dated;
   except?: string;
   /** Those who get it for other groups, and for how many. */
   copies?: ReadonlyMap<string, number>;
@@ -283,14 +285,14 @@ export class SharedGroups {
     const choice = choices?.get(group);
     choices?.delete(group);
     const chosen = choice?.clientId === undefined ? undefined : group.members.get(choice.clientId);
-    if (choice && chosen && this.#canTake(chosen, { topic, qos })) {
+    if (choice && chosen && this.#canTake(chosen, { topic, qos, message: packet })) {
       this.#send(group, chosen, packet, choice.payload, done);
       return;
     }
     // It has gone since: what was written for it is another's.
     if (choice) this.#takeBack(choice, packet);
     const isNobodys = choice !== undefined && choice.clientId === undefined;
-    const member = isNobodys ? undefined : this.#next(group, { topic, qos });
+    const member = isNobodys ? undefined : this.#next(group, { topic, qos, message: packet });
     if (member) this.#send(group, member, packet, undefined, done);
     else done();
   }
@@ -301,14 +303,17 @@ export class SharedGroups {
   passOn({ key }: GroupName, packet: Outgoing, from: string, isConnected: boolean): boolean {
     const group = this.#groups.get(key);
     if (!group) return false;
-    const member = this.#next(group, { topic: packet.topic, qos: packet.qos, except: from, isConnected });
+    const member = this.#next(group, {
+      ...{ topic: packet.topic, qos: packet.qos, message: packet },
+      ...{ except: from, isConnected },
+    });
     if (member) this.#send(group, member, { ...packet, dup: false }, undefined, () => {});
     return member !== undefined;
   }
 
   /** A member may not hear any more what was to be sent to it: another one gets it. */
   passOnRefused(packet: Outgoing, live: LiveClient): void {
-    if (!packet.group || packet.qos === 0 || this.#services.mayHear(live, packet.topic)) return;
+    if (!packet.group || packet.qos === 0 || this.#services.mayHear(live, packet.topic, packet)) return;
     this.passOn(packet.group, { ...packet, messageId: undefined }, live.client.id, false);
   }
 
@@ -368,14 +373,14 @@ export class SharedGroups {
     return false;
   }
 
-  #canTake(member: Member, { topic, qos }: Pick<Wanted, 'topic' | 'qos'>): boolean {
+  #canTake(member: Member, { topic, qos, message }: Pick<Wanted, 'topic' | 'qos' | 'message'>): boolean {
     const isLost = !member.client && (qos === 0 || member.filter.qos === 0);
-    return !isLost && this.#mayHear(member, topic);
+    return !isLost && this.#mayHear(member, topic, message);
   }
 
-  #mayHear({ client, clientId }: Member, topic: string): boolean {
+  #mayHear({ client, clientId }: Member, topic: string, message?: Dated): boolean {
     const { mayHear, mayQueue } = this.#services;
-    return client ? !client.closed && mayHear(client.live, topic) : mayQueue(clientId, topic);
+    return client ? !client.closed && mayHear(client.live, topic, message) : mayQueue(clientId, topic, message);
   }
 }
 

@@ -3,12 +3,14 @@ import { executeAll } from './execute.ts';
 
 /**
  * From when on people see what a device has done. The possessions of a device are counted; points name theirs. Null is from
- * its beginning. `left…` is what the last owner saw of a device that is in no organization.
+ * its beginning. Of a device that is in no organization, `left…` is the top-level organization in
+ * which it was last, and what that saw.
  */
 const statements = [
   'ALTER TABLE "devices" ADD COLUMN "possession" INTEGER NOT NULL DEFAULT 0',
   'ALTER TABLE "devices" ADD COLUMN "possessionFirst" INTEGER NOT NULL DEFAULT 0',
   'ALTER TABLE "devices" ADD COLUMN "possessionSince" TEXT',
+  'ALTER TABLE "devices" ADD COLUMN "leftTree" TEXT',
   'ALTER TABLE "devices" ADD COLUMN "leftFirst" INTEGER',
   'ALTER TABLE "devices" ADD COLUMN "leftSince" TEXT',
   'ALTER TABLE "associationCodes" ADD COLUMN "keepHistory" INTEGER NOT NULL DEFAULT 0',

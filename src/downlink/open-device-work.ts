@@ -6,6 +6,7 @@ import { isOpenCommand } from './commands/command.ts';
 import type { Commands } from './commands/commands.ts';
 import { openDelivery, openDevices } from './rollouts/deliveries.ts';
 import type { FirmwareEngine } from './rollouts/engine.ts';
+import { mayGoOn, pauseLost } from './rollouts/responsible.ts';
 import type { Target } from './rollouts/rollout.ts';
 import type { Downloads } from './ways/downloads.ts';
 
@@ -57,6 +58,15 @@ export class OpenDeviceWork implements DeviceWork {
       if (rows.length < atOnce) return;
       after = rows.at(-1)?.sequence ?? after;
     }
+  }
+
+  async pauseLostRollouts(accountId: string): Promise<void> {
+    const { registry, access, firmwareEngine } = this.#parts;
+    const open = registry.query.selectFrom('firmwareRollouts').selectAll().where('accountId', '=', accountId);
+    const lost = (await open.where('state', 'in', ['scheduled', 'running']).execute()).filter(
+      (rollout) => rollout.deleted === null && !mayGoOn(access, rollout),
+    );
+    for (const rollout of lost) firmwareEngine.changed(await registry.transaction((tx) => pauseLost(tx, rollout)));
   }
 
   endDownloads(deviceId: string): void {

@@ -55,6 +55,8 @@ export interface DeviceWork {
   cancelCommands(whose: WhoseCommands): Promise<void>;
   /** Cancels commands whose makers reach their devices no longer. */
   cancelLostCommands(whose: WhoseCommands): Promise<void>;
+  /** Pauses the rollouts of an account whose makers may roll out firmware no longer. */
+  pauseLostRollouts(accountId: string): Promise<void>;
   /** Ends what a device downloads; it may begin again. */
   endDownloads(deviceId: string): void;
   /** The device is in the trash. */

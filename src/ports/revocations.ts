@@ -44,7 +44,7 @@ export interface Revocations {
   /** A role gives other rights to all who have it. */
   roleChanged(accountId: string, roleId: string): Promise<Revoked>;
   /** A device is in another organization than `before`. */
-  deviceMoved(device: Placement, before: string | null): Promise<Revoked>;
+  deviceMoved(device: Placement, before: Placement): Promise<Revoked>;
   /** A device is in the trash. */
   deviceDeleted(device: Placement): Promise<Revoked>;
   /** An organization stood below `before`, and stands elsewhere in the tree. */

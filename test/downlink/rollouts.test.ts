@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { writeProgress } from '../support/faults.ts';
 import { part } from '../support/part.ts';
+import { backEnd, role } from '../support/roles.ts';
 import { nextMessage, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
@@ -432,6 +433,33 @@ t.test('an end-user starts the update of its device where the rollout asks for c
     }),
     { status: 403 },
   );
+});
+
+t.test('a rollout pauses when its maker may not roll out any more; another one resumes it', async (t) => {
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const firmware = await publish(service, template.id, '7.0.0', { 'app.bin': randomBytes(10) });
+  const making = await role(service, 'account', { firmwareRollout: ['create', 'read', 'update'] });
+  const program = await backEnd(service, { roleId: making.id });
+  const body = {
+    firmwarePackageId: firmware.id,
+    target: { deviceIds: [device.id] },
+    startAt: new Date(Date.now() + 3_600_000).toISOString(),
+  };
+  const made = (
+    await service.ok('POST', '/api/v1/firmware/rollouts', {
+      body: { ...body, accountId: service.accountId },
+      token: program.token,
+    })
+  ).firmwareRollout;
+  const less = { name: making.name, rights: { firmwareRollout: ['read'] } };
+  const headers = { etag: making.version };
+  await service.ok('PUT', `/api/v1/roles/${making.id}`, { body: less, headers });
+  t.match(await rollout(service, made.id), { state: 'paused', reason: /may not roll out/ }, 'before the answer');
+  const resume = (token?: string) =>
+    service.http('POST', `/api/v1/firmware/rollouts/${made.id}/resume`, { ...(token && { token }) });
+  t.match(await resume(program.token), { status: 403 });
+  t.match(await resume(), { status: 200, body: { firmwareRollout: { state: 'scheduled', reason: null } } });
 });
 
 t.test('a package of another account is out of reach: to read, to roll out, to be offered, to download', async (t) => {

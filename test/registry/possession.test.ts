@@ -262,6 +262,39 @@ t.test('moves within a tree change nothing', async (t) => {
   tells(t, await readAll(service, id, [command], former.token), 'of-first', 'the owner');
 });
 
+t.test('who gets a device back sees again what it saw; nobody else does', async (t) => {
+  const { service, unit, first, second, former, next } = await customers(t);
+  const { id } = unit.device;
+  const command = await live(service, unit, 'of-first', 111.125, former.token);
+  await put(service, id, { organizationId: null });
+  await put(service, id, { organizationId: first.id });
+  tells(t, await readAll(service, id, [command], former.token), 'of-first', 'the owner');
+  await put(service, id, { organizationId: null });
+  await put(service, id, { organizationId: second.id });
+  await put(service, id, { organizationId: null });
+  await put(service, id, { organizationId: first.id });
+  for (const { token } of [former, next])
+    t.notOk((await readAll(service, id, [command], token)).some(([, text]) => has('of-first')(text)));
+});
+
+t.test('a person of both customers loses what waits of the first', async (t) => {
+  const { service, unit, second, former } = await customers(t);
+  const { id } = unit.device;
+  const identity = { organizationId: second.id, userId: former.endUser.userId };
+  await service.create('/end-users', 'endUser', identity);
+  await session(t, service, former.token, 'away');
+  const say = (text: string) =>
+    service.ok('POST', `/api/v1/messaging/publish/${service.topic(id, 'chat')}`, { body: text, headers: plain });
+  await say('of-first');
+  await put(service, id, { organizationId: second.id });
+  await say('of-second');
+  const kept = await session(t, service, former.token, 'away');
+  t.same(
+    kept.filter((text) => text.startsWith('of-')),
+    ['of-second'],
+  );
+});
+
 t.test('keepHistory hands the history over, of callers of the whole account alone', async (t) => {
   for (const how of ['put', 'job', 'code', 'code after a stay outside'] as const) {
     const { service, unit, second, former, next } = await customers(t);

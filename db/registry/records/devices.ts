@@ -28,8 +28,8 @@ const possessionShown = Type.Unsafe<string | null>({
 });
 
 /**
- * `possession` counts: points name theirs. `possessionFirst` is the first one that its people see; `left…` are those of the
- * last owner of a device that is in no organization.
+ * `possession` counts: points name theirs. `possessionFirst` is the first one that its people see. Of a device that is in no
+ * organization, `left…` is the top-level organization in which it was last, and what that saw.
  * `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more.
  * `silent`: connected, and without a message for too long. `usualInterval`: seconds between its messages, see broker/silence.ts.
  */
@@ -79,6 +79,7 @@ export const deviceColumns = {
   possession: hidden(Type.Integer()),
   possessionFirst: hidden(Type.Integer()),
   possessionSince: column(OptionalDate, { shown: possessionShown }),
+  leftTree: hidden(OptionalId),
   leftFirst: hidden(Nullable(Type.Integer())),
   leftSince: hidden(OptionalDate),
   fields: hidden(Type.String()),

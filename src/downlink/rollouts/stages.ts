@@ -2,13 +2,15 @@
 
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
+import type { Access } from '../../access.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { changeRollout, packageOf, settleRollout, supersede } from './deliveries.ts';
+import { mayGoOn, pauseLost } from './responsible.ts';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
-type Services = { registry: Registry; readers: Readers; clock: Clock };
+type Services = { registry: Registry; readers: Readers; clock: Clock; access: Access };
 
 /** The result of one step of a rollout. */
 export interface Step {
@@ -21,7 +23,14 @@ export interface Step {
 
 /** Begins what is due of a rollout, or takes up the next devices of its stage: a few hundred at a time. */
 export async function advance(services: Services, rollout: Rollout): Promise<Step> {
-  const { registry, clock } = services;
+  const { registry, clock, access } = services;
+  if (!mayGoOn(access, rollout)) {
+    const paused = await registry.transaction(async (tx) => {
+      const current = await stillRunning(tx, rollout);
+      return current && !mayGoOn(access, current) ? [await pauseLost(tx, current)] : [];
+    });
+    return { rollouts: paused, arisen: [], superseded: [] };
+  }
   const aim = aimOf(rollout, (await packageOf(registry.query, rollout.id)).deviceTemplateId);
   if (rollout.cursor === null) {
     const begun = await beginStage(services, rollout, aim);

@@ -152,7 +152,7 @@ async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null
 export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before, after }: Changed): Promise<void> {
   ctx.access.deviceChanged(after.id);
   if (after.organizationId !== before.organizationId)
-    ctx.revoked.noteRevoked(caller, await ctx.revocations.deviceMoved(after, before.organizationId));
+    ctx.revoked.noteRevoked(caller, await ctx.revocations.deviceMoved(after, before));
   ctx.downlink.deviceUpdated(after, changedState(ctx, before, after));
 }
 

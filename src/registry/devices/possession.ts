@@ -11,19 +11,11 @@ import { livePath } from '../../entity/standing.ts';
 import type { Changes } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 
-type Possession = Pick<
-  Row<'devices'>,
-  'possession' | 'possessionFirst' | 'possessionSince' | 'leftFirst' | 'leftSince'
->;
+type Left = Pick<Row<'devices'>, 'leftTree' | 'leftFirst' | 'leftSince'>;
+const nobodyLeft: Left = { leftTree: null, leftFirst: null, leftSince: null };
 
 /** Of a new device. */
-export const firstPossession: Possession = {
-  possession: 0,
-  possessionFirst: 0,
-  possessionSince: null,
-  leftFirst: null,
-  leftSince: null,
-};
+export const firstPossession = { possession: 0, possessionFirst: 0, possessionSince: null, ...nobodyLeft };
 
 /** @throws PlatformError 403/21 for `keepHistory` of a caller that does not reach the whole account. */
 export function demandKeeping(caller: Caller, keepHistory: boolean | undefined): void {
@@ -44,15 +36,16 @@ export async function placing(
   to: string | null,
   keepHistory: boolean,
 ): Promise<Changes<'devices'>> {
-  const { organizationId: from, possessionFirst, possessionSince, leftFirst, leftSince } = device;
-  if ((await topOf(tx, from)) === (await topOf(tx, to))) return { organizationId: to };
-  const nobodyLeft = { leftFirst: null, leftSince: null };
-  if (keepHistory) {
-    // What the last owner saw goes on to the next one, wherever the device was in between.
+  const { organizationId: from, possessionFirst, possessionSince, leftTree, leftFirst, leftSince } = device;
+  const [tree, next] = [await topOf(tx, from), await topOf(tx, to)];
+  if (tree === next) return { organizationId: to };
+  // Whoever gets it back, or is handed the history over, sees what the last owner saw, wherever the device was in between.
+  if (keepHistory || (leftTree !== null && leftTree === next)) {
     const seen = leftFirst === null ? {} : { possessionFirst: leftFirst, possessionSince: leftSince };
     return { organizationId: to, ...seen, ...nobodyLeft };
   }
   const possession = device.possession + 1;
+  const left = { leftTree: tree, leftFirst: possessionFirst, leftSince: possessionSince };
   return {
     organizationId: to,
     possession,
@@ -60,7 +53,7 @@ export async function placing(
     possessionSince: later(timestamp(clock), possessionSince),
     // Where it was for its last owner.
     ...(device.lastConnected !== null && noAddress),
-    ...(to === null ? { leftFirst: possessionFirst, leftSince: possessionSince } : nobodyLeft),
+    ...(to === null ? left : nobodyLeft),
   };
 }
 
