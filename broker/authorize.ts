@@ -132,7 +132,7 @@ export class Authority {
     const accountId = identity?.caller.accountId ?? '';
     return {
       prefix: identity?.ownChannels ?? `${this.#root}/${accountId}/d/`,
-      sightOf: (topic) => identity && this.sightOf(identity.caller, identity.ownChannels, topic),
+      mayHear: (topic) => identity !== undefined && this.sightOf(identity.caller, identity.ownChannels, topic),
       isOver: () => client.closed,
     };
   }
@@ -155,12 +155,12 @@ export class Authority {
     return !this.former.isFormer(this.#parse(topic)?.deviceId, message);
   }
 
-  /** What the caller may be told of the past of the device of a topic; undefined for nothing. */
-  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): Sight | undefined {
-    if (!this.mayHear(caller, ownChannels, topic)) return undefined;
+  /** What the caller may be told of the past of the device of a topic; false for nothing. */
+  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): Sight | false {
+    if (!this.mayHear(caller, ownChannels, topic)) return false;
     if (ownChannels !== undefined) return wholeSight;
     const device = this.#access.placement(this.#parse(topic)?.deviceId ?? '');
-    return device && this.#access.sightOf(caller, device);
+    return device !== undefined && this.#access.sightOf(caller, device);
   }
 
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
+import { type Caller, isAccountWide } from '../src/caller.ts';
 import type { BrokerCore, LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';
@@ -255,7 +255,8 @@ export class RightsRevocations implements Revocations {
     const { access } = this.#parts.services;
     const lost: LossOfPeople = {
       hasLost: (person) =>
-        this.#hears(person, accountId, before) && (isOther || !access.reachableDevice(person, deviceId, 'subscribe')),
+        this.#hears(person, accountId, before) &&
+        ((isOther && !isAccountWide(person)) || !access.reachableDevice(person, deviceId, 'subscribe')),
       mayName: (filter) => filter.includes(deviceId),
     };
     return { ...this.#lossOfPeople(accountId, lost), device: (id) => id === deviceId };

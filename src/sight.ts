@@ -36,5 +36,12 @@ export class Sight {
   }
 }
 
+/** What may be told of a topic: of its device what a sight sees, or all or nothing. */
+export type Heard = Sight | boolean;
+
+export function isHeard(heard: Heard, time: number): boolean {
+  return typeof heard === 'boolean' ? heard : heard.sees(time);
+}
+
 /** All of it. */
 export const wholeSight = new Sight(ever, 0);

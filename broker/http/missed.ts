@@ -3,7 +3,7 @@ import { everything, type LogEntry, type StoredPoint } from '../../db/messages/s
 import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { BrokerServices } from '../../src/broker-ports.ts';
 import { LongWork } from '../../src/scheduler/long-work.ts';
-import type { Sight } from '../../src/sight.ts';
+import { type Heard, isHeard } from '../../src/sight.ts';
 import { formatTopic } from '../../src/topics.ts';
 import { matches } from '../topics.ts';
 
@@ -34,8 +34,7 @@ export function bytesOfMissed({ payload }: Missed): number {
 export interface Absence {
   accountId: string;
   filters: readonly string[];
-  /** What may be told of a topic; undefined for nothing. */
-  sightOf(topic: string): Sight | undefined;
+  mayHear(topic: string): Heard;
   from: Readonly<Place>;
   to: Readonly<Place>;
 }
@@ -71,7 +70,7 @@ export async function readMissed(services: Needed, absence: Absence): Promise<Mi
 /** A topic, and what may be told of its device. */
 interface SeenTopic {
   topic: string;
-  sight: Sight;
+  heard: Heard;
 }
 
 /** The series that the filters can mean and that may be heard now. */
@@ -91,8 +90,9 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
   const seenOn = (row: SeriesRow): (SeenTopic & { row: SeriesRow }) | undefined => {
     const topic = topicOf(row);
     if (topic === undefined || !filters.some((filter) => matches(filter, topic))) return undefined;
-    const sight = absence.sightOf(topic);
-    return sight && sight.first <= row.possession ? { row, topic, sight } : undefined;
+    const heard = absence.mayHear(topic);
+    const isSeen = typeof heard === 'boolean' ? heard : heard.first <= row.possession;
+    return isSeen ? { row, topic, heard } : undefined;
   };
   if (!isWide && !devices.has('+') && !devices.has('#')) {
     for (const deviceId of devices)
@@ -124,14 +124,14 @@ async function addPoints(
   { messages: { missed } }: Needed,
   { from, to }: Absence,
   { id, lateAfter }: SeriesRow,
-  { topic, sight }: SeenTopic,
+  { topic, heard }: SeenTopic,
   found: Missed[],
   budget: Budget,
 ): Promise<void> {
   const take = (points: readonly StoredPoint[]) => {
     spend(budget, points.length);
     for (const point of points) {
-      if (point.sequence > to.points || !sight.sees(point.time)) continue;
+      if (point.sequence > to.points || !isHeard(heard, point.time)) continue;
       const place = { points: point.sequence, logs: from.logs };
       add(found, { topic, payload: pointPayload(point), time: point.time, place }, budget);
     }
@@ -164,8 +164,8 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
       // The service's own entries about connections are never published.
       if (entry.sequence > to.logs || entry.byService) continue;
       const topic = formatTopic(config.topicRoot, accountId, entry.deviceId, '_log');
-      const sight = filters.some((filter) => matches(filter, topic)) ? absence.sightOf(topic) : undefined;
-      if (!sight?.sees(entry.received) || !sight.sees(entry.time)) continue;
+      const heard = filters.some((filter) => matches(filter, topic)) && absence.mayHear(topic);
+      if (!isHeard(heard, entry.received) || !isHeard(heard, entry.time)) continue;
       const place = { points: to.points, logs: entry.sequence };
       add(found, { topic, payload: logPayload(entry), time: entry.received, place }, budget);
     }

@@ -221,13 +221,12 @@ export class Streams {
     const { services } = this.#parts;
     const at = services.clock.now();
     const to = await this.#stored();
-    const sightOf = (topic: string) =>
-      stream.ended ? undefined : this.#parts.authority.sightOf(stream.caller, undefined, topic);
+    const mayHear = (topic: string) => !stream.ended && this.#parts.authority.sightOf(stream.caller, undefined, topic);
     const { accountId } = stream.caller;
     // The id of another server names a place in its store.
     const cameAt = services.gate.cameAt(accountId) ?? Number.NEGATIVE_INFINITY;
     if (!from.place || from.time <= cameAt + clockDifference) return { to, at, missed: undefined };
-    const absence = { accountId, filters: [...stream.filters], sightOf, from: from.place, to };
+    const absence = { accountId, filters: [...stream.filters], mayHear, from: from.place, to };
     try {
       return { to, at, missed: stream.ended ? [] : await readMissed(services, absence) };
     } catch (error) {

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
-import { type Sight, wholeSight } from '../../src/sight.ts';
+import { type Heard, isHeard } from '../../src/sight.ts';
 import type { Counters } from '../connections/counters.ts';
 import { type Carried, type Outgoing, storedProperties } from '../message-types.ts';
 import { FilterTree } from './filter-tree.ts';
@@ -13,11 +13,10 @@ const pageSize = 100;
 /** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */
 export interface Reach {
   readonly prefix: string;
-  /** What may be told of a topic; undefined for nothing. */
-  sightOf(topic: string): Sight | undefined;
+  mayHear(topic: string): Heard;
   isOver(): boolean;
 }
-const everything: Reach = { prefix: '', sightOf: () => wholeSight, isOver: () => false };
+const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
 
 /** `stored` is known of one that comes from another server. */
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried & { stored?: number };
@@ -177,9 +176,9 @@ export class Retained {
     for (const filter of filters) tree.set(filter, '', 0);
     for (const prefix of rangesOf(filters, reach.prefix)) {
       for await (const topic of this.#topicsIn(prefix, reach)) {
-        const sight = tree.match(topic).size === 0 ? undefined : reach.sightOf(topic);
-        const message = sight && this.#read(topic);
-        if (message && sight.sees(message.stored) && !this.#hasExpired(message)) yield message;
+        const heard = tree.match(topic).size > 0 && reach.mayHear(topic);
+        const message = heard && this.#read(topic);
+        if (message && isHeard(heard, message.stored) && !this.#hasExpired(message)) yield message;
       }
     }
   }

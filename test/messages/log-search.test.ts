@@ -189,20 +189,23 @@ t.test('searching the logs of all devices', async (t) => {
     );
   });
 
-  await t.test('old entries belong to anyone who reaches the device now', async (t) => {
-    const change = async (method: string, id: string, body?: object) => {
-      const { version } = (await service.ok('GET', `/api/v1/devices/${id}`)).device;
-      await service.ok(method, `/api/v1/devices/${id}`, { headers: { etag: version }, body });
-    };
-    await change('PUT', foreign, { organizationId: below.id });
-    await change('PUT', pump, { organizationId: outside.id });
-    t.strictSame(await found([], {}, token), ['foreign', 'stuck']);
-    t.strictSame(await found([{ match: { message: 'pump' } }], {}, token), ['foreign']);
-    await change('DELETE', valve);
-    t.strictSame(await found([], {}, token), ['foreign']);
-    t.strictSame(await found([]), ['loose', 'foreign', 'again', 'hot'], 'nor does the trash show anything');
-    t.equal((await hits({})).total, 4);
-  });
+  await t.test(
+    'old entries belong to anyone who reaches the device now, where its history was handed over',
+    async (t) => {
+      const change = async (method: string, id: string, body?: object) => {
+        const { version } = (await service.ok('GET', `/api/v1/devices/${id}`)).device;
+        await service.ok(method, `/api/v1/devices/${id}`, { headers: { etag: version }, body });
+      };
+      await change('PUT', foreign, { organizationId: below.id, keepHistory: true });
+      await change('PUT', pump, { organizationId: outside.id });
+      t.strictSame(await found([], {}, token), ['foreign', 'stuck']);
+      t.strictSame(await found([{ match: { message: 'pump' } }], {}, token), ['foreign']);
+      await change('DELETE', valve);
+      t.strictSame(await found([], {}, token), ['foreign']);
+      t.strictSame(await found([]), ['loose', 'foreign', 'again', 'hot'], 'nor does the trash show anything');
+      t.equal((await hits({})).total, 4);
+    },
+  );
 });
 
 t.test('existing clients search by sourceId, sort by more than time, and read what they know', async (t) => {
