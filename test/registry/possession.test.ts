@@ -87,7 +87,13 @@ const readings = (service: Service, id: string, query: string, latest = '') =>
   `/api/v4/data/${service.topic(id, 'readings')}${latest}?${query}`;
 
 /** Every way of reading what the device has done, over HTTP; the texts of the answers. */
-async function readAll(service: Service, id: string, commandIds: readonly string[], token: string) {
+async function readAll(
+  service: Service,
+  id: string,
+  commandIds: readonly string[],
+  token: string,
+  further: 'and the rest' | 'only' = 'only',
+) {
   const range = `startDateTime=2020-01-01T00:00:00Z&endDateTime=2090-01-01T00:00:00Z`;
   const accountId = `accountId=${service.accountId}`;
   const own = [
@@ -98,12 +104,13 @@ async function readAll(service: Service, id: string, commandIds: readonly string
     ...['csv', 'ndjson'].map((format) => readings(service, id, `${range}&rollup=1M&aggregate=sum&format=${format}`)),
     readings(service, id, `${range}&rollup=1M&aggregate=avg,min,max,sum,count,first,last`),
     ...commandIds.map((commandId) => `/api/v1/devices/${id}/commands/${commandId}`),
+    ...['commands', 'refusals', 'logs'].map((what) => `/api/v1/devices/${id}/${what}?pageSize=100`),
     `/api/v1/devices/${id}/logs?pageSize=100&text=of`,
     `/api/v1/devices/${id}/logs?pageSize=100&from=2020-01-01T00:00:00Z`,
   ];
   // Whatever there will be: each GET of the document, of this device.
   const paths = Object.entries(documentOf(service).paths).flatMap(([path, operations]) => {
-    if (!('get' in operations) || /\/(stream|events)$/.test(path)) return [];
+    if (further === 'only' || !('get' in operations) || /\/(stream|events)$/.test(path)) return [];
     const filled = path.replace('{id}', id).replace('{commandId}', commandIds[0] ?? '');
     return filled.includes('{') ? [] : [`${filled}?${accountId}&pageSize=1000&q=of`];
   });
@@ -213,7 +220,7 @@ for (const [how, move] of [
       headers: plain,
     });
     for (const reader of [next.token, token]) {
-      for (const [path, text] of await readAll(service, id, [old], reader)) {
+      for (const [path, text] of await readAll(service, id, [old], reader, 'and the rest')) {
         t.notOk(has('of-first')(text), `${path} tells of before`);
         t.notOk(has('111.125')(text) || has('buffered')(text), `${path} counts what was before`);
       }
