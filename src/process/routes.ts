@@ -9,6 +9,7 @@ import { firmwareFileRoutes } from '../downlink/packages/package-files.ts';
 import { firmwarePackageRoutes } from '../downlink/packages/packages.ts';
 import { firmwareRolloutRoutes } from '../downlink/rollouts/rollout-routes.ts';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/ways/http.ts';
+import { enrolledDeviceRoutes } from '../enrollment/device-routes.ts';
 import { estRenewalRoutes, estRoutes } from '../enrollment/est.ts';
 import { enrollmentGroupRoutes } from '../enrollment/groups.ts';
 import { enrollmentRefusalRoutes } from '../enrollment/refusal-routes.ts';
@@ -115,6 +116,7 @@ const forCallers: readonly Mount[] = [
   credentialRoutes,
   enrollmentGroupRoutes,
   enrollmentRefusalRoutes,
+  enrolledDeviceRoutes,
   enrollmentPermissionRoutes,
   certificateRoutes,
   certificateAuthorityRoutes,

@@ -51,6 +51,27 @@ t.test('a group is changed, trashed and recovered with its version', async (t) =
   t.match(await service.ok('GET', url), { enrollmentGroup: { ...changes, validFrom: '2026-01-01T00:00:00.000Z' } });
 });
 
+t.test('the devices of a group are listed by the serial number that enrolled', async (t) => {
+  const [group, other] = [await newGroup(service), await newGroup(service)];
+  const url = `/api/v1/enrollment-groups/${group.id}/devices`;
+  t.match(await service.ok('GET', url), { devices: { meta: { count: 0 } } });
+  for (const serialNumber of ['L-2', 'L-1', 'L-3']) await claim(service, group, { serialNumber });
+  await claim(service, other, { serialNumber: 'L-4' });
+  const { devices } = await service.ok('GET', url);
+  t.match(devices.results, [
+    { serialNumber: 'L-1', connected: null },
+    { serialNumber: 'L-2' },
+    { serialNumber: 'L-3' },
+  ]);
+  t.equal(devices.meta?.count, 3);
+  const id = present(devices.results?.[1]).deviceId;
+  const { enrollment } = await service.ok('POST', `/api/v1/devices/${id}/allow-enrollment`);
+  const one = await service.ok('GET', `${url}?serialNumber=L-2`);
+  t.match(one.devices, { meta: { count: 1 }, results: [{ deviceId: id, allowedUntil: enrollment.allowedUntil }] });
+  t.match((await service.ok('GET', `${url}?page=2&pageSize=2`)).devices, { results: [{ serialNumber: 'L-3' }] });
+  t.equal((await service.http('GET', `${url}?page=9`)).status, 416);
+});
+
 t.test('regenerate ends the former secret, with a version; what a back-end has given stays', async (t) => {
   const hookUrl = 'https://hooks.example.com/enroll';
   const group = await newGroup(service, { hookUrl, hookSecret: 'given-by-the-back-end' });

@@ -291,6 +291,7 @@ const table = `
   DELETE /api/v1/enrollment-groups/{id}             | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
   POST /api/v1/enrollment-groups/{id}/regenerate    | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
   GET /api/v1/enrollment-groups/{id}/refusals       | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/enrollment-groups/{id}/devices        | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21
   GET /api/v1/trash/enrollment-groups               | -                                               | own     | 403/21  | 403/21
   GET /api/v1/trash/enrollment-groups               | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/trash/enrollment-groups/{id}          | path id: enrollmentGroup                        | 404/100 | 403/21  | 403/21

@@ -216,6 +216,23 @@ export class Filler {
         refused.run({ deleted, accountId: this.#service.accountId, groupId, text: 't'.repeat(255) });
       return { url: `/api/v1/enrollment-groups/${groupId}/refusals?`, bytes: 100 * 500 };
     },
+    '/api/v1/enrollment-groups/{id}/devices': async () => {
+      const enrolled = this.#file.prepare(
+        `INSERT INTO "enrollments" ("deviceId", "groupId", "accountId", "serialNumber", "enrolled", "used", "permitted")
+         VALUES (@deviceId, @groupId, @accountId, @serialNumber, @deleted, 0, 0)`,
+      );
+      const { groupId } = this.#made;
+      const { accountId } = this.#service;
+      for (let n = 0; n < manyRows; n += 1)
+        enrolled.run({
+          deleted,
+          accountId,
+          groupId,
+          deviceId: newId(accountId),
+          serialNumber: `${n}`.padStart(255, 's'),
+        });
+      return { url: `/api/v1/enrollment-groups/${groupId}/devices?`, bytes: manyRows * 400 };
+    },
     '/api/v1/devices/{id}/logs': async () => {
       const url = `/api/v1/devices/${this.#made.deviceId}/logs`;
       const entries = Array.from({ length: 60 }, () => ({ message: 'm'.repeat(16_000) }));
