@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
-export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | 'newProduct';
+export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | 'newProduct' | 'newEnrollmentGroup';
 
 const begun = signal<Action | undefined>(undefined);
 

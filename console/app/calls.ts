@@ -15,7 +15,7 @@ const maxTextLength = 4000;
 /** Of longer texts only the beginning is kept. */
 export const maxParsedLength = 20_000;
 const secrets =
-  '(?:password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)';
+  '(?:password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|claimSecret|groupKey|hookSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)';
 const secretNames = new RegExp(`^${secrets}$`);
 /** A secret in the text of JSON; the text may end within it. */
 const secretTexts = new RegExp(`("${secrets}"\\s*:\\s*")(?:[^"\\\\]|\\\\.)*`, 'g');

@@ -65,6 +65,9 @@ function actions(go: (path: string) => void): Offer[] {
       ? [at('newOrganization', '/organizations', 'more', texts.organizations.new)]
       : []),
     ...(can('create', 'deviceTemplate') ? [at('newProduct', '/products', 'more', texts.products.new)] : []),
+    ...(can('create', 'enrollmentGroup')
+      ? [at('newEnrollmentGroup', '/enrollment', 'more', texts.enrollment.new[''])]
+      : []),
     { key: 'out', group: words.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
   ];
 }

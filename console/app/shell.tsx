@@ -22,6 +22,7 @@ const People = place(async () => (await import('../people/people.tsx')).People);
 const Product = place(async () => (await import('../products/product.tsx')).Product);
 const Products = place(async () => (await import('../products/products.tsx')).Products);
 const Factory = place(async () => (await import('../factory/factory.tsx')).Factory);
+const Enrollment = place(async () => (await import('../enrollment/enrollment.tsx')).Enrollment);
 const Firmware = place(async () => (await import('../firmware/firmware.tsx')).Firmware);
 const Programs = place(async () => (await import('../programs/programs.tsx')).Programs);
 const ClaimPlace = place(async () => (await import('../claim/place.tsx')).ClaimPlace);
@@ -44,6 +45,7 @@ const places: readonly { path: string; icon: IconName; name: keyof typeof texts.
   { path: '/people', icon: 'people', name: 'people', shown: () => can('read', 'endUser') },
   { path: '/products', icon: 'products', name: 'products', shown: () => can('read', 'deviceTemplate') },
   { path: '/factory', icon: 'factory', name: 'factory', shown: () => can('read', 'job') },
+  { path: '/enrollment', icon: 'enrollment', name: 'enrollment', shown: () => can('read', 'enrollmentGroup') },
   { path: '/firmware', icon: 'firmware', name: 'firmware', shown: () => can('read', 'firmwarePackage') },
   { path: '/programs', icon: 'programs', name: 'programs', shown: () => can('read', 'application') },
   { path: '/trash', icon: 'trash', name: 'trash', shown: () => can('delete', 'device') },
@@ -105,6 +107,7 @@ export function Shell() {
               <Route path="/products" component={Products} />
               <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
               <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
+              <Route path="/enrollment/:tab?/:id?">{({ tab, id }) => <Enrollment tab={tab ?? ''} id={id} />}</Route>
               <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
               <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
               <Route path="/claim" component={ClaimPlace} />

@@ -18,7 +18,7 @@ const places: Record<Row['kind'], (row: Row) => string> = {
   bridgeBehind: () => '/programs/bridges',
   bridgeDeadLetters: () => '/programs/bridges',
   certificatesExpiring: ({ query }) => `/home/certificates?${kept(query, 'expiresBefore')}`,
-  authoritiesExpiring: () => '/programs/authorities',
+  authoritiesExpiring: () => '/enrollment/authorities',
   limit: () => '/account/usage',
 };
 

@@ -9,6 +9,7 @@ const paths = {
   people: 'M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21c0-4 3-6 7-6s7 2 7 6M16 4a4 4 0 0 1 0 7M18 15c3 1 4 3 4 6',
   products: 'M12 2l9 5v10l-9 5-9-5V7zM3 7l9 5 9-5M12 12v10',
   factory: 'M3 21V9l6 4V9l6 4V4h6v17zM8 17h.01M12 17h.01M16 17h.01',
+  enrollment: 'M8 16a4 4 0 1 1 3.500-6H21v4h-2v3h-3v-3h-4.500A4 4 0 0 1 8 16zM8 12h.01',
   firmware: 'M12 15V3M7 8l5-5 5 5M4 15v5h16v-5',
   programs: 'M8 7l-5 5 5 5M16 7l5 5-5 5M14 4l-4 16',
   trash: 'M4 7h16M9 7V4h6v3M6 7l1 14h10l1-14M10 11v6M14 11v6',

@@ -1,10 +1,12 @@
-/** Programs: applications, identity providers, bridges with their dead letters, certificate authorities. */
+/** Programs: applications, identity providers, bridges with their dead letters; CAs as Enrollment shows them. */
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
+import { Authorities } from '../enrollment/authorities.tsx';
+import { NewAuthority } from '../enrollment/new-authority.tsx';
 import { Code } from '../parts/code.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Page, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -25,37 +27,36 @@ async function remove(tab: Tab, { id, version }: Named): Promise<void> {
   const params = { path: { id }, header: { etag: version } };
   if (tab === '') await done(api.DELETE('/api/v1/applications/{id}', { params: { path: { id } } }));
   else if (tab === 'identity-providers') await done(api.DELETE('/api/v1/identity-providers/{id}', { params }));
-  else if (tab === 'bridges') await done(api.DELETE('/api/v1/bridges/{id}', { params }));
-  else await done(api.DELETE('/api/v1/access/certificate-authorities/{id}', { params }));
+  else await done(api.DELETE('/api/v1/bridges/{id}', { params }));
 }
 
+/** Those that one form makes and one list shows; bridges and CAs have their own. */
+type Plain = '' | 'identity-providers';
+
 /** Makes one; what it gives is shown once. */
-async function make(tab: Tab, { name = '', kind, issuer = '', clientId = '', clientSecret, certificate = '' }: Values) {
+async function make(tab: Plain, { name = '', kind, issuer = '', clientId = '', clientSecret }: Values) {
   if (tab === '') {
     const body = { ...account(), name, kind: kind as 'backEnd' };
     return (await done(api.POST('/api/v1/applications', { body }))).application.appToken;
   }
-  if (tab === 'identity-providers') {
-    const redirectUris = [`${location.origin}/console/`];
-    const body = { ...account(), name, issuer, clientId, redirectUris, ...(clientSecret && { clientSecret }) };
-    await done(api.POST('/api/v1/identity-providers', { body }));
-  } else await done(api.POST('/api/v1/access/certificate-authorities', { body: { ...account(), name, certificate } }));
+  const redirectUris = [`${location.origin}/console/`];
+  const body = { ...account(), name, issuer, clientId, redirectUris, ...(clientSecret && { clientSecret }) };
+  await done(api.POST('/api/v1/identity-providers', { body }));
   return undefined;
 }
 
-async function read(tab: Tab, page: number) {
+async function read(tab: Plain, page: number) {
   const query = { ...account(), page, pageSize };
   if (tab === '') return (await done(api.GET('/api/v1/applications', { params: { query } }))).applications;
-  if (tab === 'identity-providers')
-    return (await done(api.GET('/api/v1/identity-providers', { params: { query } }))).identityProviders;
-  return (await done(api.GET('/api/v1/access/certificate-authorities', { params: { query } }))).certificateAuthorities;
+  return (await done(api.GET('/api/v1/identity-providers', { params: { query } }))).identityProviders;
 }
+
+const isPlain = (tab: Tab): tab is Plain => tab === '' || tab === 'identity-providers';
 
 export function Programs({ tab: asked }: { tab: string }) {
   const tab = (asked in words.tabs ? asked : '') as Tab;
   const [making, setMaking] = useState(false);
   const [deleting, setDeleting] = useState<Named>();
-  const [proving, setProving] = useState<Named & { challenge?: string | null }>();
   const [secret, setSecret] = useState<string>();
   const [round, setRound] = useState(0);
   const again = () => {
@@ -63,8 +64,8 @@ export function Programs({ tab: asked }: { tab: string }) {
     setMaking(false);
     setRound((before) => before + 1);
   };
-  const save = async (values: Values) => {
-    setSecret(await make(tab, values));
+  const save = (of: Plain) => async (values: Values) => {
+    setSecret(await make(of, values));
     again();
   };
   return (
@@ -83,11 +84,9 @@ export function Programs({ tab: asked }: { tab: string }) {
           <Code label={words.token} text={secret} />
         </div>
       )}
-      {tab === 'bridges' ? (
-        <Bridges round={round} onDelete={setDeleting} />
-      ) : (
-        <ProgramList tab={tab} round={round} onProve={setProving} onDelete={setDeleting} />
-      )}
+      {tab === 'bridges' && <Bridges round={round} onDelete={setDeleting} />}
+      {tab === 'authorities' && <Authorities round={round} />}
+      {isPlain(tab) && <ProgramList tab={tab} round={round} onDelete={setDeleting} />}
       {making && tab === 'bridges' && (
         <NewBridge
           onClose={() => setMaking(false)}
@@ -97,17 +96,8 @@ export function Programs({ tab: asked }: { tab: string }) {
           }}
         />
       )}
-      {making && tab !== 'bridges' && <NewProgram tab={tab} save={save} onClose={() => setMaking(false)} />}
-      {proving && (
-        <Proof
-          of={proving}
-          onDone={() => {
-            setProving(undefined);
-            again();
-          }}
-          onClose={() => setProving(undefined)}
-        />
-      )}
+      {making && tab === 'authorities' && <NewAuthority onClose={() => setMaking(false)} onDone={again} />}
+      {making && isPlain(tab) && <NewProgram tab={tab} save={save(tab)} onClose={() => setMaking(false)} />}
       {deleting && (
         <Confirm
           title={words.deleteOf(deleting.name)}
@@ -125,19 +115,9 @@ export function Programs({ tab: asked }: { tab: string }) {
   );
 }
 
-type Shown = Named & { created: string; kind?: string; state?: string; challenge?: string | null };
+type Shown = Named & { created: string; kind?: string };
 
-function ProgramList({
-  tab,
-  round,
-  onProve,
-  onDelete,
-}: {
-  tab: Exclude<Tab, 'bridges'>;
-  round: number;
-  onProve: (one: Shown) => void;
-  onDelete: (one: Shown) => void;
-}) {
+function ProgramList({ tab, round, onDelete }: { tab: Plain; round: number; onDelete: (one: Shown) => void }) {
   return (
     <Listing<Shown>
       label={words.tabs[tab]}
@@ -148,20 +128,14 @@ function ProgramList({
         {
           name: 'kind',
           label: words.kind,
-          show: ({ kind, state }) => <Badge text={words.kinds[kind ?? state ?? ''] ?? kind ?? state ?? '–'} />,
+          show: ({ kind }) => <Badge text={words.kinds[kind ?? ''] ?? kind ?? '–'} />,
         },
         { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
         {
           name: 'do',
           label: texts.actions,
           show: (one) => (
-            <span class="row">
-              {tab === 'authorities' && one.state === 'pending' && (
-                <button type="button" aria-label={texts.verbOf(words.prove, one.name)} onClick={() => onProve(one)}>
-                  {words.prove}
-                </button>
-              )}
-              <button
+<button
                 type="button"
                 class="plain"
                 aria-label={texts.verbOf(texts.delete, one.name)}
@@ -169,7 +143,6 @@ function ProgramList({
               >
                 {texts.delete}
               </button>
-            </span>
           ),
         },
       ]}
@@ -183,7 +156,7 @@ function NewProgram({
   save,
   onClose,
 }: {
-  tab: Tab;
+  tab: Plain;
   save: (values: Values) => Promise<void>;
   onClose: () => void;
 }) {
@@ -199,32 +172,6 @@ function NewProgram({
             <Field label={words.clientSecret} name="clientSecret" type="password" autoComplete="off" />
           </>
         )}
-        {tab === 'authorities' && <TextArea label="PEM" name="certificate" required />}
-      </Form>
-    </Dialog>
-  );
-}
-
-function Proof({
-  of,
-  onDone,
-  onClose,
-}: {
-  of: Named & { challenge?: string | null };
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const prove = async ({ certificate = '' }: Values) => {
-    const params = { path: { id: of.id } };
-    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
-    onDone();
-  };
-  return (
-    <Dialog title={words.proveOf(of.name)} onClose={onClose}>
-      <Form save={prove} verb={words.prove} onCancel={onClose}>
-        <p>{words.proveHint}</p>
-        <Code label={words.challenge} text={of.challenge ?? ''} />
-        <TextArea label="PEM" name="certificate" required />
       </Form>
     </Dialog>
   );

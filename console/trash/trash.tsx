@@ -32,6 +32,8 @@ async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: T
   if (tab === 'people') return (await done(api.GET('/api/v1/trash/end-users', { params }))).endUsers;
   if (tab === 'products') return (await done(api.GET('/api/v1/trash/devices/templates', { params }))).deviceTemplates;
   if (tab === 'channels') return (await done(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
+  if (tab === 'enrollment-groups')
+    return (await done(api.GET('/api/v1/trash/enrollment-groups', { params }))).enrollmentGroups;
   return (await done(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
 }
 
@@ -49,6 +51,8 @@ async function recover(tab: Tab, of: FieldsOf, { id, version }: Trashed): Promis
   else if (tab === 'people') await done(api.POST('/api/v1/trash/end-users/{id}/recover', { params }));
   else if (tab === 'products') await done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params }));
   else if (tab === 'channels') await done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params }));
+  else if (tab === 'enrollment-groups')
+    await done(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params }));
   else await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params }));
 }
 

@@ -2,7 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
+import { claim, newGroup } from '../enrollment/devices.ts';
 import { makeCertificate } from '../support/certificates.ts';
+import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, openWindow } from './browser.ts';
@@ -60,6 +62,14 @@ export async function fill(service: Service): Promise<string[]> {
     firmwareVersion: '2.0',
     deviceTemplateId,
   });
+  const { id: certificateAuthorityId } = await service.create(
+    '/access/certificate-authorities',
+    'certificateAuthority',
+    { name: 'Issuer', issuing: true },
+  );
+  const group = await newGroup(service, { issues: 'either', certificateAuthorityId, certificateDays: 20 });
+  for (const csr of [undefined, openssl(t).request().csr, 'none'])
+    await claim(service, group, { serialNumber: service.unique('EN'), csr });
   const parts = [
     '',
     '/live',
@@ -97,6 +107,7 @@ export async function fill(service: Service): Promise<string[]> {
       'account/health',
     ],
     ...['programs', 'programs/identity-providers', 'programs/bridges', 'programs/authorities', 'trash', 'account'],
+    ...['enrollment', `enrollment/groups/${group.id}`, 'enrollment/certificates', 'enrollment/authorities'],
     ...parts.map((part) => `devices/${device.id}${part}`),
   ];
 }

@@ -4,6 +4,7 @@ import '../console/charts.test.ts';
 import '../console/claim.test.ts';
 import '../console/console.test.ts';
 import '../console/device.test.ts';
+import '../console/enrollment.test.ts';
 import '../console/home.test.ts';
 import '../console/lists.test.ts';
 import '../console/places.test.ts';
