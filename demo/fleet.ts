@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
 import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online } from './answers.ts';
+import { makeEnrollment } from './enrollment.ts';
 import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
 import { makeTroubles } from './troubles.ts';
 
@@ -140,6 +141,9 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   say('a day of data of each');
   await makeRest(call, make, { organizations, templates });
   say('programs, a station, a moved batch and the trash');
+
+  await makeEnrollment({ ...options, make, templates, organizations });
+  say('enrollment groups, what they made and refused, and certificates that end soon');
 
   const clients = await goOnline(options, spread(devices, onlineCount));
   say(`${clients.length} devices are online`);

@@ -135,14 +135,14 @@ function ProgramList({ tab, round, onDelete }: { tab: Plain; round: number; onDe
           name: 'do',
           label: texts.actions,
           show: (one) => (
-<button
-                type="button"
-                class="plain"
-                aria-label={texts.verbOf(texts.delete, one.name)}
-                onClick={() => onDelete(one)}
-              >
-                {texts.delete}
-              </button>
+            <button
+              type="button"
+              class="plain"
+              aria-label={texts.verbOf(texts.delete, one.name)}
+              onClick={() => onDelete(one)}
+            >
+              {texts.delete}
+            </button>
           ),
         },
       ]}

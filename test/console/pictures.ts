@@ -47,6 +47,12 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['job', `factory/${ids.job}`],
     ['stations', 'factory/stations'],
     ['verifications', 'factory/verifications'],
+    ['enrollment', 'enrollment'],
+    ['enrollment-group', `enrollment/groups/${ids.group}`],
+    ['enrollment-new', 'enrollment', (page) => press(page, 'New enrollment group')],
+    ['enrollment-product', 'enrollment', (page) => press(page, 'New enrollment group', 'Next')],
+    ['enrollment-certificates', 'enrollment/certificates'],
+    ['enrollment-authorities', 'enrollment/authorities'],
     ['firmware', 'firmware'],
     ['rollouts', 'firmware/rollouts'],
     ['rollout', `firmware/rollouts/${ids.rollout}`],
@@ -80,6 +86,7 @@ async function findIds(page: Page, accountId: string): Promise<Record<string, st
     organization: await read('organizations?name=Harbour plant'),
     product: await read('devices?serialNumber=RS-0001', 'deviceTemplateId'),
     job: await read('provisioning/jobs?action=provision'),
+    group: await read('enrollment-groups'),
     rollout: await read('firmware/rollouts'),
   };
 }
