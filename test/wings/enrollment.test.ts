@@ -5,4 +5,5 @@ import '../enrollment/exchange.test.ts';
 import '../enrollment/groups.test.ts';
 import '../enrollment/renewals.test.ts';
 import '../enrollment/hook.test.ts';
+import '../enrollment/hostile.test.ts';
 import '../enrollment/mqtt.test.ts';
