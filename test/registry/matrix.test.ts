@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Test } from 'tap';
 import { rolloutUntil } from '../downlink/fleet.ts';
-import { basic } from '../enrollment/devices.ts';
+import { basic, derived } from '../enrollment/devices.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { changeStored, leaveDeadLetter } from '../support/faults.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
@@ -778,6 +778,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const enrollment = { deviceTemplateId: entityId, proof: 'derivedKey' };
   const group = await both('enrollmentGroup', '/enrollment-groups', 'enrollmentGroup', enrollment);
   await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, 'x'), body: {} });
+  const key = derived((group as Thing & { groupKey?: string }).groupKey ?? '', mark);
+  await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, key), body: {} });
   const firmware = { deviceTemplateId: entityId, firmwareVersion: '1' };
   const filled = await both('firmwarePackage', '/firmware/packages', 'firmwarePackage', firmware);
   if (mine) {
