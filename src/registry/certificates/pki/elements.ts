@@ -1,4 +1,5 @@
-/** Walks DER element by element, so that a long list does not become objects all at once: it may have 500,000 entries. */
+/** Walks DER element by element, so that a long list does not become objects all at once. The headers are read by asn1js. */
+import { BaseBlock } from 'asn1js';
 
 /** One element of DER: its tag, its content, and all of it. */
 export interface Element {
@@ -15,28 +16,15 @@ export const contextClass = 3;
 /** The elements in some bytes, one after the other. @throws Error where the bytes are not DER. */
 export function* elementsOf(bytes: Uint8Array): Generator<Element> {
   for (let at = 0; at < bytes.length; ) {
-    const { begin, end } = boundsAt(bytes, at);
-    const tag = bytes[at] ?? 0;
-    // A number of 31 says that the number itself comes in further bytes: nothing that is read here has one.
-    if ((tag & 0x1f) === 0x1f) throw new Error('not DER');
-    const content = bytes.subarray(begin, end);
-    yield { tagClass: (tag >> 6) + 1, tagNumber: tag & 0x1f, content, whole: bytes.subarray(at, end) };
+    const { idBlock, lenBlock } = new BaseBlock();
+    const afterTag = idBlock.fromBER(bytes, at, bytes.length - at);
+    const begin = afterTag < 0 ? -1 : lenBlock.fromBER(bytes, afterTag, bytes.length - afterTag);
+    const end = begin + lenBlock.length;
+    if (begin < 0 || lenBlock.isIndefiniteForm || end > bytes.length) throw new Error('not DER');
+    const { tagClass, tagNumber } = idBlock;
+    yield { tagClass, tagNumber, content: bytes.subarray(begin, end), whole: bytes.subarray(at, end) };
     at = end;
   }
-}
-
-/** Where the content of the element at a place begins and ends. Lengths are definite, of four bytes at most. */
-function boundsAt(bytes: Uint8Array, at: number): { begin: number; end: number } {
-  const first = bytes[at + 1] ?? 0x80;
-  const isShort = first < 0x80;
-  const lengthBytes = isShort ? 0 : first & 0x7f;
-  if (!isShort && (lengthBytes === 0 || lengthBytes > 4)) throw new Error('not DER');
-  let length = isShort ? first : 0;
-  for (let next = 0; next < lengthBytes; next += 1) length = length * 256 + (bytes[at + 2 + next] ?? 0);
-  const begin = at + 2 + lengthBytes;
-  const end = begin + length;
-  if (end > bytes.length) throw new Error('not DER');
-  return { begin, end };
 }
 
 /** The elements within the one element that some bytes are. @throws Error where they are not one element of DER. */
