@@ -269,6 +269,17 @@ t.test('moves within a tree change nothing', async (t) => {
   tells(t, await readAll(service, id, [command], former.token), 'of-first', 'the owner');
 });
 
+t.test('its first owner sees what a device has done before', async (t) => {
+  const { service, template, first, former } = await customers(t);
+  const fresh: Unit = await service.device({ deviceTemplateId: template.id });
+  const command = await live(service, fresh, 'of-first', 111.125, service.admin);
+  await claim(service, fresh.device.id, first.id, former.token);
+  const { device } = await service.ok('GET', `/api/v1/devices/${fresh.device.id}`, { token: former.token });
+  t.equal(device.possessionSince, null);
+  t.type(device.lastConnected, 'string');
+  tells(t, await readAll(service, fresh.device.id, [command], former.token), 'of-first', 'the first owner');
+});
+
 t.test('who gets a device back sees again what it saw; nobody else does', async (t) => {
   const { service, unit, first, second, former, next } = await customers(t);
   const { id } = unit.device;
