@@ -1279,6 +1279,7 @@ export const texts = {
       roleAssigned: '{actor} gave {target} another role',
       tokenCreated: '{actor} made an access token of {target}',
       tokenDeleted: '{actor} deleted an access token of {target}',
+      scimChanged: '{actor} changed people or groups by SCIM',
       certificateIssued: '{target} was issued a certificate',
       keysRotated: 'The keys that sign sessions were replaced',
       accountUserCreated: '{actor} made {target} an account user',

@@ -35,6 +35,7 @@ import * as accessTokens from './0038-access-tokens.ts';
 import * as renewals from './0040-renewals.ts';
 import * as revocationLists from './0041-revocation-lists.ts';
 import * as groups from './0044-groups.ts';
+import * as scim from './0045-scim.ts';
 import * as possession from './0046-possession.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
@@ -106,6 +107,7 @@ export const registryMigrations: readonly Migration[] = [
   renewals,
   revocationLists,
   groups,
+  scim,
   possession,
 ];
 

@@ -46,6 +46,9 @@ import type {
   MfaLoginRecord,
   MfaMethodRecord,
   RecoveryCodeRecord,
+  ScimGroupRecord,
+  ScimMemberRecord,
+  ScimUserRecord,
   SessionRecord,
 } from './records/identity.ts';
 
@@ -72,6 +75,9 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   mfaLogins: Static<typeof MfaLoginRecord>;
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;
+  scimUsers: Static<typeof ScimUserRecord>;
+  scimGroups: Static<typeof ScimGroupRecord>;
+  scimMembers: Static<typeof ScimMemberRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
   devices: Omit<Device, keyof DevicePresence>;
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };

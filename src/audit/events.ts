@@ -26,6 +26,7 @@ export const auditEvents = [
   'roleAssigned',
   'tokenCreated',
   'tokenDeleted',
+  'scimChanged',
   'credentialCreated',
   'certificateRegistered',
   'certificateIssued',

@@ -2,3 +2,13 @@
 export function emailKey(email: string): string {
   return email.normalize('NFKC').toLowerCase();
 }
+
+/** Whether two addresses are one mailbox: look-alikes have one key, and are two mailboxes to whoever sends to them. */
+export function isSameEmail(one: string, other: string): boolean {
+  return inLowerCase(one) === inLowerCase(other);
+}
+
+/** ASCII only: other characters share a lower-case form. */
+function inLowerCase(email: string): string {
+  return email.replace(/[A-Z]/g, (capital) => capital.toLowerCase());
+}

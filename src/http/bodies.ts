@@ -50,26 +50,41 @@ export function schemaCompilers(): NonNullable<FastifyServerOptions['schemaContr
   return { compilersFactory } as unknown as NonNullable<FastifyServerOptions['schemaController']>;
 }
 
-/** Reads JSON and forms, and nothing else. */
-export function strictBodies(app: App, { reads }: { reads: Scheduler }): void {
-  // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
-  app.removeContentTypeParser('text/plain');
+/** Reads at once what is short. Longer bodies take milliseconds: accounts take turns. */
+function inTurn(
+  reads: Scheduler,
+  request: FastifyRequest,
+  body: string,
+  done: (error: Error) => void,
+  read: () => void,
+): void {
+  if (body.length <= shortBody) {
+    read();
+    return;
+  }
+  // Only callers may send so much.
+  const lane = request.caller ? laneOf(request.caller) : strangerLane(request.address);
+  reads.run(lane, body.length / bytesOfRow, async () => read()).catch(done);
+}
+
+/** Reads bodies of this media type as JSON. */
+export function takeJson(app: App, { reads }: { reads: Scheduler }, mediaType: string): void {
   const parse = app.getDefaultJsonParser('error', 'error');
-  /** Reads at once what is short. Longer bodies take milliseconds: accounts take turns. */
-  const inTurn = (request: FastifyRequest, body: string, done: (error: Error) => void, read: () => void) => {
-    if (body.length <= shortBody) return read();
-    // Only callers may send so much.
-    const lane = request.caller ? laneOf(request.caller) : strangerLane(request.address);
-    reads.run(lane, body.length / bytesOfRow, async () => read()).catch(done);
-  };
-  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
+  app.addContentTypeParser<string>(mediaType, { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
-    inTurn(request, body, done, () => {
+    inTurn(reads, request, body, done, () => {
       if (isNestedDeeply(body)) return done(invalid('body', unstorable), undefined);
       parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
     });
   });
+}
+
+/** Reads JSON and forms, and nothing else. */
+export function strictBodies(app: App, { reads }: { reads: Scheduler }): void {
+  // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
+  app.removeContentTypeParser('text/plain');
+  takeJson(app, { reads }, 'application/json');
   app.addContentTypeParser<string>(
     'application/x-www-form-urlencoded',
     { parseAs: 'string' },
@@ -77,7 +92,7 @@ export function strictBodies(app: App, { reads }: { reads: Scheduler }): void {
       if (/^\s*[{[]/.test(body)) return done(jsonAsForm(), undefined);
       if (body.split('&', maxFields + 1).length > maxFields)
         return done(invalid('body', `has more than ${maxFields} fields`), undefined);
-      inTurn(request, body, done, () => {
+      inTurn(reads, request, body, done, () => {
         const values = [...new URLSearchParams(body)];
         if (values.some(([name]) => name === '__proto__'))
           return done(invalid('__proto__', 'is not a property'), undefined);

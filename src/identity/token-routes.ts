@@ -3,7 +3,7 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide, may } from '../caller.ts';
-import { timestamp } from '../clock.ts';
+import { type Clock, timestamp } from '../clock.ts';
 import { missingIn } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { pageOfTable } from '../entity/list.ts';
@@ -46,7 +46,9 @@ const createBody = Type.Object({
 const shape = Type.Object({
   id: Id,
   accountId: Id,
-  ownerId: Type.String({ description: 'The person or the back-end that made it.' }),
+  ownerId: Type.String({
+    description: 'The person or the back-end that made it; of a SCIM token the identity provider.',
+  }),
   name: Type.String(),
   created: DateText,
   expiresAt: DateText,
@@ -152,12 +154,18 @@ function demandOwnRights(rights: Record<string, string[]>, inOrganization: boole
   return rights as Rights;
 }
 
+/** @throws PlatformError 400/106 for a moment that is past, or more than a year away. */
+export function readExpiry(clock: Clock, text: string): string {
+  const expires = readDate('expiresAt', text) ?? 0;
+  if (expires <= clock.now() || expires > clock.now() + year)
+    throw invalid('expiresAt', 'must be in the future, and at most one year from now');
+  return new Date(expires).toISOString();
+}
+
 async function createToken(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
   const { clock, config, access } = ctx;
   demandOwner(caller);
-  const expires = readDate('expiresAt', body.expiresAt) ?? 0;
-  if (expires <= clock.now() || expires > clock.now() + year)
-    throw invalid('expiresAt', 'must be in the future, and at most one year from now');
+  const expires = readExpiry(clock, body.expiresAt);
   const { organizationId = null } = body;
   const text = makeAccessToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
@@ -180,7 +188,7 @@ async function createToken(ctx: IdentityContext, caller: Caller, body: Static<ty
       name: body.name,
       tokenHash: hashAccessToken(text),
       created: timestamp(clock),
-      expires: new Date(expires).toISOString(),
+      expires,
       rights: given ? JSON.stringify(given) : null,
       ...{ organizationId, lastUsed: null, lastAddress: null },
     };

@@ -167,14 +167,7 @@ async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: stri
     const identities = tx.selectFrom('identities').select('accountId').where('id', '=', userId);
     if ((await identities.executeTakeFirst())?.accountId !== caller.accountId) throw new PlatformError('notFound');
     await demandUnused(tx, userId);
-    const entityIds: string[] = [];
-    for (const table of ['endUsers', 'accountUsers'] as const) {
-      const gone = await tx.deleteFrom(table).where('userId', '=', userId).returning('id').execute();
-      entityIds.push(...gone.map(({ id }) => id));
-    }
-    // The purge, which looks for what is in the trash, would not find them any more.
-    for (const id of entityIds) await tx.deleteFrom('credentials').where('entityId', '=', id).execute();
-    await tx.deleteFrom('identities').where('id', '=', userId).execute();
+    const entityIds = await removeIdentity(tx, userId);
     await ctx.audit.record(tx, {
       event: 'identityDeleted',
       outcome: 'success',
@@ -184,9 +177,32 @@ async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: stri
     });
     return entityIds;
   });
+  await identityRemoved(ctx, caller, userId, entityIds);
+}
+
+/** Removes an identity that is nobody any more, with what of it lies in the trash. @returns what that was. */
+export async function removeIdentity(tx: Tx, userId: string): Promise<string[]> {
+  const entityIds: string[] = [];
+  for (const table of ['endUsers', 'accountUsers'] as const) {
+    const gone = await tx.deleteFrom(table).where('userId', '=', userId).returning('id').execute();
+    entityIds.push(...gone.map(({ id }) => id));
+  }
+  // The purge, which looks for what is in the trash, would not find them any more.
+  for (const id of entityIds) await tx.deleteFrom('credentials').where('entityId', '=', id).execute();
+  await tx.deleteFrom('identities').where('id', '=', userId).execute();
+  return entityIds;
+}
+
+/** After the commit: ends all that an identity had open. */
+export async function identityRemoved(
+  ctx: Pick<IdentityContext, 'registry' | 'access' | 'revoked' | 'revocations'>,
+  by: Caller,
+  userId: string,
+  entityIds: readonly string[],
+): Promise<void> {
   for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
-  ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(caller.accountId, userId));
+  ctx.revoked.noteRevoked(by, await ctx.revocations.principalDeleted(by.accountId, userId));
   await ctx.registry.query.deleteFrom('accessTokens').where('ownerId', '=', userId).execute();
 }
 

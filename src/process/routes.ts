@@ -35,6 +35,8 @@ import { meRoutes } from '../identity/me.ts';
 import { mfaLoginRoutes } from '../identity/mfa/login.ts';
 import { mfaRoutes } from '../identity/mfa/routes.ts';
 import { profileRoutes } from '../identity/profile.ts';
+import { scimPath, scimRoutes } from '../identity/scim/routes.ts';
+import { scimTokenRoutes } from '../identity/scim/token.ts';
 import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/password-reset.ts';
 import { securityRoutes } from '../identity/security.ts';
 import { requireAppToken, requireCaller } from '../identity/sessions/authentication.ts';
@@ -135,6 +137,7 @@ const forCallers: readonly Mount[] = [
   permissionRoutes,
   applicationRoutes,
   identityProviderRoutes,
+  scimTokenRoutes,
   bridgeRoutes,
   replacementRoutes,
   verificationRoutes,
@@ -174,6 +177,7 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   await scope('/api/v1', [renewRoutes]);
   await scope('', [estRoutes]);
   await scope('', [estRenewalRoutes]);
+  await scope(scimPath, [keepReserve, scimRoutes]);
   await scope('/api/v4', [requireCaller, timeSeriesRoutes]);
   await scope('/api/v1', [requireCaller, firmwareFileRoutes]);
   await scope('/api/v1', [requireCaller, crlUploadRoutes]);

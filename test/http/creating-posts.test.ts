@@ -115,6 +115,12 @@ const requests: Record<string, () => Promise<Sent>> = {
   '/api/v1/identity-providers': async () => ({
     body: { name: service.unique('Twice'), issuer: 'https://id.example.com', clientId: 'client' },
   }),
+  '/api/v1/identity-providers/{id}/scim-token': async () => {
+    const about = { name: service.unique('Twice'), issuer: 'https://id.example.com', clientId: 'client' };
+    const { id } = await service.create('/identity-providers', 'identityProvider', about);
+    const expiresAt = new Date(Date.now() + 86_400_000).toISOString();
+    return { path: `/api/v1/identity-providers/${id}/scim-token`, body: { expiresAt } };
+  },
   '/api/v1/users/{userId}/mfa/totp': async () => ofPerson(await someone(), 'totp'),
   '/api/v1/users/{userId}/mfa/sms': async () => ofPerson(await someone(), 'sms', { phoneNumber: '+15550101' }),
   '/api/v1/users/{userId}/mfa/totp/confirm': async () => {

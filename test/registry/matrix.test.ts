@@ -217,6 +217,7 @@ const table = `
   GET /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   PUT /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   DELETE /api/v1/identity-providers/{id}            | path id: identityProvider                       | 404/100 | 403/21  | 403/21
+  POST /api/v1/identity-providers/{id}/scim-token   | path id: identityProvider                       | 404/100 | 403/21  | 403/21
 
   POST /api/v1/bridges                              | body accountId: account                         | 404/100 | 403/21  | 403/21
   GET /api/v1/bridges                               | -                                               | own     | 403/21  | 403/21
@@ -912,6 +913,7 @@ function bodyOf(
     },
     '/api/v1/devices/{id}/commands': { name: 'changed' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
+    '/api/v1/identity-providers/{id}/scim-token': { expiresAt: new Date(Date.now() + 86_400_000).toISOString() },
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
     '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },

@@ -13,6 +13,7 @@ import '../topics.test.ts';
 import '../docs/architecture.test.ts';
 import '../docs/configuration.test.ts';
 import '../docs/reason-codes.test.ts';
+import '../formats/filters.test.ts';
 import '../formats/hidden-numbers.test.ts';
 import '../emails/emails.test.ts';
 import '../bench/figures.test.ts';

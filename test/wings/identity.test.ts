@@ -12,6 +12,7 @@ import '../identity/mfa.test.ts';
 import '../identity/password-reset.test.ts';
 import '../identity/passwords.test.ts';
 import '../identity/profile.test.ts';
+import '../identity/scim.test.ts';
 import '../identity/sessions.test.ts';
 import '../identity/tokens.test.ts';
 import '../identity/users.test.ts';

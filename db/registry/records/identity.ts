@@ -277,6 +277,37 @@ export const identityProviderColumns = {
   ),
 };
 
+/**
+ * A person of a provider that speaks SCIM. `resource` is JSON, as the provider sees it; `stale` is 1 while its groups, or what
+ * they are mapped to, have changed and its roles have not followed.
+ */
+export const ScimUserRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  identityProviderId: Id,
+  userId: Id,
+  userNameKey: Type.String(),
+  externalId: OptionalText,
+  active: Type.Integer(),
+  resource: Type.String(),
+  stale: Type.Integer(),
+  created: DateText,
+  lastModified: DateText,
+});
+
+export const ScimGroupRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  identityProviderId: Id,
+  displayName: Type.String(),
+  displayNameKey: Type.String(),
+  externalId: OptionalText,
+  created: DateText,
+  lastModified: DateText,
+});
+
+export const ScimMemberRecord = Type.Object({ groupId: Id, memberId: Id, accountId: Id });
+
 /** The identity of a subject of an issuer. */
 export const FederatedIdentityRecord = Type.Object({
   accountId: Id,

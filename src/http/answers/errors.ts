@@ -8,6 +8,8 @@ import { sendAllowance } from '../../limits/attempts.ts';
 import { isFlat } from '../openapi/document.ts';
 import { detailsOf, type Fault } from '../validation.ts';
 
+export const scimMediaType = 'application/scim+json; charset=utf-8';
+
 /** The one place where an error becomes an answer; of which kind it is. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {
   const failure = asPlatformError(error, request);
@@ -17,7 +19,12 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     sendAllowance(reply, allowance);
     reply.header('retry-after', allowance.reset);
   }
-  if (request.routeOptions?.config?.family !== 'identity') {
+  const family = request.routeOptions?.config?.family;
+  if (family === 'scim') {
+    sendScimError(failure, reply);
+    return failure.kind;
+  }
+  if (family !== 'identity') {
     reply.status(status).send({ error: { code, message, details }, requestId });
     return failure.kind;
   }
@@ -28,6 +35,24 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     .status(status)
     .send({ statusCode: status, error: name, message: identityMessage(failure), attributes, requestId });
   return failure.kind;
+}
+
+/** RFC 7644, 3.12. A detail says the `scimType` where it is not that of the kind. */
+function sendScimError({ kind, status, message, details }: PlatformError, reply: FastifyReply): void {
+  const isTaken = kind === 'notUnique' || kind === 'userExists';
+  const said = details.find(({ scimType }) => scimType !== undefined)?.scimType;
+  const scimType = said ?? (isTaken ? 'uniqueness' : kind === 'invalid' ? 'invalidValue' : undefined);
+  const reasons = details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim());
+  const code = isTaken ? 409 : status;
+  reply.status(code).type(scimMediaType);
+  reply.send(
+    JSON.stringify({
+      schemas: ['urn:ietf:params:scim:api:messages:2.0:Error'],
+      status: String(code),
+      ...(scimType !== undefined && { scimType }),
+      detail: [message, ...reasons].join(' '),
+    }),
+  );
 }
 
 function asPlatformError(error: unknown, request: FastifyRequest): PlatformError {

@@ -109,8 +109,14 @@ export function sendList(reply: FastifyReply, plural: string, { results, meta }:
 }
 
 /** As sendList, for an answer of another shape: JSON before the items, the items of an array, and JSON after them. */
-export function sendItems(reply: FastifyReply, before: string, items: Items, after: string): Promise<FastifyReply> {
-  reply.type('application/json; charset=utf-8');
+export function sendItems(
+  reply: FastifyReply,
+  before: string,
+  items: Items,
+  after: string,
+  type = 'application/json; charset=utf-8',
+): Promise<FastifyReply> {
+  reply.type(type);
   return sendText(reply, (answer) => textOf(before, items(answer), after));
 }
 

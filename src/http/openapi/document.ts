@@ -5,7 +5,7 @@
 import { createRequire } from 'node:module';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifySchema, RouteOptions } from 'fastify';
+import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Access } from '../../access.ts';
 import { type Caller, endUserCaller } from '../../caller.ts';
@@ -20,8 +20,8 @@ import { describeCommonHeaders, responseHeaders, retryHeaders, type Sent } from 
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The identity family has an error body of its own. */
-    family?: 'identity';
+    /** These families have error bodies of their own. */
+    family?: 'identity' | 'scim';
     /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
     errors?: readonly FailureKind[];
     /** The right that the caller needs, from src/rights.ts; absent if every known caller may call it. */
@@ -245,7 +245,7 @@ function byStatus(kinds: readonly FailureKind[]): Array<[status: string, Failure
   return Object.entries(grouped);
 }
 
-type Family = 'identity' | undefined;
+type Family = FastifyContextConfig['family'];
 
 function codeOf(kind: FailureKind, family: Family): number | string {
   return family ? identityErrorCode(kind) : failureOf(kind).code;

@@ -5,6 +5,7 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import { PlatformError } from '../../errors.ts';
+import { isSameEmail } from '../../formats/email-key.ts';
 import type { IdentityContext } from '../context.ts';
 import { checkPassword, type Ended, endVoided, readIdentity } from '../grants.ts';
 import { findIdentity, insertIdentity, newIdentity, noPassword } from '../identities.ts';
@@ -74,15 +75,22 @@ async function recognize(
   provider: Provider,
   { linked, email, groups }: { linked: string | undefined; email: string | undefined; groups: string[] | undefined },
 ): Promise<{ userId: string; ended: Ended | undefined; mapped: Mapped | undefined }> {
-  const wanted = groups && (await wantedOf(tx, provider, groups));
-  const isMapped = wanted !== undefined && !isNothing(wanted);
+  const said = groups && (await wantedOf(tx, provider, groups));
+  const isMapped = said !== undefined && !isNothing(said);
   const known = linked === undefined ? undefined : await readIdentity(tx, linked);
   const identity =
     known ?? (await findByEmail(tx, provider, email, isMapped ? () => make(ctx, tx, provider, email) : undefined));
   const ended = linked === undefined ? await checkPassword(tx, ctx, identity, 'provider') : undefined;
   const current = ended ? ((await readIdentity(tx, identity.id)) ?? identity) : identity;
+  // Where SCIM manages a person, its groups alone count.
+  const wanted = said && (await isManaged(tx, identity.id)) ? undefined : said;
   const mapped = wanted && (await applyMappings(ctx, tx, provider, current, wanted));
   return { userId: identity.id, ended, mapped };
+}
+
+async function isManaged(tx: Tx, userId: string): Promise<boolean> {
+  const managed = tx.selectFrom('scimUsers').select('id').where('userId', '=', userId);
+  return (await managed.executeTakeFirst()) !== undefined;
 }
 
 /** Somebody whom only the groups bring in. */
@@ -123,7 +131,7 @@ async function findByEmail(
     throw new PlatformError('badCredentials', { message: 'The provider has not verified your email address.' });
   const identity = (await findIdentity(db, accountId, email)) ?? (await make?.());
   // Look-alikes that are one address to us are two mailboxes to the provider.
-  if (!identity || inLowerCase(identity.email) !== inLowerCase(email))
+  if (!identity || !isSameEmail(identity.email, email))
     throw new PlatformError('badCredentials', { message: 'There is no user with your email address.' });
   return identity;
 }
@@ -136,9 +144,4 @@ async function link(ctx: IdentityContext, tx: Tx, { accountId }: Provider, { iss
     .onConflict((conflict) => conflict.doNothing())
     .execute();
   await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
-}
-
-/** ASCII only: other characters share a lower-case form. */
-function inLowerCase(email: string): string {
-  return email.replace(/[A-Z]/g, (capital) => capital.toLowerCase());
 }

@@ -25,6 +25,7 @@ import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
 import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
+import { endFollowed, followAll, followFew, markStale } from '../scim/following.ts';
 import { demandMappings } from './mappings.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
@@ -74,7 +75,8 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
     update: {
       summary: 'Update an identity provider; logins that have begun end',
       answer: 'With its new version.',
-      errors: ['notUnique', 'unknownReference'],
+      errors: ['notUnique', 'unknownReference', 'constraint'],
+      revokes: true,
       body: updateBody,
       run: (caller, before, version, body) => updateProvider(ctx, caller, before.id, version, body),
     },
@@ -114,7 +116,7 @@ async function updateProvider(
   body: Static<typeof updateBody>,
 ) {
   checkBody(ctx, body);
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { row, followed } = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, defaultRoles.account.rights);
     await demandMappings(tx, caller, body.mappings ?? []);
     const before = await findEntity(tx, 'identityProviders', id);
@@ -131,8 +133,12 @@ async function updateProvider(
       throw invalid('clientSecret', 'must be given again, or null, with another issuer');
     if (before && before.issuer !== changed.issuer) await forgetLinks(tx, before);
     await recordChange(ctx, tx, caller, changed, 'updated');
-    return changed;
+    if (before?.mappings === changed.mappings) return { row: changed, followed: [] };
+    await markStale(tx, changed);
+    return { row: changed, followed: await followFew(ctx, tx, changed) };
   });
+  await endFollowed(ctx, caller, followed);
+  await followAll(ctx, id, caller);
   return show(row);
 }
 
@@ -143,6 +149,9 @@ async function deleteProvider(ctx: IdentityContext, caller: Caller, id: string, 
     await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
     await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
     await forgetLinks(tx, trashed);
+    for (const table of ['scimGroups', 'scimUsers'] as const)
+      await tx.deleteFrom(table).where('identityProviderId', '=', id).execute();
+    await tx.deleteFrom('accessTokens').where('ownerId', '=', id).execute();
     // Nobody manages them any more: they stay, as if an admin had made them.
     for (const table of ['accountUsers', 'endUsers'] as const)
       await tx.updateTable(table).set({ identityProviderId: null }).where('identityProviderId', '=', id).execute();

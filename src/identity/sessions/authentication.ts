@@ -145,7 +145,7 @@ function sayMissing({ headers }: FastifyRequest): string {
 }
 
 /** The token of an Authorization: Bearer header. */
-function readBearer(request: FastifyRequest): string | undefined {
+export function readBearer(request: FastifyRequest): string | undefined {
   const [scheme = '', token] = (request.headers.authorization ?? '').split(' ', 2);
   return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
 }

@@ -1,0 +1,175 @@
+/**
+ * PATCH of RFC 7644, 3.5.2, as Entra ID and Okta send it: operations in any letter case, attributes as keys of a value without
+ * a path, and values for `emails[type eq "work"]` that are not there yet, which then come.
+ */
+import { BadFilter, type Filter, fits, keyOf, parsePath, propertyOf, type ValuePath } from '../../formats/filters.ts';
+import { isObject, type Json, refused } from './protocol.ts';
+import { type Attribute, enterpriseSchema, type Schemas } from './schemas.ts';
+
+const maxOperations = 1000;
+export const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
+
+export interface Operation {
+  op: 'add' | 'replace' | 'remove';
+  path: string | undefined;
+  value: unknown;
+}
+
+/** @throws PlatformError 400/invalidSyntax */
+export function readOperations(body: Json): Operation[] {
+  const operations = propertyOf(body, 'Operations');
+  if (!Array.isArray(operations) || operations.length > maxOperations)
+    throw refused('invalidSyntax', `Operations must be an array of at most ${maxOperations}.`);
+  return operations.map((one) => {
+    const op = isObject(one) ? String(propertyOf(one, 'op')).toLowerCase() : '';
+    if (!isObject(one) || (op !== 'add' && op !== 'replace' && op !== 'remove'))
+      throw refused('invalidSyntax', 'op must be add, replace or remove.');
+    const path = propertyOf(one, 'path') ?? undefined;
+    if (path !== undefined && typeof path !== 'string') throw refused('invalidPath', 'path must be a text.');
+    if (op === 'remove' && path === undefined) throw refused('noTarget', 'remove needs a path.');
+    return { op, path: path === '' ? undefined : path, value: propertyOf(one, 'value') };
+  });
+}
+
+/** @throws PlatformError 400/invalidPath */
+export function readPath(text: string): ValuePath {
+  try {
+    return parsePath(text);
+  } catch (error) {
+    if (error instanceof BadFilter) throw refused('invalidPath', `path: ${error.message}`);
+    throw error;
+  }
+}
+
+/** The resource after the operations; it has still to be checked. @throws PlatformError 400. */
+export function patched(schemas: Schemas, before: Json, operations: readonly Operation[]): Json {
+  const resource = structuredClone(before);
+  for (const { op, path, value } of operations)
+    if (path !== undefined) apply(schemas, resource, op, path, value);
+    else if (isObject(value)) for (const [key, one] of Object.entries(value)) apply(schemas, resource, op, key, one);
+    else throw refused('invalidValue', 'value must be an object where there is no path.');
+  return resource;
+}
+
+/** Of these the service says what they are. */
+const readOnly = ['id', 'meta', 'groups', 'schemas', 'password'];
+
+function apply(schemas: Schemas, resource: Json, op: Operation['op'], path: string, value: unknown): void {
+  if (path.toLowerCase() === enterpriseSchema.toLowerCase()) {
+    if (op === 'remove') delete resource[enterpriseSchema];
+    else if (isObject(value))
+      for (const [key, one] of Object.entries(value)) apply(schemas, resource, op, `${enterpriseSchema}:${key}`, one);
+    return;
+  }
+  const { path: at, where, sub } = readPath(path);
+  const [first = '', second] = at.names;
+  if (readOnly.includes(first.toLowerCase())) return;
+  const attribute = schemas.attribute(at.schema, first);
+  if (!attribute || at.names.length > 2) throw refused('invalidPath', `There is no attribute ${path}.`);
+  const { name, multiValued } = attribute;
+  const container = at.schema?.toLowerCase() === enterpriseSchema.toLowerCase() ? extensionOf(resource) : resource;
+  if (where) applyToValues(container, name, { op, where, part: sub ?? second, value });
+  else if (second !== undefined) applyToPart(container, name, { op, part: second, value, multiValued });
+  else container[name] = valueAfter(container[name], op, value, attribute);
+}
+
+function valueAfter(
+  before: unknown,
+  op: Operation['op'],
+  value: unknown,
+  { multiValued, complex }: Attribute,
+): unknown {
+  if (op === 'remove') return multiValued && value !== undefined ? without(before, value) : undefined;
+  if (multiValued) return op === 'add' ? joined(before, value) : [value].flat();
+  if (!complex || !isObject(value) || !isObject(before)) return value;
+  merge(before, value);
+  return before;
+}
+
+function extensionOf(resource: Json): Json {
+  const known = resource[enterpriseSchema];
+  if (isObject(known)) return known;
+  const made: Json = {};
+  resource[enterpriseSchema] = made;
+  return made;
+}
+
+/** `name.givenName`, or with several values a part of each. */
+function applyToPart(
+  container: Json,
+  name: string,
+  { op, part, value, multiValued }: { op: Operation['op']; part: string; value: unknown; multiValued: boolean },
+): void {
+  const fallback = multiValued ? [{}] : {};
+  container[name] ??= fallback;
+  for (const one of [container[name]].flat()) if (isObject(one)) setPart(one, op, part, value);
+}
+
+function setPart(of: Json, op: Operation['op'], part: string, value: unknown): void {
+  const key = keyOf(of, part) ?? part;
+  if (op === 'remove') delete of[key];
+  else of[key] = value;
+}
+
+/** The values of an attribute that fit; a new one with what the filter says, where none does. */
+function applyToValues(
+  container: Json,
+  name: string,
+  { op, where, part, value }: { op: Operation['op']; where: Filter; part: string | undefined; value: unknown },
+): void {
+  const values = [container[name] ?? []].flat().filter(isObject);
+  const fitting = values.filter((one) => fits(where, one, { isExact: () => false }));
+  if (op === 'remove' && part === undefined) {
+    container[name] = values.filter((one) => !fitting.includes(one));
+    return;
+  }
+  if (op !== 'remove' && fitting.length === 0) {
+    const made = demanded(where);
+    values.push(made);
+    fitting.push(made);
+  }
+  for (const one of fitting)
+    if (part !== undefined) setPart(one, op, part, value);
+    else if (isObject(value)) merge(one, value);
+  container[name] = values;
+  keepOnePrimary(values, fitting);
+}
+
+/** What a value must have to fit: the equalities of a filter. @throws PlatformError 400/noTarget where that is not said. */
+function demanded(where: Filter): Json {
+  if (where.is === 'and') return Object.assign({}, ...where.of.map(demanded)) as Json;
+  const [name, more] = where.is === 'eq' ? where.path.names : [];
+  if (where.is !== 'eq' || name === undefined || more !== undefined)
+    throw refused('noTarget', 'No value fits the filter.');
+  return { [name]: where.value };
+}
+
+function merge(into: Json, value: Json): void {
+  for (const [key, one] of Object.entries(value)) setPart(into, one === null ? 'remove' : 'add', key, one);
+}
+
+function joined(before: unknown, value: unknown): unknown[] {
+  const values = [before ?? []].flat();
+  const known = new Set(values.map((one) => JSON.stringify(one)));
+  const added = [value].flat().filter((one) => !known.has(JSON.stringify(one)));
+  const all = [...values, ...added];
+  keepOnePrimary(all, added);
+  return all;
+}
+
+/** RFC 7643, 2.4: a new primary value takes the place of the former one. */
+function keepOnePrimary(all: readonly unknown[], changed: readonly unknown[]): void {
+  const primary = changed.find((one) => isObject(one) && String(one.primary).toLowerCase() === 'true');
+  if (primary) for (const one of all) if (one !== primary && isObject(one) && one.primary) one.primary = false;
+}
+
+/** The values that none of `removed` is: an object that has at least what that one has. */
+function without(before: unknown, removed: unknown): unknown[] {
+  const gone = [removed].flat();
+  const isGone = (one: unknown) =>
+    gone.some((wanted) => {
+      if (!isObject(wanted) || !isObject(one)) return wanted === one || (isObject(one) && one.value === wanted);
+      return Object.entries(wanted).every(([key, value]) => propertyOf(one, key) === value);
+    });
+  return [before ?? []].flat().filter((one) => !isGone(one));
+}
