@@ -1,6 +1,7 @@
 /** GET /overview: how many devices, messages and refusals there are, what needs attention, and what happened lately. */
 import type { MqttClient } from 'mqtt';
-import { publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
+import { startReceiver } from '../bridges/receiver.ts';
+import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { purgeNow } from '../support/clockwork.ts';
 import { provision } from '../support/jobs.ts';
@@ -199,6 +200,51 @@ t.test('rollouts, jobs, bridges, certificates and limits need attention', async 
   t.match(attention(overview, 'limit'), [{ count: 100, name: 'customFields', query: 'usage' }]);
   for (const kind of ['jobFailed', 'certificatesExpiring', 'rolloutPaused'])
     t.equal(await listed(own, attention(overview, kind)[0] ?? { query: '' }), 1, kind);
+});
+
+t.test('updates that failed, messages that nobody took and CAs near their end need attention', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ channels: [{ name: 'events', streamBridgeDelivery: 2 }] });
+  const [first, second, third] = await devices(own, template.id, 3);
+  if (!first || !second || !third) throw new Error('three devices are made');
+  const firmware = await publish(own, template.id, '3.0.0');
+  const target = { deviceIds: [first.id, second.id, third.id] };
+  const { id } = await rollOut(own, firmware, { target, maxFailurePercent: 100 });
+  await rolloutUntil(own, id, ({ counts }) => counts.pending === 3);
+  await update(own, first, 'failed');
+  await update(own, second, 'failed');
+
+  const receiver = await startReceiver(t);
+  receiver.behave = () => 400;
+  const bridge = await own.create('/bridges', 'bridge', { name: 'Shop', kind: 'webhook', url: receiver.url });
+  const client = await own.connect({ deviceId: third.id, secret: third.secret });
+  for (const message of ['one', 'two', 'three'])
+    await client.publishAsync(own.topic(third.id, 'events'), message, { qos: 1 });
+  await client.endAsync();
+
+  // The last one is further away than what is warned of.
+  for (const days of [1, 29, 40]) {
+    const valid = { from: now - 2 * day, to: now + days * day };
+    const { cert: certificate } = await makeCertificate({ ca: true, subject: `CN=CA ${days}`, ...valid });
+    await own.create('/access/certificate-authorities', 'certificateAuthority', { name: `CA ${days}`, certificate });
+  }
+
+  const overview = await readUntil(own, (one) => attention(one, 'bridgeDeadLetters')[0]?.count === 3);
+  t.match(attention(overview, 'rolloutFailing'), [
+    { count: 2, id, name: firmware.name, sentence: /is running, and 2 devices have failed\.$/ },
+  ]);
+  t.match(attention(overview, 'bridgeDeadLetters'), [
+    { count: 3, id: bridge.id, name: 'Shop', sentence: 'The bridge Shop could not deliver 3 messages.' },
+  ]);
+  t.match(attention(overview, 'authoritiesExpiring'), [
+    { count: 2, sentence: '2 certificate authorities end within 30 days, or have ended.' },
+  ]);
+  for (const kind of ['rolloutFailing', 'bridgeDeadLetters', 'authoritiesExpiring'])
+    t.equal(
+      await listed(own, attention(overview, kind)[0] ?? { query: '' }),
+      kind === 'bridgeDeadLetters' ? 3 : 2,
+      kind,
+    );
 });
 
 t.test('claims, new devices, jobs and updates happened lately, and an end-user sees its own', async (t) => {
