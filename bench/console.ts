@@ -13,8 +13,6 @@ import type { Bench } from './sizes.ts';
 /** Characters that are typed of each serial number. With more, one device would be left. */
 const typedLength = 3;
 const rowsOfPage = 1000;
-/** Milliseconds that the search waits for the next key, as in console/parts/lists/search-field.tsx. */
-const typingPause = 40;
 /** Pixels of one turn of the wheel. */
 const turn = 400;
 /** Milliseconds between two messages of the device whose page stays open. */
@@ -143,17 +141,17 @@ async function openDevices(context: BrowserContext, query = ''): Promise<Page> {
 
 const emptyPage = 'empty page';
 
-/** A page without the console: a search that waits as long, asks for an answer of 40 bytes and shows it, and as many rows. */
+/** A page without the console: a search that asks for an answer of 40 bytes and shows it, and as many rows. */
 async function openEmpty(context: BrowserContext): Promise<Page> {
   const page = await context.newPage();
   await page.goto('/health/live');
   await page.evaluate(`
     const rows = Array.from({ length: ${rowsOfPage} }, (_, at) => '<p>row ' + at + '</p>').join('');
     document.body.innerHTML = '<input aria-label="Search"><output></output>' + rows;
-    document.querySelector('input').addEventListener('input', () => setTimeout(async () => {
+    document.querySelector('input').addEventListener('input', async () => {
       await (await fetch('/health/live')).text();
       document.querySelector('output').append('.');
-    }, ${typingPause}));
+    });
     bench.expect = () => {
       const length = () => document.querySelector('output').textContent.length;
       const before = length();

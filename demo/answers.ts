@@ -1,8 +1,13 @@
 /** What the demo reads of answers, and what its parts hand on. */
 import type { MqttClient } from 'mqtt';
 
-export interface Login {
+export interface Session {
   jwt: string;
+}
+
+export interface Login {
+  emailAddress: string;
+  password: string;
 }
 
 /** Anything that the demo makes: organizations, templates, devices, packages. */

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { List, Login, Made } from './answers.ts';
+import type { List, Made, Session } from './answers.ts';
 import { makePassword } from './fleet.ts';
 import { keep } from './keep.ts';
 import { type Running, startServer, whileRunning } from './server.ts';
@@ -110,7 +110,7 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
   const make = async <T = Made>(path: string, body: object): Promise<T> =>
     Object.values(await call<Record<string, T>>('POST', `/api/v1${path}`, { accountId, ...body }))[0] as T;
   const login = async (emailAddress: string, password: string): Promise<string> =>
-    (await call<Login>('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+    (await call<Session>('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
   const connect = async (username: string, password: string): Promise<MqttClient> => {
     const server = { protocol: 'mqtt', host: '127.0.0.1', port } as const;
     const client = await mqtt.connectAsync({ ...server, username, password, reconnectPeriod: 0 });

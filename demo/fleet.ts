@@ -2,10 +2,10 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online } from './answers.ts';
+import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online, Session } from './answers.ts';
 import { makeEnrollment } from './enrollment.ts';
 import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
-import { makeTroubles } from './troubles.ts';
+import { makeTroubles, silent } from './troubles.ts';
 
 /** The devices that are online. `publish` sends one reading of each. */
 export interface Fleet {
@@ -114,14 +114,16 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   const make: Make = async (path, body) =>
     Object.values(await call<Record<string, Made>>('POST', `/v1${path}`, { accountId, ...body }))[0] as Made;
   const { emailAddress, password } = options;
-  token = (await call<Login>('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+  token = (await call<Session>('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
 
   const templates = await makeProducts(make);
   say(`${templates.size} products with their channels and custom fields`);
   const organizations = await makeOrganizations(make);
+  const logins: Login[] = [];
   for (const [name, organization] of people) {
     const idmUserEmail = `${name.toLowerCase().replace(' ', '.')}@demo.example`;
     const login = { createIdmUser: true, idmUserEmail, idmUserPassword: makePassword() };
+    logins.push({ emailAddress: idmUserEmail, password: login.idmUserPassword });
     await make('/end-users', { ...login, name, organizationId: organizations.get(organization) });
   }
   await make('/account-users', {
@@ -145,30 +147,58 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   await makeEnrollment({ ...options, make, templates, organizations });
   say('enrollment groups, what they made and refused, and certificates that end soon');
 
+  await claimSome(call, { accountId, logins, devices, organizations });
   const clients = await goOnline(options, spread(devices, onlineCount));
   say(`${clients.length} devices are online`);
   await startRollout(call, make, accountId, templates.get('Room sensor') ?? '');
   const [first] = devices;
   if (first) for (const command of commands) await call('POST', `/v1/devices/${first.id}/commands`, command);
   say('a rollout and commands');
+  const quiet: Online[] = [];
   const publish = async () => {
     const now = Date.now();
-    const online = clients.filter(({ client }) => client.connected);
+    const online = clients.filter((one) => one.client.connected && !quiet.includes(one));
     await each(online, 8, async ({ client, device, at }) => {
       await client.publishAsync(device.topics, readingsOf(device.product, at, now), { qos: 1 });
     });
   };
   await publish();
+  quiet.push(...clients.slice(0, silent));
   await makeTroubles({ ...options, call, make, templates, clients });
-  say(
-    'what needs attention: refusals, a failed job, a paused rollout, a bridge that cannot deliver, devices that left',
-  );
+  say('what needs attention: refusals, a failed job, a paused rollout, bridges that cannot deliver, devices that left');
   return {
     publish,
     close() {
       for (const { client } of clients) client.end(true);
     },
   };
+}
+
+/** People claim devices from the stock with the codes of their labels. */
+async function claimSome(
+  call: Call,
+  {
+    accountId,
+    logins,
+    devices,
+    organizations,
+  }: {
+    accountId: string;
+    logins: readonly Login[];
+    devices: readonly FleetDevice[];
+    organizations: Map<string, string>;
+  },
+): Promise<void> {
+  const stock = devices.filter(({ serialNumber }) => serialNumber.endsWith('-0040') || serialNumber.endsWith('-0060'));
+  for (const [at, { id: deviceId }] of stock.entries()) {
+    const [login, organization] = [logins[at], people[at]?.[1]];
+    const { associationCode } = await call<{ associationCode: string }>(
+      ...(['POST', '/v1/association/create-association-code', { deviceId }] as const),
+    );
+    const { jwt } = await call<Session>('POST', '/v1/auth/login-user', { accountId, ...login });
+    const claim = { associationCode, organizationId: organizations.get(organization ?? '') };
+    await call('POST', '/v1/association/start-association-with-code', claim, { authorization: `Bearer ${jwt}` });
+  }
 }
 
 const commands = [
@@ -286,6 +316,7 @@ function spread(devices: FleetDevice[], count: number): FleetDevice[] {
 /** Connects devices. They install firmware that is offered, and answer commands. */
 async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]): Promise<Online[]> {
   const clients: Online[] = [];
+  let offers = 0;
   await each(devices, 8, async (device, at) => {
     const server = { protocol: 'mqtt', host: '127.0.0.1', port: mqttPort } as const;
     const client = await mqtt.connectAsync({ ...server, username: device.id, password: device.secret });
@@ -295,7 +326,7 @@ async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]): Pro
     client.on('message', (topic, payload) => {
       const said = JSON.parse(payload.toString());
       if (topic.endsWith('/_commands')) answerCommand(client, root, said);
-      else if (topic.endsWith('/_firmware')) install(client, root, said, at);
+      else if (topic.endsWith('/_firmware')) offers += install(client, root, said, offers);
     });
     await client.subscribeAsync([`${root}/_firmware`, `${root}/_commands`], { qos: 1 });
     const severity = at % 11 === 10 ? 'warning' : 'notice';
@@ -316,15 +347,16 @@ interface Offer {
   files: unknown[];
 }
 
-/** Every fourth device takes its time, and every fifteenth fails, so that a rollout shows all its states. */
-function install(client: MqttClient, root: string, { firmwareVersion, files }: Offer, at: number): void {
-  if (!files?.length) return;
+/** Of every eight devices two take their time, and one fails, so that a rollout shows all its states. How many were offered one. */
+function install(client: MqttClient, root: string, { firmwareVersion, files }: Offer, before: number): number {
+  if (!files?.length) return 0;
   const report = (state: string, more = {}) =>
     client.publish(`${root}/_firmware/status`, JSON.stringify({ state, firmwareVersion, ...more }), { qos: 1 });
   report('downloading');
-  if (at % 4 === 3) return;
-  if (at % 15 === 14) report('failed', { code: -2, message: 'not enough space' });
+  if (before % 4 === 3) return 1;
+  if (before % 8 === 4) report('failed', { code: -2, message: 'not enough space' });
   else report('succeeded');
+  return 1;
 }
 
 async function startRollout(call: Call, make: Make, accountId: string, deviceTemplateId: string): Promise<void> {

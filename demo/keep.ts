@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fillFleet, makePassword } from './fleet.ts';
 import { writePast } from './past.ts';
 import { type Running, startServer, whileRunning } from './server.ts';
+import { troubleEnv } from './troubles.ts';
 
 const emailAddress = 'admin@demo.example';
 /** Milliseconds between two readings of a device. */
@@ -18,7 +19,7 @@ export async function keep(signal: AbortSignal): Promise<void> {
   let running: Running | undefined;
   try {
     const password = makePassword();
-    running = await startServer({ directory, password, env: { SLIPWAY_DATA_DIR: data }, signal });
+    running = await startServer({ directory, password, env: { ...troubleEnv, SLIPWAY_DATA_DIR: data }, signal });
     const { url, port: mqttPort, accountId } = running;
     const filling = fillFleet({
       ...{ url, mqttPort, accountId, emailAddress, password },

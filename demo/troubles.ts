@@ -3,6 +3,9 @@ import { createHash, randomBytes } from 'node:crypto';
 import mqtt from 'mqtt';
 import type { Call, FleetOptions, Made, Make, Online } from './answers.ts';
 
+/** The settings of a server that shows them: a limit that is nearly reached, and a bridge to this machine. */
+export const troubleEnv = { SLIPWAY_ACCOUNT_MAX_BYTES: '5500000', SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+
 interface Fleet extends FleetOptions {
   call: Call;
   make: Make;
@@ -12,12 +15,14 @@ interface Fleet extends FleetOptions {
 
 /** Of the devices that are online, so many leave without a word. */
 const leaving = 5;
+/** So many stay online and send nothing more: after a quarter of an hour they are silent. */
+export const silent = 2;
 
 export async function makeTroubles(fleet: Fleet): Promise<void> {
   await makeRefusals(fleet);
   await makeFailedJob(fleet);
   await makePausedRollout(fleet);
-  await makeBridge(fleet);
+  await makeBridges(fleet);
   for (const { client } of fleet.clients.slice(-leaving)) client.end(true);
 }
 
@@ -63,9 +68,10 @@ async function makePausedRollout({ call, make, accountId, templates }: Fleet): P
   await call('POST', `/v1/firmware/rollouts/${firmwareRollout.id}/pause`, undefined, { etag: firmwareRollout.version });
 }
 
-/** No such host exists (RFC 6761). */
-async function makeBridge({ call, make, accountId, clients }: Fleet): Promise<void> {
+/** One cannot deliver, because no such host exists (RFC 6761); what the other one delivers is refused with 404. */
+async function makeBridges({ url, call, make, accountId, clients }: Fleet): Promise<void> {
   await make('/bridges', { name: 'Data lake', kind: 'mqtt', url: 'mqtts://data-lake.invalid:8883' });
+  await make('/bridges', { name: 'Maintenance', kind: 'webhook', url: `${url}/tickets` });
   const { channelTemplates } = await call<{ channelTemplates: { results: (Made & { name: string })[] } }>(
     ...(['GET', `/v1/channels/templates?accountId=${accountId}&pageSize=100`] as const),
   );

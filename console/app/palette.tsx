@@ -3,14 +3,13 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hook
 import { useLocation } from 'wouter-preact';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
+import { useTyped } from '../parts/typed.ts';
 import { texts } from '../texts.ts';
 import { begin } from './actions.ts';
 import { api, done } from './api.ts';
 import { accountId, can, signOut } from './session.ts';
 
 const words = texts.palette;
-/** Milliseconds without typing until it searches. */
-const typingPause = 40;
 
 export interface Place {
   path: string;
@@ -77,15 +76,11 @@ const contains = (name: string, text: string) => name.toLowerCase().includes(tex
 export function Palette({ places, onClose }: { places: readonly Place[]; onClose: () => void }) {
   const [, go] = useLocation();
   const [text, setText] = useState('');
-  const [asked, setAsked] = useState('');
   const [at, setAt] = useState(0);
   /** A scanner presses Enter before the answer is there: then it chooses when it comes. */
   const [entered, setEntered] = useState(false);
   const typed = text.trim();
-  useLayoutEffect(() => {
-    const timer = setTimeout(() => setAsked(typed), typingPause);
-    return () => clearTimeout(timer);
-  }, [typed]);
+  const asked = useTyped(typed);
   const { data, error, loading } = useLoad(async (signal) => ({ of: asked, hits: await find(asked, signal) }), [asked]);
   const isWaiting = !error && (loading || data?.of !== typed);
   const found: Offer[] = (data?.hits ?? []).map((hit) => ({

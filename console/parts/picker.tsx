@@ -1,5 +1,5 @@
 /** Chooses one organization, product, device or person: from a list of a few, or by searching many. */
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
 import type { paths } from '../api-types.d.ts';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
@@ -7,6 +7,7 @@ import { texts } from '../texts.ts';
 import { Select } from './form.tsx';
 import { useLoad } from './load.ts';
 import { nameOf } from './names.tsx';
+import { useTyped } from './typed.ts';
 
 /** How many a list shows; of more, those whose name contains what is typed. */
 const maxListed = 50;
@@ -116,20 +117,13 @@ export function Picker(props: PickerProps) {
   return <Select {...select} busy={!data} options={options} key={String(data === undefined)} />;
 }
 
-/** Milliseconds without typing until it searches. */
-const typingPause = 40;
-
 /** `first`: what is found without a text. */
 function Search({ kind, none, label, name, value, onText, first }: PickerProps & { first: Found }) {
   const id = useId();
   const [own, setOwn] = useState<Named | undefined>(value === undefined ? undefined : { id: value, name: '' });
   const [typed, setTyped] = useState<string>();
-  const [asked, setAsked] = useState('');
   const [at, setAt] = useState(0);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(typed ?? ''), typingPause);
-    return () => clearTimeout(timer);
-  }, [typed]);
+  const asked = useTyped(typed ?? '');
   const { data } = useLoad(async (signal) => (asked === '' ? first : find[kind](asked, signal)), [kind, asked]);
   const chosen = onText ? value : own?.id;
   const known = own?.id === chosen ? own?.name : undefined;

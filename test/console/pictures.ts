@@ -9,6 +9,7 @@ import type { Page } from 'playwright-core';
 import { fillFleet, makePassword } from '../../demo/fleet.ts';
 import { writePast } from '../../demo/past.ts';
 import { startServer } from '../../demo/server.ts';
+import { troubleEnv } from '../../demo/troubles.ts';
 import { launchBrowser, settled, signIn } from './browser.ts';
 
 const [target = 'dist/pictures', part = ''] = process.argv.slice(2);
@@ -93,7 +94,12 @@ async function findIds(page: Page, accountId: string): Promise<Record<string, st
 
 const directory = mkdtempSync(join(tmpdir(), 'slipway-pictures-'));
 const password = makePassword();
-const env = { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+const env = {
+  ...troubleEnv,
+  SLIPWAY_DATA_DIR: join(directory, 'data'),
+  SLIPWAY_HTTP_PORT: '0',
+  SLIPWAY_MQTT_PORT: '0',
+};
 const { url, port: mqttPort, accountId, stop } = await startServer({ directory, password, env });
 const browser = await launchBrowser();
 try {

@@ -231,7 +231,7 @@ t.test('updates that failed, messages that nobody took and CAs near their end ne
 
   const overview = await readUntil(own, (one) => attention(one, 'bridgeDeadLetters')[0]?.count === 3);
   t.match(attention(overview, 'rolloutFailing'), [
-    { count: 2, id, name: firmware.name, sentence: /is running, and 2 devices have failed\.$/ },
+    { count: 2, id, sentence: /is running, and 2 devices have failed\.$/ },
   ]);
   t.match(attention(overview, 'bridgeDeadLetters'), [
     { count: 3, id: bridge.id, name: 'Shop', sentence: 'The bridge Shop could not deliver 3 messages.' },

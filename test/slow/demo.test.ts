@@ -36,6 +36,16 @@ t.test('npm run demo -- --keep fills below any point rate, ends 0 on Ctrl-C, and
   const countsNow = async () => (await read(`/devices/counts?accountId=${accountId}`)).counts;
   await until(async () => (await countsNow()).connected === 115);
   t.equal((await countsNow()).total, 511);
+  // Silent devices come after a quarter of an hour.
+  const kinds = [
+    ...['devicesOffline', 'refusals', 'rolloutPaused', 'rolloutFailing', 'jobFailed'],
+    ...['bridgeBehind', 'bridgeDeadLetters', 'certificatesExpiring', 'limit'],
+  ];
+  await until(async () => {
+    const { attention, recent } = (await read(`/overview?accountId=${accountId}`)).overview;
+    const has = (kind: string) => attention.some((row: Anything) => row.kind === kind);
+    return kinds.every(has) && recent.some((row: Anything) => row.kind === 'claim');
+  });
   signalGroup(demo.child, 'SIGINT');
   t.equal(await demo.ended, 0, demo.output());
 

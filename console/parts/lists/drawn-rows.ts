@@ -7,6 +7,8 @@ const longFrom = 100;
 const margin = 10;
 /** The drawn part moves by so many rows at a time. */
 const step = 10;
+/** Rows that are drawn before the visible part is known. */
+const firstDrawn = 40;
 /** Pixels, until a row is measured. */
 const usualHeight = 40;
 
@@ -17,11 +19,17 @@ type Part = number | { from: number; height: number };
 export function useDrawnRows(count: number, columns: unknown) {
   const isLong = count > longFrom;
   const table = useRef<HTMLTableElement>(null);
-  const [drawn, setDrawn] = useState({ from: 0, to: longFrom, height: usualHeight });
+  const [drawn, setDrawn] = useState({ from: 0, to: firstDrawn, height: usualHeight });
   const [focused, setFocused] = useState<number>();
   useLayoutEffect(() => {
     if (!isLong) return;
-    const look = () => setDrawn((before) => (table.current ? visiblePart(table.current, count, before) : before));
+    const look = () => {
+      const shown = table.current;
+      if (!shown) return;
+      // Here the page is laid out already. After rows have been drawn, measuring would make the browser do it once more.
+      steadyWidths(shown);
+      setDrawn((before) => visiblePart(shown, count, before));
+    };
     look();
     // In a task of its own: drawing rows in the task that paints the page would keep it longer.
     let planned: ReturnType<typeof setTimeout> | undefined;
@@ -39,17 +47,13 @@ export function useDrawnRows(count: number, columns: unknown) {
       removeEventListener('scroll', plan);
       removeEventListener('resize', plan);
     };
-  }, [isLong, count]);
+  }, [isLong, count, columns]);
   useLayoutEffect(() => {
     const heads = isLong && table.current ? headsOf(table.current) : [];
     return () => {
       for (const head of heads) head.style.minWidth = '';
     };
   }, [isLong, columns]);
-  useLayoutEffect(() => {
-    // Measuring makes the browser lay the page out at once, so short tables are left alone.
-    if (isLong && table.current) steadyWidths(table.current);
-  }, [isLong, count, drawn, columns]);
   const onFocusIn = ({ target }: FocusEvent) => {
     const place = (target as HTMLElement).closest('tr')?.dataset.place;
     setFocused(place === undefined ? undefined : Number(place));

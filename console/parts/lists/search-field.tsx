@@ -1,9 +1,7 @@
-/** A search that waits until nobody has typed for a moment. What is typed later ends the request before. */
+/** A search that asks while somebody types. What is typed later ends the request before. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Field } from '../form.tsx';
-
-/** Milliseconds. */
-const typingPause = 40;
+import { useTyped } from '../typed.ts';
 
 export function SearchField({
   label,
@@ -18,14 +16,12 @@ export function SearchField({
 }) {
   const [text, setText] = useState(value);
   const sent = useRef(value);
+  const asked = useTyped(text);
   useLayoutEffect(() => {
-    if (text === sent.current) return;
-    const timer = setTimeout(() => {
-      sent.current = text;
-      onText(text);
-    }, typingPause);
-    return () => clearTimeout(timer);
-  }, [text]);
+    if (asked !== text || asked === sent.current) return;
+    sent.current = asked;
+    onText(asked);
+  }, [asked, text]);
   useEffect(() => {
     // The address has changed by a link or by Back.
     if (value === sent.current) return;
