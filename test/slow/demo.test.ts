@@ -43,8 +43,8 @@ t.test('npm run demo -- --keep fills below any point rate, ends 0 on Ctrl-C, and
   ];
   await until(async () => {
     const { attention, recent } = (await read(`/overview?accountId=${accountId}`)).overview;
-    const has = (kind: string) => attention.some((row: Anything) => row.kind === kind);
-    return kinds.every(has) && recent.some((row: Anything) => row.kind === 'claim');
+    const has = (kind: string) => attention.some((row) => row.kind === kind);
+    return kinds.every(has) && recent.some((row) => row.kind === 'claim');
   });
   signalGroup(demo.child, 'SIGINT');
   t.equal(await demo.ended, 0, demo.output());
