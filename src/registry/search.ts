@@ -142,20 +142,24 @@ async function findAll(ctx: RegistryContext, caller: Caller, text: string): Prom
 /** The likeliest first: the whole serial number, its beginning, the id, the name, a part of the serial number. */
 async function hitsOfDevices(ctx: RegistryContext, caller: Caller, text: string): Promise<Hit[]> {
   const found = new Map<string, FoundDevice>();
-  const find = async (filter: Parameters<typeof findDevices>[2], value = text) => {
-    if (found.size >= maxHits) return;
-    for (const device of await findDevices(ctx, caller, filter, { value, limit: maxHits }))
+  const find = (filter: Parameters<typeof findDevices>[2], value = text) =>
+    findDevices(ctx, caller, filter, { value, limit: maxHits });
+  const add = (devices: readonly FoundDevice[]) => {
+    for (const device of devices)
       if (ctx.access.reachesDevice(caller, device)) found.set(device.id, found.get(device.id) ?? device);
   };
   // The order of an index knows upper and lower case. Most serial numbers have upper case, and few people type it.
   const forms = [...new Set([text, text.toUpperCase()])];
-  for (const form of forms) await find(['serialNumber', 'exact'], form);
-  for (const form of forms) await find(['serialNumber', 'beginning'], form);
-  if (isIdPart(text)) await find(['id', 'beginning'], text.toLowerCase());
-  // The rest would look for what nobody has meant.
+  const likely = await Promise.all([
+    ...forms.map((form) => find(['serialNumber', 'exact'], form)),
+    ...forms.map((form) => find(['serialNumber', 'beginning'], form)),
+    ...(isIdPart(text) ? [find(['id', 'beginning'], text.toLowerCase())] : []),
+  ]);
+  for (const devices of likely) add(devices);
+  // After a whole id, the rest would look for what nobody has meant.
   if (found.has(text.toLowerCase())) return shown(found);
-  await find(['name', 'partial']);
-  await find(['serialNumber', 'partial']);
+  for (const column of ['name', 'serialNumber'] as const)
+    if (found.size < maxHits) add(await find([column, 'partial']));
   return shown(found);
 }
 

@@ -100,10 +100,12 @@ export async function findDevices(
   filter: Filter,
   { value, limit }: { value: string; limit: number },
 ): Promise<FoundDevice[]> {
-  const [column] = filter;
+  const [column, match] = filter;
   const asked = { caller, query: { accountId: caller.accountId, [column]: value } };
   const search = searchOf(services, asked, [filter]);
-  const ways = await waysOf(search);
+  // What begins with a text stands together in the order of the page: the first are read without counting the rest.
+  const isTogether = match !== 'partial' && isAccountWide(caller);
+  const ways = isTogether ? { sets: [], index: undefined } : await waysOf(search);
   const most = Math.min(...[...ways.sets, ...(ways.index ? [ways.index] : [])].map(({ size }) => size));
   const wanted = { order: [column === 'id' ? 'id' : defaultSort], sortOrder: 'asc', offset: 0, limit } as const;
   return search.read(pageOf<FoundDevice>(search, ways, wanted, most, found));
