@@ -7,7 +7,7 @@ import { makeCertificate } from '../support/certificates.ts';
 import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage, openWindow } from './browser.ts';
+import { go, openAs, openPage, openWindow, settled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -226,6 +226,23 @@ t.test('/docs shows an operation with its fields, and every way to authorize', a
   await page.locator('[id$="-createDevice"] .opblock-summary-control').click();
   await page.locator('[id$="-createDevice"]').getByText('serialNumber').first().waitFor();
   t.strictSame(failures, []);
+});
+
+t.test('with an empty cache, the page to sign in, Home and devices load less than 130 KB each', async (t) => {
+  const storageState = await (await openAs(t, browser, service, 'account')).page.context().storageState();
+  for (const place of ['', 'home', 'devices']) {
+    const { page } = await openPage(t, browser, service, place === '' ? {} : { storageState });
+    const network = await page.context().newCDPSession(page);
+    let bytes = 0;
+    network.on('Network.loadingFinished', ({ encodedDataLength }) => {
+      bytes += encodedDataLength;
+    });
+    await network.send('Network.enable');
+    await page.goto(`/console/${place}`);
+    await (place === '' ? page.getByLabel('Email address').waitFor() : settled(page));
+    await page.waitForLoadState('networkidle');
+    t.ok(bytes > 20 * 1024 && bytes < 130 * 1024, `${place}: ${Math.round(bytes / 1024)} KB`);
+  }
 });
 
 t.test('the files of the console are sent compressed to those who accept it, and as they are to others', async (t) => {
