@@ -10,17 +10,27 @@ import { texts } from '../texts.ts';
 import { Audit } from './audit.tsx';
 import { BrandingEditor } from './branding.tsx';
 import { SecondFactor } from './second-factor.tsx';
+import { Tokens } from './tokens.tsx';
 import { Usage } from './usage.tsx';
 
 const words = texts.account;
 
 export function Account({ tab }: { tab: string }) {
   const isAdmin = can('read', 'account');
-  const tabs = Object.entries(words.tabs).filter(([name]) => name === '' || isAdmin);
+  const shown: Record<string, boolean> = {
+    '': true,
+    tokens: can('read', 'device'),
+    branding: can('update', 'account'),
+    usage: isAdmin,
+    audit: can('read', 'auditRecord'),
+    health: isAdmin,
+  };
+  const tabs = Object.entries(words.tabs).filter(([name]) => shown[name]);
   return (
     <Page title={texts.places.account}>
-      {isAdmin && <Tabs base="/account" current={tab} tabs={tabs} />}
+      {tabs.length > 1 && <Tabs base="/account" current={tab} tabs={tabs} />}
       {tab === '' && <Own />}
+      {tab === 'tokens' && shown.tokens && <Tokens />}
       {tab === 'usage' && isAdmin && <Usage />}
       {tab === 'branding' && can('update', 'account') && <BrandingEditor />}
       {tab === 'audit' && can('read', 'auditRecord') && <Audit />}
@@ -92,7 +102,7 @@ function Retention() {
       <p>{words.retentionHint}</p>
       <ErrorNote error={error} />
       {data && (
-        <Form key={String(days)} save={save} verb={texts.save}>
+        <Form key={String(days)} save={save} verb={texts.save} fixed={!can('update', 'account')}>
           <Field
             label={words.days}
             name="retentionDays"

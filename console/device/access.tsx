@@ -38,7 +38,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
     setSecret(mqttCredential.secret);
     onChanged();
   };
-  if (!can('create', 'associationCode')) return null;
+  if (!can('create', 'mqttCredential') || !can('publish', 'device')) return null;
   return (
     <section class="panel">
       <h2>{words.secret}</h2>
@@ -213,9 +213,11 @@ function Certificates({ id }: { id: string }) {
         empty={<p>{words.noCertificates}</p>}
       />
       <p />
-      <button type="button" onClick={() => setAdding(true)}>
-        {words.addCertificate}
-      </button>
+      {can('create', 'mqttCertificate') && can('publish', 'device') && (
+        <button type="button" onClick={() => setAdding(true)}>
+          {words.addCertificate}
+        </button>
+      )}
       {adding && (
         <Dialog title={words.addCertificate} onClose={() => setAdding(false)}>
           <Form save={add} verb={texts.save} onCancel={() => setAdding(false)}>

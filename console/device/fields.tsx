@@ -67,7 +67,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   };
   return (
     <section class="panel">
-      <Form key={base.version} save={save} verb={texts.save}>
+      <Form key={base.version} save={save} verb={texts.save} fixed={!can('update', 'device')}>
         <div class="grid fields">
           {fieldNames.map((name) => (
             <Field key={name} label={words.fields[name]} name={name} defaultValue={base[name] ?? ''} />

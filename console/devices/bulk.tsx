@@ -52,7 +52,7 @@ export function Bulk({
   return (
     <div class="row note">
       <span>{selected.size > 0 ? words.selected(selected.size) : words.matching(count)}</span>
-      {actions.map((one) => (
+      {actions.filter(mayRun).map((one) => (
         <button type="button" key={one} class={one === 'delete' ? 'danger' : undefined} onClick={() => setAction(one)}>
           {words.verbs[one]}
         </button>
@@ -76,6 +76,14 @@ export function Bulk({
       {action && <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />}
     </div>
   );
+}
+
+/** What each needs for every device, besides the right to change many. */
+function mayRun(action: Action): boolean {
+  if (action === 'delete') return can('delete', 'device');
+  if (action === 'move') return can('update', 'device');
+  if (action === 'regenerate') return can('create', 'mqttCredential') && can('publish', 'device');
+  return can('create', 'command');
 }
 
 /** Plans the change, says what it would do, and does it as a job. */

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+import { accountId, can } from '../app/session.ts';
 import { Progress, readJob } from '../devices/bulk.tsx';
 import { Import } from '../devices/files.tsx';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
@@ -32,9 +32,11 @@ export function Factory({ id }: { id: string | undefined }) {
     <Page
       title={texts.places.factory}
       actions={
-        <button type="button" class="primary" onClick={() => setImporting(true)}>
-          {isStations ? texts.stations.new : words.new}
-        </button>
+        can('create', isStations ? 'application' : 'job') && (
+          <button type="button" class="primary" onClick={() => setImporting(true)}>
+            {isStations ? texts.stations.new : words.new}
+          </button>
+        )
       }
     >
       <Tabs base="/factory" current={id ?? ''} tabs={Object.entries(words.tabs)} />
@@ -112,6 +114,10 @@ function Results({ id, onDestroy }: { id: string; onDestroy: () => void }) {
   );
 }
 
+function isUndoable({ action, dryRun, undone }: { action: string; dryRun: boolean; undone: string | null }): boolean {
+  return (action === 'delete' || action === 'move') && !dryRun && undone === null;
+}
+
 function Job({ id }: { id: string }) {
   const { data: job, error, reload } = useLoad(() => readJob(id), [id], 1500);
   const [confirming, setConfirming] = useState(false);
@@ -133,9 +139,13 @@ function Job({ id }: { id: string }) {
       title={words.actions[job.action]}
       actions={
         <>
-          {isRunning && <Act label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />}
-          {!isRunning && job.failed > 0 && <Act label={words.retry} act={post('retry')} onError={failed} />}
-          {!isRunning && (job.action === 'delete' || job.action === 'move') && !job.dryRun && job.undone === null && (
+          {isRunning && can('update', 'job') && (
+            <Act label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />
+          )}
+          {!isRunning && job.failed > 0 && can('update', 'job') && (
+            <Act label={words.retry} act={post('retry')} onError={failed} />
+          )}
+          {!isRunning && isUndoable(job) && can('create', 'bulkChange') && (
             <Act label={texts.undo} act={post('undo')} onError={failed} />
           )}
         </>

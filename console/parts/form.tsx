@@ -146,6 +146,7 @@ export function Form({
   verb,
   of,
   danger,
+  fixed,
   onCancel,
 }: {
   children?: ComponentChildren;
@@ -154,6 +155,8 @@ export function Form({
   /** What it saves, where a page has several. */
   of?: string;
   danger?: boolean;
+  /** Who sees it may change nothing. */
+  fixed?: boolean;
   onCancel?: () => void;
 }) {
   const [error, setError] = useState<unknown>();
@@ -176,7 +179,13 @@ export function Form({
   };
   return (
     <form onSubmit={submit}>
-      {children}
+      {fixed ? (
+        <fieldset class="bare" disabled>
+          {children}
+        </fieldset>
+      ) : (
+        children
+      )}
       <ErrorNote error={error} />
       <div class="row end">
         {onCancel && (
@@ -184,14 +193,16 @@ export function Form({
             {texts.cancel}
           </button>
         )}
-        <button
-          type="submit"
-          class={danger ? 'danger' : 'primary'}
-          aria-label={of && !busy ? texts.verbOf(verb, of) : undefined}
-          disabled={busy}
-        >
-          {busy ? texts.working : verb}
-        </button>
+        {!fixed && (
+          <button
+            type="submit"
+            class={danger ? 'danger' : 'primary'}
+            aria-label={of && !busy ? texts.verbOf(verb, of) : undefined}
+            disabled={busy}
+          >
+            {busy ? texts.working : verb}
+          </button>
+        )}
       </div>
     </form>
   );

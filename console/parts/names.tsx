@@ -10,6 +10,7 @@ const kinds = {
   deviceTemplate: { path: '/api/v1/devices/templates/', wrapper: 'deviceTemplate', field: 'name' },
   application: { path: '/api/v1/applications/', wrapper: 'application', field: 'name' },
   bridge: { path: '/api/v1/bridges/', wrapper: 'bridge', field: 'name' },
+  role: { path: '/api/v1/roles/', wrapper: 'role', field: 'name' },
   firmwarePackage: { path: '/api/v1/firmware/packages/', wrapper: 'firmwarePackage', field: 'name' },
   identityProvider: { path: '/api/v1/identity-providers/', wrapper: 'identityProvider', field: 'name' },
   certificateAuthority: {

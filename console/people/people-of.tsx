@@ -27,6 +27,12 @@ function move(of: EndUser, organizationId: string) {
   return done(api.PUT('/api/v1/end-users/{id}', { params: paramsOf(of), body: { organizationId } }));
 }
 
+function give(of: EndUser, roleId: string) {
+  return done(
+    api.PUT('/api/v1/end-users/{id}', { params: paramsOf(of), body: { roleId, organizationId: of.organizationId } }),
+  );
+}
+
 const name = { name: 'name', label: texts.name, show: ({ name }: EndUser) => name ?? '–' };
 const organization = {
   name: 'organization',
@@ -48,6 +54,8 @@ export function PeopleOf({ organizationId, round = 0 }: { organizationId?: strin
       columns={organizationId === undefined ? [name, organization] : [name]}
       maySecure={can('update', 'profile')}
       move={can('update', 'endUser') ? move : undefined}
+      give={can('update', 'endUser') && can('read', 'role') ? give : undefined}
+      scope="organization"
       remove={remove}
       mayRemove={() => can('delete', 'endUser')}
     />

@@ -9,6 +9,7 @@ import type { Column } from '../parts/lists/table.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
+import { RoleName, RolePicker, type Scope } from './role-picker.tsx';
 import { Security } from './security.tsx';
 
 const words = texts.people;
@@ -19,6 +20,7 @@ interface Person {
   email: string;
   created: string;
   organizationId?: string;
+  roleId: string;
 }
 
 interface PeopleProps<P extends Person> {
@@ -33,6 +35,9 @@ interface PeopleProps<P extends Person> {
   maySecure: boolean;
   /** Left out where people are in no organization, or may not be moved. */
   move?: ((one: P, organizationId: string) => Promise<unknown>) | undefined;
+  /** Left out where roles may not be changed. */
+  give?: ((one: P, roleId: string) => Promise<unknown>) | undefined;
+  scope: Scope;
   /** @returns what undoes it. */
   remove: (one: P) => Promise<() => Promise<unknown>>;
   mayRemove: (one: P) => boolean;
@@ -41,7 +46,7 @@ interface PeopleProps<P extends Person> {
 /** Milliseconds. */
 const liveEvery = 10_000;
 
-type Kind = 'security' | 'move' | 'delete';
+type Kind = 'security' | 'move' | 'give' | 'delete';
 
 export function PeopleTable<P extends Person>({
   label,
@@ -52,6 +57,8 @@ export function PeopleTable<P extends Person>({
   badge,
   maySecure,
   move,
+  give,
+  scope,
   remove,
   mayRemove,
 }: PeopleProps<P>) {
@@ -81,12 +88,14 @@ export function PeopleTable<P extends Person>({
             ),
           },
           ...columns,
+          { name: 'role', label: texts.roles.one, show: ({ roleId }) => <RoleName id={roleId} /> },
           { name: 'created', label: texts.created, show: ({ created }) => <Ago iso={created} /> },
         ]}
         nameOf={({ email }) => email}
         actions={(of) => [
           of.userId !== null && maySecure && action('security', of, words.security),
           move && action('move', of, texts.move),
+          give && action('give', of, texts.roles.give),
           mayRemove(of) && action('delete', of, texts.delete),
         ]}
         every={liveEvery}
@@ -99,6 +108,18 @@ export function PeopleTable<P extends Person>({
         <Move
           of={open.of}
           move={(organizationId) => move(open.of, organizationId)}
+          onDone={() => {
+            again();
+            close();
+          }}
+          onClose={close}
+        />
+      )}
+      {open?.kind === 'give' && give && (
+        <Give
+          of={open.of}
+          scope={scope}
+          give={(roleId) => give(open.of, roleId)}
           onDone={() => {
             again();
             close();
@@ -128,6 +149,37 @@ function SecurityOf({ email, userId, onClose }: { email: string; userId: string;
     <Dialog title={words.securityOf(email)} onClose={onClose}>
       <Security userId={userId} />
       <CloseButton onClose={onClose} />
+    </Dialog>
+  );
+}
+
+function Give({
+  of,
+  scope,
+  give,
+  onDone,
+  onClose,
+}: {
+  of: Person;
+  scope: Scope;
+  give: (roleId: string) => Promise<unknown>;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  return (
+    <Dialog title={texts.roles.giveOf(of.email)} onClose={onClose}>
+      <Form
+        save={async ({ roleId = '' }: Values) => {
+          await give(roleId);
+          toast(texts.saved);
+          onDone();
+        }}
+        verb={texts.save}
+        onCancel={onClose}
+      >
+        <p>{texts.roles.giveSays}</p>
+        <RolePicker scope={scope} value={of.roleId} />
+      </Form>
     </Dialog>
   );
 }

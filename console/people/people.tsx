@@ -11,6 +11,8 @@ import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { PeopleOf } from './people-of.tsx';
 import { PeopleTable } from './people-table.tsx';
+import { RolePicker } from './role-picker.tsx';
+import { NewRole, Roles } from './roles.tsx';
 
 const words = texts.people;
 
@@ -18,33 +20,45 @@ export function People({ tab }: { tab: string }) {
   const [making, setMaking] = useState(false);
   const [round, setRound] = useState(0);
   const isAdmins = tab === 'account-users';
-  const make = async ({ emailAddress = '', password, organizationId = '', name }: Values) => {
+  const isRoles = tab === 'roles';
+  const made = isRoles ? 'role' : isAdmins ? 'accountUser' : 'endUser';
+  const verb = isRoles ? texts.roles.new : isAdmins ? words.newAdmin : words.newEndUser;
+  const tabs = Object.entries(words.tabs).filter(
+    ([name]) => name === '' || can('read', name === 'roles' ? 'role' : 'accountUser'),
+  );
+  const end = () => {
+    setMaking(false);
+    setRound(round + 1);
+  };
+  const make = async ({ emailAddress = '', password, organizationId = '', name, roleId }: Values) => {
     const login = { createIdmUser: true, idmUserEmail: emailAddress, ...(password && { idmUserPassword: password }) };
-    const account = { accountId: accountId.value };
+    const account = { accountId: accountId.value, ...(roleId && { roleId }) };
     if (isAdmins) await done(api.POST('/api/v1/account-users', { body: { ...account, ...login } }));
     else {
       const body = { ...account, ...login, organizationId, ...(name && { name }) };
       await done(api.POST('/api/v1/end-users', { body }));
     }
     toast(password ? texts.saved : words.invited(emailAddress));
-    setMaking(false);
-    setRound(round + 1);
+    end();
   };
   return (
     <Page
       title={texts.places.people}
       actions={
-        can('create', isAdmins ? 'accountUser' : 'endUser') && (
+        can('create', made) && (
           <button type="button" class="primary" onClick={() => setMaking(true)}>
-            {isAdmins ? words.newAdmin : words.newEndUser}
+            {verb}
           </button>
         )
       }
     >
-      {can('read', 'accountUser') && <Tabs base="/people" current={tab} tabs={Object.entries(words.tabs)} />}
-      {isAdmins ? <Admins round={round} /> : <PeopleOf round={round} />}
-      {making && (
-        <Dialog title={isAdmins ? words.newAdmin : words.newEndUser} onClose={() => setMaking(false)}>
+      {tabs.length > 1 && <Tabs base="/people" current={tab} tabs={tabs} />}
+      {isRoles && <Roles round={round} />}
+      {isAdmins && <Admins round={round} />}
+      {!isRoles && !isAdmins && <PeopleOf round={round} />}
+      {making && isRoles && <NewRole onDone={end} onClose={() => setMaking(false)} />}
+      {making && !isRoles && (
+        <Dialog title={verb} onClose={() => setMaking(false)}>
           <Form save={make} verb={texts.create} onCancel={() => setMaking(false)}>
             <Field label={words.email} name="emailAddress" type="email" required />
             {!isAdmins && (
@@ -53,6 +67,7 @@ export function People({ tab }: { tab: string }) {
                 <Picker kind="organization" label={texts.devices.organization} name="organizationId" />
               </>
             )}
+            {can('read', 'role') && <RolePicker scope={isAdmins ? 'account' : 'organization'} />}
             <Field
               label={words.password}
               name="password"
@@ -80,6 +95,11 @@ async function remove({ id, version, userId }: Admin) {
   return () => done(api.POST('/api/v1/account-users', { body: { accountId: accountId.value, userId } }));
 }
 
+function give({ id, version }: Admin, roleId: string) {
+  const params = { path: { id }, header: { etag: version } };
+  return done(api.PUT('/api/v1/account-users/{id}', { params, body: { roleId } }));
+}
+
 function Admins({ round }: { round: number }) {
   const isSelf = ({ userId }: Admin) => userId === me.value?.id;
   return (
@@ -90,7 +110,9 @@ function Admins({ round }: { round: number }) {
       says={words.deleteAdminSays}
       columns={[]}
       badge={(one) => isSelf(one) && <Badge text={words.you} />}
-      maySecure
+      maySecure={can('read', 'identity')}
+      give={can('update', 'accountUser') && can('read', 'role') ? give : undefined}
+      scope="account"
       remove={remove}
       mayRemove={(one) => can('delete', 'accountUser') && !isSelf(one)}
     />

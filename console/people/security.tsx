@@ -1,6 +1,6 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
 import { api, done } from '../app/api.ts';
-import { me } from '../app/session.ts';
+import { can, me } from '../app/session.ts';
 import { Act, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
@@ -33,7 +33,7 @@ export function Security({ userId }: { userId: string }) {
         {mfaMethods.map((method) => (
           <li key={method}>
             {texts.signIn.methods[method]}
-            {!isOwn && (
+            {!isOwn && can('delete', 'mfaMethod') && (
               <Act
                 label={words.remove}
                 of={texts.signIn.methods[method]}
@@ -57,7 +57,7 @@ export function Security({ userId }: { userId: string }) {
           </li>
         ))}
       </ul>
-      {sessions.some(({ current }) => !current) && (
+      {(isOwn || can('delete', 'session')) && sessions.some(({ current }) => !current) && (
         <Act label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
       )}
     </>

@@ -1,7 +1,7 @@
 /** Programs: applications, identity providers, bridges with their dead letters; CAs as Enrollment shows them. */
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+import { accountId, can } from '../app/session.ts';
 import { Authorities } from '../enrollment/authorities.tsx';
 import { NewAuthority } from '../enrollment/new-authority.tsx';
 import { Code } from '../parts/code.tsx';
@@ -10,11 +10,19 @@ import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Page, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
+import { RolePicker } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 import { Bridges, NewBridge } from './bridges.tsx';
 
 const words = texts.programs;
 type Tab = keyof typeof words.tabs;
+/** What each tab is about, in the words of rights. */
+const kindOf = {
+  '': 'application',
+  'identity-providers': 'identityProvider',
+  bridges: 'bridge',
+  authorities: 'certificateAuthority',
+} as const satisfies Record<Tab, string>;
 const account = () => ({ accountId: accountId.value });
 
 interface Named {
@@ -34,9 +42,10 @@ async function remove(tab: Tab, { id, version }: Named): Promise<void> {
 type Plain = '' | 'identity-providers';
 
 /** Makes one; what it gives is shown once. */
-async function make(tab: Plain, { name = '', kind, issuer = '', clientId = '', clientSecret }: Values) {
+async function make(tab: Plain, values: Values) {
+  const { name = '', kind, issuer = '', clientId = '', clientSecret, roleId } = values;
   if (tab === '') {
-    const body = { ...account(), name, kind: kind as 'backEnd' };
+    const body = { ...account(), name, kind: kind as 'backEnd', ...(roleId && { roleId }) };
     return (await done(api.POST('/api/v1/applications', { body }))).application.appToken;
   }
   const redirectUris = [`${location.origin}/console/`];
@@ -54,9 +63,11 @@ async function read(tab: Plain, page: number) {
 const isPlain = (tab: Tab): tab is Plain => tab === '' || tab === 'identity-providers';
 
 export function Programs({ tab: asked }: { tab: string }) {
+  const tabs = Object.entries(words.tabs).filter(([name]) => can('read', kindOf[name as Tab]));
   const tab = (asked in words.tabs ? asked : '') as Tab;
   const [making, setMaking] = useState(false);
   const [deleting, setDeleting] = useState<Named>();
+  const [giving, setGiving] = useState<Shown>();
   const [secret, setSecret] = useState<string>();
   const [round, setRound] = useState(0);
   const again = () => {
@@ -72,12 +83,14 @@ export function Programs({ tab: asked }: { tab: string }) {
     <Page
       title={texts.places.programs}
       actions={
-        <button type="button" class="primary" onClick={() => setMaking(true)}>
-          {words.new[tab]}
-        </button>
+        can('create', kindOf[tab]) && (
+          <button type="button" class="primary" onClick={() => setMaking(true)}>
+            {words.new[tab]}
+          </button>
+        )
       }
     >
-      <Tabs base="/programs" current={tab} tabs={Object.entries(words.tabs)} />
+      <Tabs base="/programs" current={tab} tabs={tabs} />
       {secret && (
         <div class="note warn">
           <p>{words.once}</p>
@@ -86,7 +99,7 @@ export function Programs({ tab: asked }: { tab: string }) {
       )}
       {tab === 'bridges' && <Bridges round={round} onDelete={setDeleting} />}
       {tab === 'authorities' && <Authorities round={round} />}
-      {isPlain(tab) && <ProgramList tab={tab} round={round} onDelete={setDeleting} />}
+      {isPlain(tab) && <ProgramList tab={tab} round={round} onGive={setGiving} onDelete={setDeleting} />}
       {making && tab === 'bridges' && (
         <NewBridge
           onClose={() => setMaking(false)}
@@ -98,6 +111,16 @@ export function Programs({ tab: asked }: { tab: string }) {
       )}
       {making && tab === 'authorities' && <NewAuthority onClose={() => setMaking(false)} onDone={again} />}
       {making && isPlain(tab) && <NewProgram tab={tab} save={save(tab)} onClose={() => setMaking(false)} />}
+      {giving && (
+        <Role
+          of={giving}
+          onDone={() => {
+            setGiving(undefined);
+            again();
+          }}
+          onClose={() => setGiving(undefined)}
+        />
+      )}
       {deleting && (
         <Confirm
           title={words.deleteOf(deleting.name)}
@@ -115,9 +138,19 @@ export function Programs({ tab: asked }: { tab: string }) {
   );
 }
 
-type Shown = Named & { created: string; kind?: string };
+type Shown = Named & { created: string; kind?: string; roleId?: string | null };
 
-function ProgramList({ tab, round, onDelete }: { tab: Plain; round: number; onDelete: (one: Shown) => void }) {
+function ProgramList({
+  tab,
+  round,
+  onGive,
+  onDelete,
+}: {
+  tab: Plain;
+  round: number;
+  onGive: (one: Shown) => void;
+  onDelete: (one: Shown) => void;
+}) {
   return (
     <Listing<Shown>
       label={words.tabs[tab]}
@@ -135,14 +168,28 @@ function ProgramList({ tab, round, onDelete }: { tab: Plain; round: number; onDe
           name: 'do',
           label: texts.actions,
           show: (one) => (
-            <button
-              type="button"
-              class="plain"
-              aria-label={texts.verbOf(texts.delete, one.name)}
-              onClick={() => onDelete(one)}
-            >
-              {texts.delete}
-            </button>
+            <span class="row">
+              {one.kind === 'backEnd' && can('update', 'application') && can('read', 'role') && (
+                <button
+                  type="button"
+                  class="plain"
+                  aria-label={texts.verbOf(texts.roles.give, one.name)}
+                  onClick={() => onGive(one)}
+                >
+                  {texts.roles.one}
+                </button>
+              )}
+              {can('delete', kindOf[tab]) && (
+                <button
+                  type="button"
+                  class="plain"
+                  aria-label={texts.verbOf(texts.delete, one.name)}
+                  onClick={() => onDelete(one)}
+                >
+                  {texts.delete}
+                </button>
+              )}
+            </span>
           ),
         },
       ]}
@@ -160,11 +207,15 @@ function NewProgram({
   save: (values: Values) => Promise<void>;
   onClose: () => void;
 }) {
+  const [kind, setKind] = useState<string>('backEnd');
   return (
     <Dialog title={words.new[tab]} onClose={onClose}>
       <Form save={save} verb={texts.create} onCancel={onClose}>
         <Field label={texts.name} name="name" required />
-        {tab === '' && <Select label={words.kind} name="kind" options={words.applicationKinds} />}
+        {tab === '' && (
+          <Select label={words.kind} name="kind" value={kind} options={words.applicationKinds} onText={setKind} />
+        )}
+        {tab === '' && kind === 'backEnd' && can('read', 'role') && <RolePicker scope="account" />}
         {tab === 'identity-providers' && (
           <>
             <Field label={words.issuer} name="issuer" type="url" required />
@@ -172,6 +223,22 @@ function NewProgram({
             <Field label={words.clientSecret} name="clientSecret" type="password" autoComplete="off" />
           </>
         )}
+      </Form>
+    </Dialog>
+  );
+}
+
+function Role({ of, onDone, onClose }: { of: Shown; onDone: () => void; onClose: () => void }) {
+  const give = async ({ roleId = '' }: Values) => {
+    const params = { path: { id: of.id }, header: { etag: of.version } };
+    await done(api.PUT('/api/v1/applications/{id}', { params, body: { roleId } }));
+    onDone();
+  };
+  return (
+    <Dialog title={texts.roles.giveOf(of.name)} onClose={onClose}>
+      <Form save={give} verb={texts.save} onCancel={onClose}>
+        <p>{texts.roles.giveSays}</p>
+        <RolePicker scope="account" value={of.roleId ?? undefined} />
       </Form>
     </Dialog>
   );

@@ -19,7 +19,7 @@ import {
   shownProperties,
 } from '../entity/columns.ts';
 import { hasChildren } from '../entity/expand.ts';
-import { demandHas } from '../entity/giving.ts';
+import { demandHas, missingIn } from '../entity/giving.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { inWords } from '../entity/kind-verbs.ts';
 import { demandPage, type Page } from '../entity/list.ts';
@@ -28,6 +28,7 @@ import { oneSlice } from '../entity/row-slices.ts';
 import { change, demandLive, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import { checkPassword, type Ended, endVoided } from '../identity/grants.ts';
 import { demandWithin } from '../limits/table.ts';
 import { builtInRoles, largestRights, type Rights, type Role, type RoleScope } from '../rights.ts';
 import type { RegistryContext } from './context.ts';
@@ -176,8 +177,9 @@ async function update(
   demandOwn(found);
   const before = demandLive(found);
   const rights = body.rights && checkRights(before.scope as RoleScope, body.rights);
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { row, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
     if (rights) await demandHas(tx, caller, rights);
+    const isRaised = rights && missingIn(rights, [JSON.parse(before.rights) as Rights]) !== undefined;
     const changed = await change(
       tx,
       'roles',
@@ -187,12 +189,24 @@ async function update(
       readChanges(roleColumns, body),
     );
     await recordChange(ctx, tx, caller, changed, 'updated');
-    return changed;
+    return { row: changed, ended: isRaised ? await voidPasswords(ctx, tx, changed) : [] };
   });
   ctx.access.rolesChanged();
+  for (const one of ended) endVoided(ctx, caller, one);
   if (row.rights !== before.rights)
     ctx.revoked.noteRevoked(caller, await ctx.revocations.roleChanged(row.accountId, row.id));
   return show(row);
+}
+
+/** A password that others have chosen must not open what a role gives now; its owner asks for another one. */
+async function voidPasswords(ctx: RegistryContext, tx: Tx, { id }: Row<'roles'>): Promise<Ended[]> {
+  const holders = sql<string>`(select "userId" from "accountUsers" where "roleId" = ${id} and "deleted" is null
+    union select "userId" from "endUsers" where "roleId" = ${id} and "deleted" is null)`;
+  const people = tx.selectFrom('identities').selectAll().where('passwordHash', 'is not', null);
+  const ended: Ended[] = [];
+  for (const person of await people.where(sql<SqlBool>`"id" in ${holders}`).execute())
+    ended.push(await checkPassword(tx, ctx, person, 'role'));
+  return ended;
 }
 
 async function remove(ctx: RegistryContext, caller: Caller, found: Row<'roles'>, version: number) {

@@ -327,4 +327,24 @@ t.test('a raised role does not open to a password that somebody with less has ch
   t.equal((await service.http('GET', '/api/v1/profile/me', { token: made.token })).status, 401);
 });
 
+t.test('nor does a role that gets more rights, to whoever has it', async (t) => {
+  const rights = { accountUser: ['create', 'read', 'update'], device: ['read'] } as const;
+  const made = await role(service, 'account', rights);
+  const limited = await accountUser(service, { roleId: made.id });
+  const chosen = await accountUser(service, { roleId: made.id }, limited.token);
+  const put = (more: object) =>
+    service
+      .ok('GET', `/api/v1/roles/${made.id}`)
+      .then(({ role: { version } }) =>
+        service.ok('PUT', `/api/v1/roles/${made.id}`, { ...etag(version), body: { rights: { ...rights, ...more } } }),
+      );
+  const statusOf = async ({ token }: { token: string }) =>
+    (await service.http('GET', '/api/v1/profile/me', { token })).status;
+  await put({ device: [] });
+  t.equal(await statusOf(chosen), 200, 'less rights open nothing');
+  await put({ bridge: ['read'] });
+  t.equal(await statusOf(chosen), 401);
+  t.equal(await statusOf(limited), 200, 'an admin has chosen its password');
+});
+
 t.end();

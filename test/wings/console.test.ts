@@ -8,5 +8,6 @@ import '../console/enrollment.test.ts';
 import '../console/home.test.ts';
 import '../console/lists.test.ts';
 import '../console/places.test.ts';
+import '../console/roles.test.ts';
 import '../console/search.test.ts';
 import '../console/work.test.ts';
