@@ -57,6 +57,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/high-availability.md', 'kubectl taint', fleet, shell),
   row('docs/high-availability.md', 'umount', root, shell),
   row('docs/high-availability.md', 'while sleep 0.2', fleet, shell),
+  row('docs/identity.md', 'groupsClaim', 'is a part of a body; test/identity/groups.test.ts sends it', JSON.parse),
   row('docs/messages.md', 'event: gap', picture, () => {}),
   row('docs/operations.md', 'useradd', root, shell),
   row('docs/operations.md', 'docker compose logs', container, shell),
