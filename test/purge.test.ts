@@ -1,6 +1,7 @@
 import { makeCertificate } from './support/certificates.ts';
 import { purgeNow } from './support/clockwork.ts';
 import { changeStored, whileDevicesStay } from './support/faults.ts';
+import { openssl } from './support/openssl.ts';
 import { part } from './support/part.ts';
 import { type Service, startService } from './support/service.ts';
 import { countStored, storedRows } from './support/stored.ts';
@@ -190,6 +191,26 @@ t.test('tokens that were mailed go when their time is over, and not before', asy
   );
   await purgeNow(service);
   t.match(storedRows(service, 'SELECT * FROM "mailedTokens"'), [{ tokenHash: 'good' }]);
+});
+
+t.test('a revoked certificate is forgotten when it has expired', async (t) => {
+  await service.login();
+  const ca = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    name: 'I',
+    issuing: true,
+  });
+  const device = await service.create('/devices', 'device', { serialNumber: 'revoked' });
+  const body = { deviceId: device.id, csr: openssl(t).request().csr, certificateDays: 3 };
+  const path = `/api/v1/access/certificate-authorities/${ca.id}/issue` as const;
+  const { mqttCertificate } = await service.ok('POST', path, { body });
+  await remove(`/access/mqtt-certificates/${mqttCertificate.id}`, mqttCertificate.version);
+  const revoked = () => countStored(service, 'revokedCertificates', '"certificateAuthorityId" = ?', [ca.id]);
+  now += 4 * day;
+  await purgeNow(service);
+  t.equal(revoked(), 1, 'lists may still have it');
+  now += 2 * day;
+  await purgeNow(service);
+  t.equal(revoked(), 0);
 });
 
 t.test('what cannot be purged keeps nothing else from it', async (t) => {

@@ -106,6 +106,12 @@ export const registryMigrations: readonly Migration[] = [
   ),
   renewals,
   revocationLists,
+  sqlStep(
+    '0042-identity-of-certificates',
+    `ALTER TABLE "certificateAuthorities" ADD COLUMN "identity" TEXT NOT NULL DEFAULT 'id'`,
+    `ALTER TABLE "certificateAuthorities" ADD COLUMN "subjectFields" TEXT NOT NULL DEFAULT '{}'`,
+    ...countText('certificateAuthorities', 'subjectFields', 1),
+  ),
   groups,
   scim,
   possession,

@@ -62,7 +62,10 @@ export type CredentialRow = Pick<
 /** A live certificate of a device, as it is looked up for a connection. */
 export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'entityId' | 'certificateAuthorityId'>;
 /** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
-export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
+export type AuthorityRow = Pick<
+  Row<'certificateAuthorities'>,
+  'id' | 'accountId' | 'certificate' | 'createDevices' | 'identity' | 'serialNumberAttribute'
+>;
 
 /** The revocation list of a live CA; absent without one. */
 export type RevocationListRow = Pick<Row<'certificateAuthorities'>, 'crlPolicy' | 'crlNextUpdate'>;
@@ -199,6 +202,11 @@ export class Registry {
 
   placement(deviceId: string): Placement | undefined {
     return this.#lookups.placement.get(deviceId);
+  }
+
+  /** Live devices of an account with this serial number, two at most. */
+  devicesWithSerialNumber(accountId: string, serialNumber: string): string[] {
+    return this.#lookups.withSerialNumber.all(accountId, serialNumber, accountId);
   }
 
   channelsOf(deviceTemplateId: string): ChannelRow[] {
@@ -364,6 +372,12 @@ function prepareLookups(reader: Sqlite.Database) {
       `SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted", "possession", "possessionFirst", "possessionSince"
        FROM "devices" WHERE "id" = ?`,
     ),
+    withSerialNumber: reader
+      .prepare<[string, string, string], string>(
+        `SELECT "id" FROM "devices" WHERE substr("accountId", 27) = substr(?, 27) AND "deleted" IS NULL
+         AND "serialNumber" = ? AND "accountId" = ? ORDER BY "id" LIMIT 2`,
+      )
+      .pluck(),
     replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),
     channels: reader.prepare<[string], ChannelRow>(
       `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays", "payload"
@@ -425,7 +439,8 @@ function prepareLookups(reader: Sqlite.Database) {
       )
       .pluck(),
     authorities: reader.prepare<[string], AuthorityRow>(
-      `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
+      `SELECT "id", "accountId", "certificate", "createDevices", "identity", "serialNumberAttribute"
+       FROM "certificateAuthorities"
        WHERE "subject" = ? AND "state" = 'active' AND "issuing" = 0 AND "deleted" IS NULL ORDER BY "id"`,
     ),
     certificateEnd: reader

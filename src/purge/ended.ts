@@ -9,6 +9,8 @@ const day = 24 * 60 * 60_000;
 /** How long commands that have ended, and rollouts, can be read; milliseconds. */
 const commandsKept = 30 * day;
 const rolloutsKept = 180 * day;
+/** Milliseconds after its end in which a revoked certificate is still on lists: they have it a day longer. */
+const revokedKept = 2 * day;
 /** Milliseconds; the five minutes that began then are still shown. */
 const activityKept = 7 * day + activityStep;
 
@@ -18,6 +20,14 @@ export async function purgeSessions({ registry, clock }: PurgeContext): Promise<
   const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
   const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
   return numDeletedRows > 0n;
+}
+
+/** Revoked certificates that have expired: the next list of their CA leaves them out, too. */
+export async function purgeRevoked({ registry, clock }: PurgeContext): Promise<boolean> {
+  const before = new Date(clock.now() - revokedKept).toISOString();
+  const rows = registry.query.selectFrom('revokedCertificates').select('sequence').where('validTo', '<', before);
+  const gone = registry.query.deleteFrom('revokedCertificates').where('sequence', 'in', rows.limit(stepSize));
+  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }
 
 /** Rows that end by themselves: tokens, and logins that nobody went on with in time. */

@@ -1,7 +1,15 @@
 /** The end of what has been in the trash for 30 days, and of what has ended, in small steps. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expireMessages } from '../messages/retention.ts';
-import { purgeActivity, purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.ts';
+import {
+  purgeActivity,
+  purgeAnswers,
+  purgeCommands,
+  purgeExpired,
+  purgeRevoked,
+  purgeRollouts,
+  purgeSessions,
+} from './ended.ts';
 import type { PurgeContext, Step } from './step.ts';
 import { fieldPurge, purgeChannels, purgeDevices, purgeEnrollments, purgeUnreferenced } from './trash.ts';
 
@@ -53,6 +61,7 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeUnreferenced,
     purgeSessions,
     purgeExpired,
+    purgeRevoked,
     purgeAnswers,
     purgeCommands,
     purgeRollouts,

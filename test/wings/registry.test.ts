@@ -1,6 +1,7 @@
 /** Devices, organizations, end-users, templates, and who may do what with them. */
 import '../registry/association.test.ts';
 import '../registry/branding.test.ts';
+import '../registry/certificate-names.test.ts';
 import '../registry/certificates.test.ts';
 import '../registry/credentials.test.ts';
 import '../registry/custom-fields.test.ts';

@@ -6,6 +6,7 @@ import {
   flag,
   hidden,
   Id,
+  json,
   Nullable,
   nameColumn,
   OptionalDate,
@@ -58,6 +59,18 @@ export const certificateColumns = {
   /** SHA-256 of the SubjectPublicKeyInfo, lower-case hex; of issued ones. */
   publicKeyHash: hidden(OptionalText),
 };
+
+/** Attributes of a subject, and the fields that they become. */
+const SubjectFields = Type.Record(
+  Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]{0,63}$' }),
+  Type.String({ minLength: 1, maxLength: 255 }),
+  {
+    maxProperties: 20,
+    additionalProperties: false,
+    description:
+      'Attributes of the subject, such as `O`, and the fields of the template that a device which this CA makes has from them.',
+  },
+);
 
 /** Attributes of a subject that may have the serial number of a device. */
 export const serialNumberAttributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
@@ -137,10 +150,22 @@ export const certificateAuthorityColumns = {
     change: true,
     shown: oneOf<string>(serialNumberAttributes),
     body: oneOf(serialNumberAttributes, {
-      description: 'Where certificates of this CA have the serial number of a device that enrolls; CN when left out.',
+      description:
+        'Where certificates of this CA have the serial number of a device that enrolls, or connects by it (`identity`); CN when left out.',
     }),
     initial: 'CN',
   }),
+  identity: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    shown: oneOf<string>(['id', 'serialNumber']),
+    body: oneOf(['id', 'serialNumber'], {
+      description:
+        'What names the device in a certificate of this CA: `id` is its id as CN; `serialNumber` is its serial number, which exactly one device of the account must have.',
+    }),
+    initial: 'id',
+  }),
+  subjectFields: json(SubjectFields, SubjectFields, { create: 'optional', change: true, initial: '{}' }),
   ...listColumns,
   issuing: flag({ filter: 'flag' }),
   certificateRequest: column(OptionalText, {

@@ -25,7 +25,7 @@ import { demandHas } from '../../entity/giving.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { etagOf, idParams } from '../../entity/routes.ts';
 import { change, demandLive, demandReference, findReached, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
-import { invalid, PlatformError } from '../../errors.ts';
+import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { checkAccountUrl } from '../../network/account-url.ts';
@@ -133,7 +133,7 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
   if (fault !== undefined) throw invalid('certificate', fault);
   const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
   checkUrl(ctx, columns);
-  demandTemplate(columns);
+  demandFitting(columns);
   const unproven = { state: 'pending', challenge: makeSecret() };
   const none = { ...noList, issuing: 0, certificateRequest: null, sealedKey: null };
   const shown = await addAuthority(ctx, caller, { ...stamp(ctx.clock, caller), ...columns, ...unproven, ...none });
@@ -143,11 +143,12 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
 
 /** Makes the key and the certificate of a CA that issues. @throws PlatformError 400/106. */
 async function makeAuthority(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
-  for (const path of ['certificate', 'deviceTemplateId', 'organizationId', ...ofRegistered] as const)
+  for (const path of ['certificate', 'deviceTemplateId', 'organizationId'] as const)
     if (body[path]) throw invalid(path, 'is not for a CA that issues');
+  const columns = readNew(certificateAuthorityColumns, { ...body, certificate: '' });
+  demandNone(columns, readNew(certificateAuthorityColumns, { name: '', certificate: '' }));
   const stamped = stamp(ctx.clock, caller);
   const made = await newIssuer(ctx, caller, stamped.id, body);
-  const columns = readNew(certificateAuthorityColumns, { ...body, certificate: '' });
   return addAuthority(ctx, caller, { ...stamped, ...columns, ...noList, ...made });
 }
 
@@ -155,6 +156,7 @@ async function addAuthority(ctx: RegistryContext, caller: Caller, made: Authorit
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, publishing);
     await demandLiving(tx, caller, made);
+    demandFields(ctx, made);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
     if (others.length >= maxPerAccount)
@@ -193,7 +195,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityProven');
     return changed;
   });
-  ctx.certificates.authorityRegistered(caller.accountId);
+  ctx.certificates.authorityChanged(caller.accountId);
   ctx.revocations.authorityRegistered();
   return showAuthority(row);
 }
@@ -206,23 +208,29 @@ async function updateAuthority(
   version: number,
   body: Static<typeof updateBody>,
 ) {
-  let isFetched = false;
+  let [isFetched, isNamedOtherwise] = [false, false];
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, publishing);
     const before = await findEntity(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
     const changes = readChanges(certificateAuthorityColumns, body);
-    if (before.issuing === 1)
-      for (const path of ofRegistered) if (body[path]) throw invalid(path, 'is not for a CA that issues');
+    const named = { ...before, ...changes };
+    if (before.issuing === 1) demandNone(named, before);
     checkUrl(ctx, changes);
+    isNamedOtherwise = nameOf(named) !== nameOf(before);
     isFetched = 'crlUrl' in changes && changes.crlUrl !== before.crlUrl;
-    demandTemplate({ ...before, ...changes });
+    demandFitting(named);
     await demandLiving(tx, caller, changes);
+    if ('subjectFields' in changes || 'deviceTemplateId' in changes) demandFields(ctx, named);
     const all = { ...changes, ...(isFetched && { crlChecked: null, crlError: null }) };
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, all);
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
+  if (isNamedOtherwise) {
+    ctx.certificates.authorityChanged(caller.accountId);
+    ctx.revoked.noteRevoked(caller, ctx.revocations.certificateEnded(id));
+  }
   if (isFetched && row.crlUrl !== null) void ctx.listFetcher.fetchList(row);
   if (refusesNow(row, ctx.clock.now())) ctx.revoked.noteRevoked(caller, await ctx.revocationLists.endExpired(id));
   return showAuthority(row);
@@ -242,7 +250,7 @@ async function deleteAuthority(ctx: RegistryContext, caller: Caller, id: string,
 type Authority = Row<'certificateAuthorities'>;
 
 /** What only a registered CA has. */
-const ofRegistered = ['createDevices', 'crlUrl', 'crlPolicy'] as const;
+const ofRegistered = ['createDevices', 'crlUrl', 'crlPolicy', 'identity', 'subjectFields'] as const;
 const noList = {
   crlNumber: null,
   crlNextUpdate: null,
@@ -252,18 +260,38 @@ const noList = {
   crlError: null,
 };
 
+/** @throws PlatformError 400/106 for what a CA that issues cannot have; what it has may be sent again. */
+function demandNone(wanted: Partial<Authority>, has: Partial<Authority>): void {
+  for (const path of ofRegistered) if (wanted[path] !== has[path]) throw invalid(path, 'is not for a CA that issues');
+}
+
+/** How certificates of a CA name their device. */
+function nameOf({ identity, serialNumberAttribute }: Authority): string {
+  return identity === 'id' ? identity : serialNumberAttribute;
+}
+
 /** @throws PlatformError 400/106 for a URL from which no list is fetched. */
 function checkUrl({ config }: RegistryContext, { crlUrl }: Partial<Pick<Authority, 'crlUrl'>>): void {
   if (crlUrl) checkAccountUrl('crlUrl', crlUrl, { ...config.bridges, plain: true });
 }
 
-/** @throws PlatformError 400/106 for a CA that makes devices of no template. */
-function demandTemplate({
-  createDevices,
-  deviceTemplateId,
-}: Pick<Authority, 'createDevices' | 'deviceTemplateId'>): void {
+type Fitting = Pick<Authority, 'createDevices' | 'deviceTemplateId' | 'identity' | 'subjectFields'>;
+
+/** @throws PlatformError 400/106 for properties that do not go together. */
+function demandFitting({ createDevices, deviceTemplateId, identity, subjectFields }: Fitting): void {
   if (createDevices && deviceTemplateId === null)
     throw invalid('deviceTemplateId', 'is required where createDevices is true');
+  if (createDevices && identity !== 'id')
+    throw invalid('createDevices', 'is for a CA whose certificates name the id of a device');
+  if (subjectFields !== '{}' && deviceTemplateId === null) throw invalid('subjectFields', 'needs deviceTemplateId');
+}
+
+/** @throws PlatformError 400/102 for a field that devices of the template do not have. */
+function demandFields({ fields }: RegistryContext, { deviceTemplateId, subjectFields }: Fitting): void {
+  if (deviceTemplateId === null) return;
+  const known = new Set(fields.of('devices', deviceTemplateId).map(({ name }) => name));
+  for (const [attribute, name] of Object.entries(JSON.parse(subjectFields) as Record<string, string>))
+    if (!known.has(name)) throw unknownReference(`subjectFields.${attribute}`);
 }
 
 /** @throws PlatformError 400/102 for a template or an organization that is not there. */

@@ -31,14 +31,19 @@ export class Chains {
     this.#registry = registry;
   }
 
-  /** The registered CAs that vouch for a certificate, of one account or of all: those that came first first. */
-  vouching(certificate: Certificate, others: readonly X509Certificate[], accountId: string | undefined): Vouched[] {
+  /** The registered CAs that vouch for a certificate, of one account or of all, and of one kind: those that came first first. */
+  vouching(
+    certificate: Certificate,
+    others: readonly X509Certificate[],
+    accountId: string | undefined,
+    isWanted: (authority: AuthorityRow) => boolean = () => true,
+  ): Vouched[] {
     if (clientFault(certificate) !== undefined) return [];
     const found: Vouched[] = [];
     const chain = [certificate];
     for (let last: Certificate | undefined = certificate; last; ) {
       for (const authority of this.#registry.authoritiesNamed(last.issuer)) {
-        if (accountId !== undefined && authority.accountId !== accountId) continue;
+        if ((accountId !== undefined && authority.accountId !== accountId) || !isWanted(authority)) continue;
         const ca = this.#certificateOf(authority);
         if (!vouches(ca, chain)) continue;
         const all = [ca, ...chain];

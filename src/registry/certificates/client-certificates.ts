@@ -8,13 +8,15 @@ import { noteFirstUse } from '../credentials/first-uses.ts';
 import { Chains, type Vouched } from './chains.ts';
 import { type MakingContext, makeDevice } from './devices-of-authorities.ts';
 import { revocationFault } from './revoked.ts';
-import { type Certificate, readable } from './x509.ts';
+import { attributeOf, type Certificate, readable } from './x509.ts';
 
 /** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
 const provenKept = 100_000;
 /** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
 const sayEvery = 60_000;
 const maxReported = 20;
+
+const everyAccount = 'all';
 
 /** As entities' ids are written; the nil UUID and similar ones are not ids. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -28,6 +30,8 @@ interface Ground {
   issuerId?: string | undefined;
   /** What CAs of the account have signed of it and above it: their revocation lists may name that. */
   signatures: readonly Signature[];
+  /** The serial number by which it names its device, where it does not by its id. */
+  serialNumber?: string | undefined;
   validFrom: number;
   validTo: number;
 }
@@ -35,6 +39,8 @@ interface Ground {
 /** The presented certificates, and the device that may be created from them. */
 interface Claim {
   deviceId: string;
+  /** Why there is no such device, though the certificate is good; `deviceId` may be one of those that it could be. */
+  fault?: string | undefined;
   accountId: string;
   ground: Ground;
   /** Milliseconds, of what a CA has issued: when it begins earlier, it is that of hardware that was replaced. */
@@ -71,9 +77,9 @@ export class ClientCertificates {
     this.#chains = new Chains(ctx.registry);
   }
 
-  /** A CA of the account is there that may have signed what others vouch for: what is remembered is found out anew. */
-  authorityRegistered(accountId: string): void {
-    this.#rounds.set(accountId, this.#roundOf(accountId) + 1);
+  /** A CA of the account is new, or says something else of its certificates: what is remembered is found out anew. */
+  authorityChanged(accountId: string): void {
+    for (const id of [accountId, everyAccount]) this.#rounds.set(id, this.#roundOf(id) + 1);
   }
 
   #roundOf(accountId: string): number {
@@ -157,8 +163,9 @@ export class ClientCertificates {
       return wrong(
         'several accounts have this certificate or its CA: send the id of the device or of its account as username',
       );
-    const { deviceId, accountId, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
-    if (username !== '' && username !== deviceId && username !== accountId)
+    const { deviceId, accountId, fault, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
+    const isNamed = username === '' || username === accountId;
+    if (!isNamed && (username !== deviceId || ground.serialNumber !== undefined))
       return wrong('the certificate is that of another device');
     const now = clock.now();
     if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
@@ -167,6 +174,7 @@ export class ClientCertificates {
       return refused('the certificate begins before the hardware was replaced: issue a new one', deviceId);
     const revoked = revocationFault(this.#ctx, ground.signatures);
     if (revoked !== undefined) return wrong(revoked, deviceId);
+    if (fault !== undefined) return deviceId === '' ? wrong(fault) : refused(fault, deviceId);
     if (maker && !(await makeDevice(this.#ctx, maker, certificate, deviceId, address)))
       return refused('the CA may not make this device', deviceId);
     const device = access.placement(deviceId);
@@ -194,12 +202,14 @@ export class ClientCertificates {
       const ground =
         this.#provenIn(named.accountId, fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
       if (ground) {
-        this.#proven.set(fingerprint, { ...ground, round: this.#roundOf(named.accountId) });
+        this.#remember(certificate, ground);
         return { deviceId: named.id, accountId: named.accountId, ground, since: this.#replacedAt(named.id) };
       }
     }
     const isNew = !named && uuid.test(commonName);
-    const made = isNew ? this.#claimOfNew(certificate, commonName, others, username) : undefined;
+    const made =
+      (isNew ? this.#claimOfNew(certificate, commonName, others, username) : undefined) ??
+      this.#claimOfSerialNumber(certificate, others, username);
     if (registered.length === 0) return made;
     const isMeant = registered.some(({ accountId, entityId }) => username === entityId || username === accountId);
     if (!made || isMeant) return this.#claimOfRegistered(certificate, registered, username);
@@ -222,9 +232,47 @@ export class ClientCertificates {
     if (accountIds.size > 1 && !accountIds.has(username)) return 'ambiguous';
     const [accountId = ''] = accountIds.has(username) ? [username] : accountIds;
     const ofAccount = all.filter(({ authority }) => authority.accountId === accountId);
-    const makers = ofAccount.filter(({ authority }) => authority.createDevices === 1);
+    const makers = ofAccount.filter(({ authority }) => authority.createDevices === 1 && authority.identity === 'id');
     const chosen = makers.find((one) => this.#isValid(one)) ?? makers[0];
     return chosen && { deviceId, accountId, ground: groundOf(chosen, ofAccount), maker: chosen.authority };
+  }
+
+  /** A device that a certificate names by its serial number: in the account that has the CA, or that the username names. */
+  #claimOfSerialNumber(
+    certificate: Certificate,
+    others: readonly X509Certificate[],
+    username: string,
+  ): Claim | 'ambiguous' | undefined {
+    const known = this.#provenGround(certificate.fingerprint);
+    const all = known?.serialNumber === undefined ? this.#groundsOfSerialNumber(certificate, others) : [known];
+    const accountIds = new Set(all.map(({ accountId }) => accountId));
+    if (accountIds.size > 1 && !accountIds.has(username)) return 'ambiguous';
+    const ofAccount = accountIds.has(username) ? all.filter(({ accountId }) => accountId === username) : all;
+    const ground = ofAccount.find((one) => this.#isValid(one)) ?? ofAccount[0];
+    if (!ground) return undefined;
+    const { accountId, serialNumber = '' } = ground;
+    if (accountIds.size === 1) this.#remember(certificate, ground);
+    const [deviceId = '', another] = this.#ctx.registry.devicesWithSerialNumber(accountId, serialNumber);
+    if (deviceId === '')
+      return { deviceId, accountId, ground, fault: 'no device has the serial number of the certificate' };
+    if (another !== undefined)
+      return { deviceId, accountId, ground, fault: 'several devices have the serial number of the certificate' };
+    return { deviceId, accountId, ground, since: this.#replacedAt(deviceId) };
+  }
+
+  /** What CAs whose certificates name serial numbers give to a certificate. */
+  #groundsOfSerialNumber(certificate: Certificate, others: readonly X509Certificate[]): Ground[] {
+    const naming = this.#chains.vouching(certificate, others, undefined, ({ identity }) => identity === 'serialNumber');
+    return naming.flatMap((vouched) => {
+      const { accountId, serialNumberAttribute } = vouched.authority;
+      const serialNumber = attributeOf(certificate.x509, serialNumberAttribute);
+      if (!serialNumber) return [];
+      return [{ ...groundOf(vouched, this.#chains.vouching(certificate, others, accountId)), serialNumber }];
+    });
+  }
+
+  #remember({ fingerprint }: Certificate, ground: Ground): void {
+    this.#proven.set(fingerprint, { ...ground, round: this.#roundOf(meetingIn(ground)) });
   }
 
   /** The device of a registered certificate; of several accounts, the one that the username names, or the CN. */
@@ -264,19 +312,20 @@ export class ClientCertificates {
   /** A CA of the account that vouches for the certificate of its device; a valid one if there is one. */
   #groundIn(accountId: string, certificate: Certificate, others: readonly X509Certificate[]): Ground | undefined {
     const all = this.#chains.vouching(certificate, others, accountId);
-    const chosen = all.find((one) => this.#isValid(one)) ?? all[0];
+    const naming = all.filter(({ authority }) => authority.identity === 'id');
+    const chosen = naming.find((one) => this.#isValid(one)) ?? naming[0];
     return chosen && groundOf(chosen, all);
   }
 
   #provenIn(accountId: string, fingerprint: string): Ground | undefined {
     const ground = this.#provenGround(fingerprint);
-    return ground?.accountId === accountId ? ground : undefined;
+    return ground?.accountId === accountId && ground.serialNumber === undefined ? ground : undefined;
   }
 
   /** The cached result for a certificate, while it is valid. */
   #provenGround(fingerprint: string): Ground | undefined {
     const ground = this.#proven.get(fingerprint);
-    if (!ground || ground.round !== this.#roundOf(ground.accountId)) return undefined;
+    if (!ground || ground.round !== this.#roundOf(meetingIn(ground))) return undefined;
     return this.#isValid(ground) && this.isLive(ground.id) ? ground : undefined;
   }
 
@@ -286,6 +335,11 @@ export class ClientCertificates {
   }
 }
 
+/** Whose CAs decide of a ground: of serial numbers those of all accounts do, for any may have the same CA. */
+function meetingIn({ accountId, serialNumber }: Ground): string {
+  return serialNumber === undefined ? accountId : everyAccount;
+}
+
 /** What a CA gives to a certificate; all that vouch may revoke it. */
 function groundOf({ authority, validFrom, validTo }: Vouched, all: readonly Vouched[]): Ground {
   return { id: authority.id, accountId: authority.accountId, validFrom, validTo, signatures: signaturesOf(all) };
@@ -293,13 +347,6 @@ function groundOf({ authority, validFrom, validTo }: Vouched, all: readonly Vouc
 
 function signaturesOf(all: readonly Vouched[]): Signature[] {
   return all.map(({ authority, serial }) => ({ authorityId: authority.id, serialNumber: serial }));
-}
-
-/** The value of an attribute of the subject; undefined when it has none, or several. */
-function attributeOf(x509: X509Certificate, name: string): string | undefined {
-  const { subject } = x509.toLegacyObject() as unknown as { subject?: Record<string, string | string[]> };
-  const value = subject?.[name];
-  return typeof value === 'string' ? value : undefined;
 }
 
 function fingerprintOf(x509: X509Certificate): string {

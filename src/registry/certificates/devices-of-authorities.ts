@@ -1,4 +1,5 @@
 /** Devices that a CA makes: at the first connection with one of its certificates. */
+import type { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { AuthorityRow, Registry } from '../../../db/registry/index.ts';
@@ -7,9 +8,10 @@ import type { Audit } from '../../audit/index.ts';
 import type { Clock } from '../../clock.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { findLive, insert } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { newDevice } from '../devices/changes.ts';
-import type { Certificate } from './x509.ts';
+import { attributeOf, type Certificate } from './x509.ts';
 
 const maxSerialNumberLength = 255;
 
@@ -24,11 +26,22 @@ export type MakingContext = {
   keeping: { demandRoom(accountId: string): void };
 };
 
+/** The values of fields that a subject has. @throws PlatformError 400/106 for one that cannot be stored. */
+function valuesFrom(x509: X509Certificate, subjectFields: string): Record<string, string> {
+  const fields = Object.entries(JSON.parse(subjectFields) as Record<string, string>);
+  const values = fields.flatMap(([attribute, name]) => {
+    const value = attributeOf(x509, attribute);
+    if (value !== undefined && findUnstorable(value) !== undefined) throw invalid(name, unstorable);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return Object.fromEntries(values);
+}
+
 /** Makes the device of a first connection, once however many come at once; false when the CA may not. */
 export async function makeDevice(
   ctx: MakingContext,
   { id, accountId }: AuthorityRow,
-  { commonName, serialNumber, fingerprint }: Certificate,
+  { x509, commonName, serialNumber, fingerprint }: Certificate,
   deviceId: string,
   address: string | undefined,
 ): Promise<boolean> {
@@ -52,7 +65,10 @@ export async function makeDevice(
       }
       // It has proven that it is there.
       const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
-      const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, maxSerialNumberLength) };
+      const body = {
+        ...valuesFrom(x509, authority.subjectFields),
+        serialNumber: (serialNumber || commonName || deviceId).slice(0, maxSerialNumberLength),
+      };
       await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
       await audit.record(tx, {
         event: 'deviceCreatedByCertificate',

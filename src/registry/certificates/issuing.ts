@@ -1,5 +1,5 @@
 /** Certificates that the service issues for devices: the request is read and the certificate signed in a thread. */
-import { randomBytes, X509Certificate } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../caller.ts';
@@ -11,7 +11,6 @@ import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { SigningRequest } from './pki/reading.ts';
 import type { PkiThreads } from './pki/threads.ts';
-import { readCertificate, storedForm } from './x509.ts';
 
 const day = 24 * 60 * 60_000;
 const serialBytes = 16;
@@ -35,6 +34,11 @@ export interface Leaf {
   issued: number;
   /** ISO 8601. */
   expires: string;
+  /** What the certificate says, as it is stored. */
+  stored: Pick<
+    Row<'certificates'>,
+    'certificate' | 'fingerprint' | 'subject' | 'validFrom' | 'validTo' | 'issuer' | 'serialNumber'
+  >;
 }
 
 /** A certificate that a device has now, as `Leaf` shows it. */
@@ -66,7 +70,7 @@ export class Issuing {
     const { clock, config, pki } = this.#ctx;
     const issued = clock.now();
     const to = Math.min(issued + days * day, Date.parse(authority.validTo));
-    const certificate = await pki.ask(lane, 'makeLeaf', this.signerOf(authority), {
+    const stored = await pki.ask(lane, 'issueLeaf', this.signerOf(authority), {
       commonName: deviceId,
       publicKey: csr.publicKey,
       serialNumber: randomBytes(serialBytes).toString('hex'),
@@ -78,7 +82,7 @@ export class Issuing {
     const expires = new Date(Math.floor(to / 1000) * 1000).toISOString();
     return {
       certificateAuthorityId: authority.id,
-      ...{ certificate, publicKeyHash, issued, expires },
+      ...{ certificate: stored.certificate, publicKeyHash, issued, expires, stored },
       chain: authority.certificate,
     };
   }
@@ -128,17 +132,14 @@ export function storeLeaf(
   deviceId: string,
   leaf: Leaf,
 ): Promise<Row<'certificates'>> {
-  const { certificateAuthorityId, publicKeyHash, issued } = leaf;
-  const certificate = readCertificate(new X509Certificate(leaf.certificate));
+  const { certificateAuthorityId, publicKeyHash, issued, stored } = leaf;
   return insert(
     tx,
     'certificates',
     {
       ...stamp({ now: () => issued }, caller),
       ...{ entityId: deviceId, entityType: 'device', certificateAuthorityId, publicKeyHash },
-      ...storedForm(certificate),
-      issuer: certificate.issuer,
-      serialNumber: certificate.serial,
+      ...stored,
     },
     'certificate',
   );

@@ -85,6 +85,13 @@ export function readCertificate(x509: X509Certificate): Certificate {
   };
 }
 
+/** The value of an attribute of the subject; undefined when it has none, or several. */
+export function attributeOf(x509: X509Certificate, name: string): string | undefined {
+  const { subject } = x509.toLegacyObject() as unknown as { subject?: Record<string, string | string[]> };
+  const value = subject?.[name];
+  return typeof value === 'string' ? value : undefined;
+}
+
 /** The certificate; undefined when it cannot be read. */
 export function readable(x509: X509Certificate): Certificate | undefined {
   try {

@@ -1,5 +1,6 @@
 /** What the thread of certificates does. Only it imports this: the libraries take memory and time to load. */
-import { createPublicKey } from 'node:crypto';
+import { createPublicKey, X509Certificate } from 'node:crypto';
+import { readCertificate, storedForm } from '../x509.ts';
 import { makeAuthority, makeKey, makeLeaf, makePkcs7, makeRequest, makeRevocationList } from './making.ts';
 import { type Fault, type RevocationList, readRequest, readRevocationList } from './reading.ts';
 
@@ -7,6 +8,12 @@ import { type Fault, type RevocationList, readRequest, readRevocationList } from
 function makeNewAuthority(wanted: Parameters<typeof makeAuthority>[1]) {
   const key = makeKey();
   return { key, certificate: makeAuthority(key, wanted), request: makeRequest(key, wanted.commonName) };
+}
+
+/** A certificate as it is stored: the event loop need not read it again. */
+function issueLeaf(...given: Parameters<typeof makeLeaf>) {
+  const certificate = readCertificate(new X509Certificate(makeLeaf(...given)));
+  return { ...storedForm(certificate), issuer: certificate.issuer, serialNumber: certificate.serial };
 }
 
 /** Whether a certificate is about the key. */
@@ -31,6 +38,6 @@ function readGivenList(
 }
 
 export const tasks = {
-  ...{ makeNewAuthority, makeLeaf, makePkcs7, makeRevocationList },
+  ...{ makeNewAuthority, issueLeaf, makePkcs7, makeRevocationList },
   ...{ hasKey, readRequest, readGivenList },
 };
