@@ -150,6 +150,15 @@ t.test('keys of four kinds are taken; weak ones, others, false signatures and ju
   const changed = Buffer.from(der);
   changed[changed.length - 1] = (changed.at(-1) ?? 0) ^ 1;
   await refused(changed.toString('base64'), /not signed by its own key/);
+  // The frame is not signed: another tag, another length.
+  for (const [at, bits] of [
+    [0, 0x80],
+    [2, 1],
+  ] as const) {
+    const frame = Buffer.from(der);
+    frame[at] = (frame[at] ?? 0) ^ bits;
+    await refused(frame.toString('base64'), /must be a certificate request/);
+  }
   await refused(shell.request({ more: ['-sha1'] }).csr, /not signed/);
   for (const seed of [1, 2, 3, 4, 5])
     for (let round = 0; round < 10; round += 1) {

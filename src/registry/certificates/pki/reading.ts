@@ -51,7 +51,10 @@ const subjectAttributes = { commonName: '2.5.4.3', serialNumber: '2.5.4.5' } as 
 export function readRequest(text: string): SigningRequest | Fault {
   let request: CertificationRequest;
   try {
-    request = AsnConvert.parse(bytesOfText(text), CertificationRequest);
+    const bytes = bytesOfText(text);
+    // The library takes lengths that do not fit, other tags, and bytes behind the end.
+    frameOf(bytes);
+    request = AsnConvert.parse(bytes, CertificationRequest);
   } catch {
     return { fault: 'must be a certificate request (PKCS#10), as PEM or base64 of DER' };
   }
@@ -102,6 +105,8 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
 /** Milliseconds that the clock of a CA may be ahead. */
 const clockTolerance = 300_000;
 const maxNumberBytes = 20;
+/** The first byte of a constructed SEQUENCE. */
+const sequenceTag = 0x30;
 /** Bytes of all extensions of a list, which become objects. */
 const maxExtensions = 65_536;
 
@@ -119,7 +124,7 @@ interface Parts {
 
 /** The parts of a list, in their order [RFC 5280, 5.1], its entries unread. @throws Error when it is none. */
 function partsOfList(der: Uint8Array): Parts {
-  const [list, algorithm, signature] = partsOf(der) as [Element, Element, Element];
+  const { content: list, algorithm, signature } = frameOf(der);
   const rest = [...elementsOf(list.content)];
   const take = (isWanted: (element: Element) => boolean) => (rest[0] && isWanted(rest[0]) ? rest.shift() : undefined);
   const isSequence = ({ tagClass, tagNumber }: Element) => tagClass === 1 && tagNumber === tags.sequence;
@@ -141,12 +146,22 @@ function partsOfList(der: Uint8Array): Parts {
     ...{ issuer, entries, extensions },
     signed: list.whole,
     algorithm: AsnConvert.parse(algorithm.whole, asn1.AlgorithmIdentifier).algorithm,
-    // The first byte of a BIT STRING says how many bits of the last one are unused.
-    signature: signature.content.subarray(1),
+    signature,
     thisUpdate: timeIn(thisUpdate),
     nextUpdate: nextUpdate && timeIn(nextUpdate),
     number: numbered && numberIn(numbered.extnValue.buffer),
   };
+}
+
+/** What requests, lists and certificates are: content, the algorithm, and a signature of whole bytes. @throws Error for any other. */
+function frameOf(der: Uint8Array): { content: Element; algorithm: Element; signature: Uint8Array } {
+  const [content, algorithm, signature, more] = partsOf(der);
+  const isSequence = (element: Element | undefined) => element?.tagClass === 1 && element.tagNumber === tags.sequence;
+  const isSigned = signature?.tagClass === 1 && signature.tagNumber === tags.bitString && signature.content[0] === 0;
+  if (der[0] !== sequenceTag || !isSequence(content) || !isSequence(algorithm) || !isSigned || more)
+    throw new Error('not signed');
+  // The first byte of a BIT STRING says how many bits of the last one are unused.
+  return { content, algorithm, signature: signature.content.subarray(1) } as ReturnType<typeof frameOf>;
 }
 
 function timeIn(der: Uint8Array): number {
