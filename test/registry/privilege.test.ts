@@ -1,12 +1,13 @@
 /**
  * Nobody gains a right that its giver does not have: random people and programs give roles, make people and programs, change
- * roles and build organizations. After each step nobody may do anything new but what the one who made the step may do.
+ * roles, build organizations, map groups of identity providers and ask for tokens of SCIM. After each step nobody may do anything new but what the one who made the step may do.
  */
 import { ok } from 'node:assert';
 import fc from 'fast-check';
 import { builtInRoles, type Rights, type RoleScope } from '../../src/rights.ts';
 import { part } from '../support/part.ts';
 import { accountUser, backEnd, randomNumbers, randomRights, role } from '../support/roles.ts';
+import { ScimClient, scimProvider } from '../support/scim.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 
@@ -24,12 +25,16 @@ interface Actor {
   path: string;
   scope: RoleScope;
   organizationId?: string;
+  /** Of an end-user. */
+  email?: string;
 }
 
 interface World {
   actors: Actor[];
   roles: Array<{ id: string; scope: RoleScope }>;
   organizations: string[];
+  /** A provider of the account, whose SCIM knows one of the actors: it is in the group Known. */
+  scim: ScimClient;
   random: () => number;
   /** What the one who makes the step may do. */
   own: ReadonlySet<string>;
@@ -64,6 +69,29 @@ const person = () => ({
   idmUserEmail: `${service.unique('someone').replace(' ', '')}@example.com`,
   idmUserPassword: 'a long enough secret',
 });
+
+const endUsersOf = ({ actors }: World) => actors.filter(({ email }) => email !== undefined);
+const mappingFor = (world: World, group: string, step: Step) => ({
+  group,
+  roleId: roleFor(world, 'organization', step) ?? 'organization:manager',
+  organizationId: choose(world.organizations, step.what),
+});
+
+/** SCIM with a token that the actor has got; undefined where it gets none. */
+async function scimOf({ token }: Actor, provider: ScimClient['provider']): Promise<ScimClient | undefined> {
+  const body = { expiresAt: new Date(Date.now() + 60_000).toISOString() };
+  const path = `/api/v1/identity-providers/${provider.id}/scim-token` as const;
+  const made = await service.http('POST', path, { token, body });
+  return made.status === 200 ? new ScimClient(service, provider, made.body.scimToken.token) : undefined;
+}
+
+/** Puts an end-user into a group. */
+async function join(scim: ScimClient, displayName: string, { email }: Actor): Promise<void> {
+  const { body } = await scim.ask('POST', '/Users', { userName: email });
+  const found = await scim.ok('GET', `/Users?filter=${encodeURIComponent(`userName eq "${email}"`)}`);
+  const id = body.id ?? found.Resources[0]?.id;
+  if (id !== undefined) await scim.ask('POST', '/Groups', { displayName, members: [{ value: id }] });
+}
 
 /** Each tries one thing as an actor; refusals are what most of them get. */
 const verbs = {
@@ -114,7 +142,28 @@ const verbs = {
     if (made.status !== 200) return;
     const { jwt } = await service.loginAs(body.idmUserEmail, body.idmUserPassword);
     const path = `/end-users/${made.body.endUser.id}`;
-    world.actors.push({ name: service.unique('end-user'), token: jwt, scope: 'organization', path, organizationId });
+    const about = { scope: 'organization', path, organizationId, email: body.idmUserEmail } as const;
+    world.actors.push({ name: service.unique('end-user'), token: jwt, ...about });
+  },
+  /** Maps a group that somebody is in to another role. */
+  async mapGroup(world: World, { token }: Actor, step: Step) {
+    const path = `/api/v1/identity-providers/${world.scim.provider.id}` as const;
+    const etag = (await service.ok('GET', path)).identityProvider.version;
+    const body = { mappings: [mappingFor(world, 'Known', step)] };
+    await service.http('PUT', path, { token, headers: { etag }, body });
+  },
+  /** Gets a token of a provider, and puts somebody into a group that an admin has mapped. */
+  async askForScim(world: World, actor: Actor, step: Step) {
+    const scim = await scimOf(actor, world.scim.provider);
+    if (scim) await join(scim, 'Managers', choose(endUsersOf(world), step.what));
+  },
+  /** Makes a provider, and speaks for it. */
+  async newProvider(world: World, actor: Actor, step: Step) {
+    const about = { name: service.unique('P'), issuer: 'https://id.example.com', clientId: 'c' };
+    const body = { accountId: service.accountId, ...about, mappings: [mappingFor(world, 'Own', step)] };
+    const made = await service.http('POST', '/api/v1/identity-providers', { token: actor.token, body });
+    const scim = made.status === 200 ? await scimOf(actor, made.body.identityProvider) : undefined;
+    if (scim) await join(scim, 'Own', choose(endUsersOf(world), step.what));
   },
   async giveRole(world: World, { token }: Actor, step: Step) {
     const { path, scope, organizationId } = choose(world.actors, step.what);
@@ -153,7 +202,10 @@ async function begin(seed: number): Promise<World> {
   const random = randomNumbers(seed);
   const root = (await service.organization()).id;
   const roles = [...builtInRoles.values()].map(({ id, scope }) => ({ id, scope }));
-  const world: World = { actors: [], roles, organizations: [root], random, own: new Set() };
+  const scim = await scimProvider(service, [
+    { group: 'Managers', roleId: 'organization:manager', organizationId: root },
+  ]);
+  const world: World = { actors: [], roles, organizations: [root], scim, random, own: new Set() };
   const giving = { role: ['create', 'read', 'update'], accountUser: ['create', 'read', 'update'] } as const;
   for (let n = 0; n < 3; n += 1) {
     const rights = {
@@ -161,6 +213,7 @@ async function begin(seed: number): Promise<World> {
       ...giving,
       application: ['create', 'update'],
       endUser: ['create', 'update'],
+      identityProvider: ['create', 'update'],
     } as const;
     const { id: roleId } = await role(service, 'account', rights);
     roles.push({ id: roleId, scope: 'account' });
@@ -175,10 +228,11 @@ async function begin(seed: number): Promise<World> {
     } as const;
     const { id: roleId } = await role(service, 'organization', rights);
     roles.push({ id: roleId, scope: 'organization' });
-    const { endUser, token } = await service.endUser(root, { roleId });
+    const { endUser, token, email } = await service.endUser(root, { roleId });
     const path = `/end-users/${endUser.id}`;
-    world.actors.push({ name: `end-user ${n}`, token, scope: 'organization', path, organizationId: root });
+    world.actors.push({ name: `end-user ${n}`, token, scope: 'organization', path, organizationId: root, email });
   }
+  await join(scim, 'Known', choose(endUsersOf(world), 0));
   return world;
 }
 
