@@ -13,6 +13,7 @@ import { toast } from '../parts/toast.tsx';
 import { RolePicker } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 import { Bridges, NewBridge } from './bridges.tsx';
+import { ProviderGroups } from './provider-groups.tsx';
 
 const words = texts.programs;
 type Tab = keyof typeof words.tabs;
@@ -68,6 +69,7 @@ export function Programs({ tab: asked }: { tab: string }) {
   const [making, setMaking] = useState(false);
   const [deleting, setDeleting] = useState<Named>();
   const [giving, setGiving] = useState<Shown>();
+  const [mapping, setMapping] = useState<Shown>();
   const [secret, setSecret] = useState<string>();
   const [round, setRound] = useState(0);
   const again = () => {
@@ -99,7 +101,9 @@ export function Programs({ tab: asked }: { tab: string }) {
       )}
       {tab === 'bridges' && <Bridges round={round} onDelete={setDeleting} />}
       {tab === 'authorities' && <Authorities round={round} />}
-      {isPlain(tab) && <ProgramList tab={tab} round={round} onGive={setGiving} onDelete={setDeleting} />}
+      {isPlain(tab) && (
+        <ProgramList tab={tab} round={round} onGive={setGiving} onMap={setMapping} onDelete={setDeleting} />
+      )}
       {making && tab === 'bridges' && (
         <NewBridge
           onClose={() => setMaking(false)}
@@ -111,6 +115,15 @@ export function Programs({ tab: asked }: { tab: string }) {
       )}
       {making && tab === 'authorities' && <NewAuthority onClose={() => setMaking(false)} onDone={again} />}
       {making && isPlain(tab) && <NewProgram tab={tab} save={save(tab)} onClose={() => setMaking(false)} />}
+      {mapping && (
+        <ProviderGroups
+          {...mapping}
+          onClose={() => {
+            setMapping(undefined);
+            setRound(round + 1);
+          }}
+        />
+      )}
       {giving && (
         <Role
           of={giving}
@@ -144,11 +157,13 @@ function ProgramList({
   tab,
   round,
   onGive,
+  onMap,
   onDelete,
 }: {
   tab: Plain;
   round: number;
   onGive: (one: Shown) => void;
+  onMap: (one: Shown) => void;
   onDelete: (one: Shown) => void;
 }) {
   return (
@@ -177,6 +192,16 @@ function ProgramList({
                   onClick={() => onGive(one)}
                 >
                   {texts.roles.one}
+                </button>
+              )}
+              {tab === 'identity-providers' && can('update', 'identityProvider') && (
+                <button
+                  type="button"
+                  class="plain"
+                  aria-label={texts.verbOf(texts.providerGroups.verb, one.name)}
+                  onClick={() => onMap(one)}
+                >
+                  {texts.providerGroups.verb}
                 </button>
               )}
               {can('delete', kindOf[tab]) && (

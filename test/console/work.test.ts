@@ -171,6 +171,42 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   t.strictSame(errors, []);
 });
 
+t.test('groups of a provider get roles, and its SCIM a token that is shown once', async (t) => {
+  const organization = await service.organization({ name: 'Acme' });
+  const about = { name: 'Directory', issuer: 'https://id.example.com', clientId: 'slipway' };
+  const { id } = await service.create('/identity-providers', 'identityProvider', about);
+  const { page, errors } = await openAs(t, browser, service, 'programs/identity-providers');
+  await press(page, 'Groups Directory');
+  const dialog = page.getByRole('dialog', { name: 'Groups of Directory' });
+  await dialog.getByLabel('Claim with the groups').fill('groups');
+  await dialog.getByRole('button', { name: 'Add a group' }).click();
+  await dialog.getByLabel('Group', { exact: true }).fill('Operations');
+  await dialog.getByLabel('Role').selectOption('support');
+  await dialog.getByRole('button', { name: 'Add a group' }).click();
+  await dialog.getByLabel('Group', { exact: true }).nth(1).fill('Viewers');
+  await dialog.getByLabel('Where').nth(1).selectOption('Acme');
+  await dialog.getByLabel('Role').nth(1).selectOption('viewer');
+  await dialog.getByRole('button', { name: 'Make a SCIM token' }).click();
+  await dialog.getByText(/^slp_/).waitFor();
+  const token = await dialog.getByText(/^slp_/).textContent();
+  service.secrets.add(token ?? '');
+  await dialog.getByText(`${service.server.url}/scim/v2`).waitFor();
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  const { identityProvider } = await service.ok('GET', `/api/v1/identity-providers/${id}`);
+  t.match(identityProvider, {
+    groupsClaim: 'groups',
+    mappings: [
+      { group: 'Operations', roleId: 'account:support', organizationId: null },
+      { group: 'Viewers', roleId: 'organization:viewer', organizationId: organization.id },
+    ],
+  });
+  await press(page, 'Groups Directory');
+  await dialog.getByRole('button', { name: 'Remove Operations' }).click();
+  t.equal(await dialog.getByLabel('Group', { exact: true }).count(), 1);
+  t.strictSame(errors, []);
+});
+
 t.test('live messages show what an MQTT 5 client sent along', async (t) => {
   const { id: deviceTemplateId } = await service.template({ channels: ['readings', 'requests'] });
   const { device, secret } = await service.device({ deviceTemplateId });

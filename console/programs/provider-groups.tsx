@@ -1,0 +1,157 @@
+/** What the groups of an identity provider give, and the token with which it speaks SCIM. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.ts';
+import { accountId } from '../app/session.ts';
+import { Code } from '../parts/code.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { Act, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Picker } from '../parts/picker.tsx';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+
+const words = texts.providerGroups;
+/** A provider replaces its token once a year. */
+const tokenLifetime = 365 * 24 * 60 * 60_000;
+
+interface Mapping {
+  group: string;
+  roleId: string;
+  organizationId: string | null;
+}
+
+/** A mapping while it is edited; `key` stays when others go. */
+interface Line extends Mapping {
+  key: number;
+}
+
+type Roles = ReadonlyArray<{ id: string; name: string; scope: string }>;
+
+async function read(id: string) {
+  const query = { accountId: accountId.value, pageSize: 1000 };
+  const [{ identityProvider }, { roles }] = await Promise.all([
+    done(api.GET('/api/v1/identity-providers/{id}', { params: { path: { id } } })),
+    done(api.GET('/api/v1/roles', { params: { query } })),
+  ]);
+  return { provider: identityProvider, roles: roles.results ?? [] };
+}
+
+export function ProviderGroups({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
+  const { data, error } = useLoad(() => read(id), [id]);
+  return (
+    <Dialog title={words.titleOf(name)} onClose={onClose} wide>
+      <ErrorNote error={error} />
+      {data && <Mappings provider={data.provider} roles={data.roles} onClose={onClose} />}
+      <Scim id={id} />
+      <CloseButton onClose={onClose} />
+    </Dialog>
+  );
+}
+
+type Provider = Awaited<ReturnType<typeof read>>['provider'];
+
+function Mappings({ provider, roles, onClose }: { provider: Provider; roles: Roles; onClose: () => void }) {
+  const [lines, setLines] = useState<Line[]>(provider.mappings.map((one, key) => ({ ...one, key })));
+  const change = (key: number, changes: Partial<Mapping>) =>
+    setLines(lines.map((one) => (one.key === key ? { ...one, ...changes } : one)));
+  const add = () => {
+    const key = Math.max(-1, ...lines.map((one) => one.key)) + 1;
+    setLines([...lines, { key, group: '', roleId: firstOf(roles, null), organizationId: null }]);
+  };
+  const save = async ({ groupsClaim = '' }: Values) => {
+    const mappings = lines.map(({ key: _, ...mapping }) => mapping);
+    const params = { path: { id: provider.id }, header: { etag: provider.version } };
+    const body = { groupsClaim: groupsClaim === '' ? null : groupsClaim, mappings };
+    await done(api.PUT('/api/v1/identity-providers/{id}', { params, body }));
+    toast(texts.saved);
+    onClose();
+  };
+  return (
+    <Form save={save} verb={texts.save}>
+      <Field label={words.claim} name="groupsClaim" defaultValue={provider.groupsClaim ?? ''} hint={words.claimHint} />
+      {lines.map((line) => (
+        <MappingLine
+          key={line.key}
+          line={line}
+          roles={roles}
+          onChange={(changes) => change(line.key, changes)}
+          onRemove={() => setLines(lines.filter((one) => one.key !== line.key))}
+        />
+      ))}
+      <button type="button" onClick={add}>
+        {words.add}
+      </button>
+    </Form>
+  );
+}
+
+const scopeOf = (organizationId: string | null) => (organizationId === null ? 'account' : 'organization');
+const firstOf = (roles: Roles, organizationId: string | null) =>
+  roles.find(({ scope }) => scope === scopeOf(organizationId))?.id ?? '';
+
+function MappingLine({
+  line: { group, roleId, organizationId },
+  roles,
+  onChange,
+  onRemove,
+}: {
+  line: Mapping;
+  roles: Roles;
+  onChange: (changes: Partial<Mapping>) => void;
+  onRemove: () => void;
+}) {
+  const options = roles.flatMap(({ id, name, scope }) =>
+    scope === scopeOf(organizationId) ? [[id, name] as const] : [],
+  );
+  const place = (text: string) => {
+    const next = text === '' ? null : text;
+    // A role of the account is none of an organization.
+    onChange({
+      organizationId: next,
+      ...(scopeOf(next) !== scopeOf(organizationId) && { roleId: firstOf(roles, next) }),
+    });
+  };
+  return (
+    <div class="row">
+      <Field label={words.group} value={group} required maxLength={255} onText={(text) => onChange({ group: text })} />
+      <Picker
+        kind="organization"
+        label={words.place}
+        none={words.account}
+        value={organizationId ?? ''}
+        onText={place}
+      />
+      <Select label={words.role} value={roleId} options={options} onText={(text) => onChange({ roleId: text })} />
+      <button type="button" class="plain" aria-label={texts.verbOf(words.remove, group)} onClick={onRemove}>
+        {words.remove}
+      </button>
+    </div>
+  );
+}
+
+function Scim({ id }: { id: string }) {
+  const [made, setMade] = useState<{ address: string; token: string }>();
+  const [error, setError] = useState<unknown>();
+  const make = async () => {
+    const body = { expiresAt: new Date(Date.now() + tokenLifetime).toISOString() };
+    const params = { path: { id } };
+    setMade((await done(api.POST('/api/v1/identity-providers/{id}/scim-token', { params, body }))).scimToken);
+    setError(undefined);
+  };
+  return (
+    <section aria-label={words.scim}>
+      <h3>{words.scim}</h3>
+      <p class="hint">{words.scimHint}</p>
+      <ErrorNote error={error} />
+      {made ? (
+        <div class="note warn">
+          <p>{words.once}</p>
+          <Code label={words.address} text={made.address} />
+          <Code label={words.token} text={made.token} />
+        </div>
+      ) : (
+        <Act label={words.makeToken} act={make} onError={setError} />
+      )}
+    </section>
+  );
+}
