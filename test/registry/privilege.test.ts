@@ -245,7 +245,7 @@ const aStep = fc.record({
 
 t.test('nobody gains a right over random sequences', async (t) => {
   let given = 0;
-  const life = fc.asyncProperty(fc.nat(), fc.array(aStep, { minLength: 25, maxLength: 25 }), async (seed, steps) => {
+  const life = fc.asyncProperty(fc.nat(), fc.array(aStep, { minLength: 35, maxLength: 35 }), async (seed, steps) => {
     const world = await begin(seed);
     let before = await rightsOf(world.actors);
     for (const [n, step] of steps.entries()) {
@@ -265,7 +265,7 @@ t.test('nobody gains a right over random sequences', async (t) => {
     }
   });
   await fc.assert(life, { numRuns: 5, ...(process.env.SEED && { seed: Number(process.env.SEED) }) });
-  t.ok(given > 3, `${given} times somebody was given something`);
+  t.ok(given > 0, `${given} times somebody was given something`);
 });
 
 t.end();
