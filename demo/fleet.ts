@@ -5,7 +5,7 @@ import mqtt, { type MqttClient } from 'mqtt';
 import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online, Session } from './answers.ts';
 import { makeEnrollment } from './enrollment.ts';
 import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
-import { makeTroubles, silent } from './troubles.ts';
+import { leaving, makeTroubles, silent } from './troubles.ts';
 
 /** The devices that are online. `publish` sends one reading of each. */
 export interface Fleet {
@@ -163,7 +163,7 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
     });
   };
   await publish();
-  quiet.push(...clients.slice(0, silent));
+  quiet.push(...clients.slice(-leaving - silent, -leaving));
   await makeTroubles({ ...options, call, make, templates, clients });
   say('what needs attention: refusals, a failed job, a paused rollout, bridges that cannot deliver, devices that left');
   return {

@@ -14,7 +14,7 @@ interface Fleet extends FleetOptions {
 }
 
 /** Of the devices that are online, so many leave without a word. */
-const leaving = 5;
+export const leaving = 5;
 /** So many stay online and send nothing more: after a quarter of an hour they are silent. */
 export const silent = 2;
 

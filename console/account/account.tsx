@@ -48,7 +48,7 @@ function Own() {
   };
   const userId = me.value?.id ?? '';
   return (
-    <div class="grid">
+    <div class="masonry">
       <section class="panel">
         <h2>{me.value?.emailAddress}</h2>
         <dl>

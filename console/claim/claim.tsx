@@ -40,7 +40,10 @@ export function Claim({ account, code, at, onAccount }: Props) {
   const find = async (label: Label) => {
     if (label.account !== undefined && label.account !== account) onAccount?.(label.account);
     const body = { accountId: label.account ?? account, associationCode: label.code };
-    setFound({ code: label.code, ...(await done(api.POST('/api/v1/association/look-up-code', { body }))) });
+    const answer = await done(api.POST('/api/v1/association/look-up-code', { body })).catch((error) => {
+      throw isMistyped(error) ? new Error(words.mistyped) : error;
+    });
+    setFound({ code: label.code, ...answer });
   };
   const again = () => {
     setGiven('');
@@ -228,6 +231,8 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
   );
 }
 
+const isMistyped = (error: unknown) =>
+  error instanceof ApiError && error.details.some(({ path }) => path === 'associationCode');
 const isUnconfirmed = (error: unknown) =>
   error instanceof ApiError && error.details.some(({ path }) => path === 'emailAddress');
 

@@ -126,7 +126,7 @@ function Connects({
     <section class="panel">
       <h2>{words.connects}</h2>
       {connectivity && <BrokerWarning host={connectivity.host} />}
-      <dl>
+      <dl class="stacked">
         <dt>{texts.host}</dt>
         <dd>
           <code>

@@ -8,6 +8,7 @@ import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
+import { missingChannel, reasonOf } from './refused.tsx';
 
 const words = texts.device;
 const isBad = (severity: string) => ['emergency', 'alert', 'critical', 'error'].includes(severity);
@@ -94,8 +95,13 @@ export function Refusals({ id }: { id: string }) {
           label: words.action,
           show: ({ action }) => <Badge kind="bad" text={words.refused[action]} />,
         },
-        { name: 'reason', label: words.reason, wrap: true, show: ({ reason }) => reason },
-        { name: 'do', label: words.whatToDo, wrap: true, show: ({ action }) => words.advice[action] },
+        { name: 'reason', label: words.reason, wrap: true, show: (one) => reasonOf(one, id) },
+        {
+          name: 'do',
+          label: words.whatToDo,
+          wrap: true,
+          show: (one) => (missingChannel(one, id) ? texts.refused.channelAdvice : words.advice[one.action]),
+        },
         { name: 'topic', label: words.topic, wrap: true, show: ({ topic }) => <code>{topic}</code> },
       ]}
       empty={<p>{words.noRefusals}</p>}

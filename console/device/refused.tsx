@@ -15,6 +15,8 @@ const words = texts.refused;
 /** Those of the last day are shown here; the list has all. */
 const recent = 24 * 3_600_000;
 const maxShown = 3;
+/** The cause of what is refused because the product has no such channel. */
+const noChannel = 'noChannelOfItsOwn';
 
 const readRefusals = async (id: string) => {
   const query = { pageSize: 50 };
@@ -33,7 +35,8 @@ interface Group {
 function grouped(refusals: readonly Refusal[], topics: readonly Topic[]): Group[] {
   const groups = new Map<string, Group>();
   for (const one of refusals) {
-    if (Date.now() - Date.parse(one.time) > recent || topics.some(({ topic }) => topic === one.topic)) continue;
+    if (Date.now() - Date.parse(one.time) > recent) continue;
+    if (one.cause === noChannel && topics.some(({ topic }) => topic === one.topic)) continue;
     const key = JSON.stringify([one.action, one.topic, one.reason]);
     const group = groups.get(key);
     if (group) group.count += 1;
@@ -43,10 +46,16 @@ function grouped(refusals: readonly Refusal[], topics: readonly Topic[]): Group[
 }
 
 /** The name of the channel that a device has published on though its product has none of this name. */
-export function missingChannel({ action, topic }: Pick<Refusal, 'action' | 'topic'>, id: string): string | undefined {
+export function missingChannel({ cause, topic }: Pick<Refusal, 'cause' | 'topic'>, id: string): string | undefined {
   const [, channel] = topic?.split(`/d/${id}/`) ?? [];
   // Channels that begin with an underscore are those of the service.
-  return action === 'publish' && channel && /^[^_/+#\s][^/+#\s]*$/.test(channel) ? channel : undefined;
+  return cause === noChannel && channel && /^[^_/+#\s][^/+#\s]*$/.test(channel) ? channel : undefined;
+}
+
+/** Why it was refused, as one says it. */
+export function reasonOf(refusal: Pick<Refusal, 'cause' | 'topic' | 'reason'>, id: string): string {
+  const channel = missingChannel(refusal, id);
+  return channel ? words.noChannel(channel, words.itsProduct) : refusal.reason;
 }
 
 export function Refused({

@@ -92,7 +92,7 @@ function Value({ id, of: { label, unit, last, isState, day, low, high, states } 
       <p class="foot">
         <span>
           {isState && states.length > 1 && words.changes(states.length - 1)}
-          {hasRange && words.between(withUnit(low), withUnit(high))}
+          {hasRange && words.between(number.format(low), withUnit(high))}
         </span>
         {last ? <Ago iso={last.time} /> : words.noValue}
       </p>

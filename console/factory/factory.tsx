@@ -23,6 +23,16 @@ const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
   pending: 'warn',
 };
 
+const rowKinds: Record<string, 'good' | 'bad'> = { done: 'good', failed: 'bad' };
+
+/** A job that has come to its end is no success if a row failed. */
+function State({ of: { state, failed } }: { of: { state: keyof typeof words.states; failed: number } }) {
+  const isPartial = state === 'succeeded' && failed > 0;
+  return (
+    <Badge kind={isPartial ? 'warn' : kinds[state]} text={isPartial ? words.endedWithFailures : words.states[state]} />
+  );
+}
+
 export function Factory({ id }: { id: string | undefined }) {
   const [importing, setImporting] = useState(false);
   if (id !== undefined && id !== 'verifications' && id !== 'stations') return <Job id={id} />;
@@ -59,7 +69,7 @@ export function Factory({ id }: { id: string | undefined }) {
             {
               name: 'state',
               label: texts.devices.state,
-              show: ({ state }) => <Badge kind={kinds[state]} text={words.states[state]} />,
+              show: (job) => <State of={job} />,
             },
             { name: 'done', label: words.done, show: ({ done, failed, total }) => words.doneOf(done, failed, total) },
           ]}
@@ -153,11 +163,10 @@ function Job({ id }: { id: string }) {
     >
       <div class="stack">
         <section class="panel">
-          <p>
-            <Badge kind={kinds[job.state]} text={words.states[job.state]} /> {job.reason}
+          <p class="row">
+            <State of={job} /> {words.doneOf(job.done, job.failed, job.total)} {job.reason}
           </p>
-          <Progress job={job} />
-          <p>{words.doneOf(job.done, job.failed, job.total)}</p>
+          {isRunning && <Progress job={job} />}
           {hasResults && <Results id={id} onDestroy={() => setConfirming(true)} />}
         </section>
         <Listing
@@ -172,8 +181,28 @@ function Job({ id }: { id: string }) {
           }}
           columns={[
             { name: 'row', label: words.row, show: ({ row }) => row },
-            { name: 'state', label: texts.devices.state, show: ({ state }) => state },
-            { name: 'serialNumber', label: texts.devices.serialNumber, show: ({ serialNumber }) => serialNumber },
+            {
+              name: 'state',
+              label: texts.devices.state,
+              show: ({ state }) => <Badge kind={rowKinds[state]} text={words.rowStates[state]} />,
+            },
+            {
+              name: 'serialNumber',
+              label: texts.devices.serialNumber,
+              show: ({ serialNumber, deviceId }) =>
+                deviceId ? <Link href={`/devices/${deviceId}`}>{serialNumber ?? deviceId}</Link> : serialNumber,
+            },
+            {
+              name: 'errors',
+              label: texts.device.reason,
+              wrap: true,
+              show: ({ errors }) =>
+                errors
+                  .map(({ column, message }) =>
+                    column && !message.startsWith(column) ? `${column}: ${message}` : message,
+                  )
+                  .join(' '),
+            },
           ]}
           empty={<p>{texts.nothing}</p>}
         />

@@ -30,8 +30,8 @@ export const deliveryKinds: Record<(typeof deliveryStates)[number], Kind> = {
 
 export const rolloutKinds: Record<'scheduled' | 'running' | 'paused' | 'finished' | 'cancelled', Kind> = {
   scheduled: undefined,
-  running: 'warn',
-  paused: 'bad',
-  finished: 'good',
+  running: 'good',
+  paused: 'warn',
+  finished: undefined,
   cancelled: undefined,
 };

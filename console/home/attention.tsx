@@ -30,6 +30,12 @@ function kept(query: string, name: string): string {
   return value === null ? '' : new URLSearchParams({ [name]: value }).toString();
 }
 
+/** The API names settings where people read of what they limit. */
+function sentenceOf({ kind, count, name = '', sentence }: Row): string {
+  const [, limit] = (kind === 'limit' && texts.account.limits[name]) || [];
+  return limit ? words.limitUsed(count, limit) : sentence;
+}
+
 export function Attention({ rows }: { rows: readonly Row[] }) {
   return (
     <section class={rows.length > 0 ? 'panel alarm' : 'panel'}>
@@ -45,7 +51,7 @@ export function Attention({ rows }: { rows: readonly Row[] }) {
               <span class={urgent.includes(row.kind) ? 'badge bad' : 'badge warn'}>
                 {words.count(row.kind, row.count)}
               </span>
-              <Link href={places[row.kind](row)}>{row.sentence}</Link>
+              <Link href={places[row.kind](row)}>{sentenceOf(row)}</Link>
               <Icon name="right" />
             </li>
           ))}

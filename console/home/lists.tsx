@@ -2,6 +2,7 @@
 import { Link, useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
+import { reasonOf } from '../device/refused.tsx';
 import { Ago } from '../parts/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { NameOf } from '../parts/names.tsx';
@@ -57,7 +58,7 @@ function Refusals() {
           label: texts.device.action,
           show: ({ action }) => <Badge kind="bad" text={texts.device.refused[action]} />,
         },
-        { name: 'reason', label: texts.device.reason, wrap: true, show: ({ reason }) => reason },
+        { name: 'reason', label: texts.device.reason, wrap: true, show: (one) => reasonOf(one, one.deviceId) },
         {
           name: 'channel',
           label: texts.device.channel,

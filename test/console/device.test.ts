@@ -42,7 +42,7 @@ t.test(
     await say([5, 4, 3, 2].map((ago) => `${hour(ago)},temperature,${20 + ago},\n${hour(ago)},door,,closed`).join('\n'));
     const { page, errors, foreign } = await openAs(t, browser, service, `devices/${device.id}`);
     const card = page.getByRole('listitem').filter({ hasText: 'Boiler' });
-    t.match(await card.textContent(), /Boiler22 °C.*22 °C to 25 °C.*2 hours ago/);
+    t.match(await card.textContent(), /Boiler22 °C.*22 to 25 °C.*2 hours ago/);
     await card.getByRole('img', { name: 'The last 24 hours of Boiler' }).waitFor();
     t.match(await page.getByRole('listitem').filter({ hasText: 'door' }).textContent(), /closed/);
     await say(',temperature,30.5,');
@@ -84,6 +84,14 @@ t.test('a refusal says what to do, and its button creates the channel that is mi
   await page.getByRole('region', { name: 'Latest values of climate' }).getByText('21.5').waitFor();
   await page.getByRole('button', { name: 'Undo' }).click();
   await create.waitFor();
+
+  // What a channel could not store is shown too.
+  await say('temperature is 21');
+  await page.goto(`/console/devices/${device.id}`);
+  await page.getByText('A message was refused.').waitFor();
+  await page.goto(`/console/devices/${device.id}/refusals`);
+  await page.getByRole('row', { name: /It published on “climate”, which is no channel of its product/ }).waitFor();
+  await page.getByRole('row', { name: /The payload was delivered but not stored/ }).waitFor();
   t.strictSame(errors, []);
 });
 
