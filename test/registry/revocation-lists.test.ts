@@ -1,8 +1,10 @@
 /** Revocation lists of registered CAs: how they come, what they refuse and end, and what happens when they expire. */
+import { X509Certificate } from 'node:crypto';
 import { createServer, type ServerResponse } from 'node:http';
 import { get } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
+import { makeRevocationList } from '../../src/registry/certificates/pki/making.ts';
 import { certificate, certificateFiles } from '../broker/certificate.ts';
 import {
   Extension,
@@ -262,6 +264,64 @@ t.test(
     t.equal(await codeOf(t, late), 4);
   },
 );
+
+t.test('a CA that is registered is on the list of the one above it; so is one that issues here', async (t) => {
+  const root = await makeAuthority({ subject: 'CN=Above' });
+  const between = await makeAuthority({ subject: 'CN=Below', issuer: root });
+  const [rootCa] = [await registerAuthority(service, root), await registerAuthority(service, between)];
+  const device = await newDevice();
+  const alone = await makeCertificate({ subject: `CN=${device.id}`, issuer: between });
+  const joined = await joinWith(t, service.mqttsPort, alone);
+  t.equal(joined.returnCode, 0, 'the device need not send the CA');
+  const ca = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    ...{ name: 'Company', issuing: true, request: true },
+  });
+  const shell = openssl(t);
+  shell.write('root.pem', root.cert);
+  shell.write('root.key', root.key);
+  shell.write('ca.csr', ca.certificateRequest ?? '');
+  shell.write('ca.ext', 'basicConstraints=critical,CA:TRUE\n');
+  const sign = ['x509', '-req', '-in', 'ca.csr', '-CA', 'root.pem', '-CAkey', 'root.key', '-days', '1'];
+  shell.run(...sign, '-extfile', 'ca.ext', '-out', 'ca.pem');
+  const cert = shell.read('ca.pem').toString();
+  const put2 = { headers: { etag: ca.version }, body: { certificate: cert } };
+  await service.ok('PUT', `${authorities}/${ca.id}/certificate`, put2);
+  const asked = shell.request();
+  const issue = { body: { deviceId: device.id, csr: asked.csr } };
+  const { certificate: leaf } = await service.ok('POST', `${authorities}/${ca.id}/issue`, issue);
+  const other = await joinWith(t, service.mqttsPort, { cert: leaf, key: asked.key }, { clientId: 'issued' });
+  t.equal(other.returnCode, 0);
+  await put(rootCa.id, await makeList(root, { number: 1, revoked: [between, { ...between, cert }] }));
+  await Promise.all([joined.closed, other.closed]);
+  t.equal(await codeOf(t, alone), 4);
+  t.equal((await joinWith(t, service.mqttsPort, { cert: leaf, key: asked.key })).returnCode, 4);
+});
+
+t.test('a long list is written by a thread; junk of it is refused, whatever is changed', async (t) => {
+  const { made, ca, lost, kept } = await withFleet();
+  const { serialNumber } = new X509Certificate(lost.cert);
+  const revoked = Array.from({ length: 5000 }, (_, at) => ({
+    serialNumber: at.toString(16).padStart(4, '1'),
+    time: Date.now(),
+  }));
+  revoked[2500] = { serialNumber, time: Date.now() };
+  const signer = { key: made.key, certificate: made.cert };
+  const from = Date.now() - 60_000;
+  const der = Buffer.from(makeRevocationList(signer, { from, to: from + hour, revoked }));
+  for (const seed of [1, 2, 3, 4, 5])
+    for (let round = 0; round < 4; round += 1) {
+      const junk = Buffer.from(der);
+      const at = (seed * 7919 + round * 104_729) % junk.length;
+      junk[at] = (junk[at] ?? 0) ^ (1 + ((seed * 31 + round) % 255));
+      t.match(
+        await put(ca.id, round === 3 ? junk.subarray(0, at) : junk),
+        refusal(/./),
+        `seed ${seed}, round ${round}`,
+      );
+    }
+  t.match(await put(ca.id, der), { status: 200, body: { certificateAuthority: { crlCount: 5000 } } });
+  t.same([await codeOf(t, lost), await codeOf(t, kept)], [4, 0]);
+});
 
 t.test('a CA that is registered later revokes what another one lets in', async (t) => {
   const root = await makeAuthority({ subject: 'CN=Early' });

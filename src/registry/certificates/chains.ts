@@ -2,6 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import type { AuthorityRow, Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
+import type { Signature } from '../../ports/proofs.ts';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readable, readCertificate } from './x509.ts';
 
 /** CAs that may be between a registered one and a device. */
@@ -60,6 +61,24 @@ export class Chains {
     return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
   }
 
+  /**
+   * What registered CAs of an account have signed of a CA and of those above it: a device need not send the certificate of a
+   * CA that is registered.
+   */
+  above(authority: AuthorityRow): Signature[] {
+    const signatures: Signature[] = [];
+    let below: Certificate | undefined = this.#certificateOf(authority);
+    for (let step = 0; below && step < maxIntermediates && below.issuer !== below.subject; step += 1) {
+      const signed: Certificate = below;
+      const signers = this.#registry
+        .authoritiesNamed(signed.issuer)
+        .filter((one) => one.accountId === authority.accountId && isSignedBy(signed, this.#certificateOf(one)));
+      signatures.push(...signers.map(({ id }) => ({ authorityId: id, serialNumber: signed.serial })));
+      below = signers[0] && this.#certificateOf(signers[0]);
+    }
+    return signatures;
+  }
+
   /** Possible issuers of a certificate, by name: among those that were sent, or seen before. */
   #issuerOf(
     { x509, issuer, subject }: Certificate,
@@ -71,11 +90,11 @@ export class Chains {
     return (sent && readable(sent)) ?? this.#between.get(`${accountId} ${issuer}`);
   }
 
-  #certificateOf({ id, certificate: pem }: AuthorityRow): Certificate {
-    const known = this.#authorities.get(id);
+  #certificateOf({ certificate: pem }: AuthorityRow): Certificate {
+    const known = this.#authorities.get(pem);
     if (known) return known;
     const certificate = readCertificate(new X509Certificate(pem));
-    this.#authorities.set(id, certificate);
+    this.#authorities.set(pem, certificate);
     return certificate;
   }
 }

@@ -128,7 +128,7 @@ export class ClientCertificates {
     const vouched = all.find((one) => one.authority.id === authorityId);
     if (!vouched) return { refused: 'no certificate of the CA' };
     if (!this.#isValid(vouched)) return { refused: 'the certificate, or its CA, is not valid now' };
-    const revoked = revocationFault(this.#ctx, signaturesOf(all));
+    const revoked = revocationFault(this.#ctx, this.#signaturesOf(all));
     if (revoked !== undefined) return { refused: revoked };
     const { subject, fingerprint, x509 } = certificate;
     const serialNumber = attributeOf(x509, authority.serialNumberAttribute);
@@ -234,7 +234,7 @@ export class ClientCertificates {
     const ofAccount = all.filter(({ authority }) => authority.accountId === accountId);
     const makers = ofAccount.filter(({ authority }) => authority.createDevices === 1 && authority.identity === 'id');
     const chosen = makers.find((one) => this.#isValid(one)) ?? makers[0];
-    return chosen && { deviceId, accountId, ground: groundOf(chosen, ofAccount), maker: chosen.authority };
+    return chosen && { deviceId, accountId, ground: this.#groundOf(chosen, ofAccount), maker: chosen.authority };
   }
 
   /** A device that a certificate names by its serial number: in the account that has the CA, or that the username names. */
@@ -267,7 +267,7 @@ export class ClientCertificates {
       const { accountId, serialNumberAttribute } = vouched.authority;
       const serialNumber = attributeOf(certificate.x509, serialNumberAttribute);
       if (!serialNumber) return [];
-      return [{ ...groundOf(vouched, this.#chains.vouching(certificate, others, accountId)), serialNumber }];
+      return [{ ...this.#groundOf(vouched, this.#chains.vouching(certificate, others, accountId)), serialNumber }];
     });
   }
 
@@ -288,17 +288,36 @@ export class ClientCertificates {
     if (!chosen) return undefined;
     const { id, accountId, entityId, certificateAuthorityId } = chosen;
     const { validFrom, validTo } = certificate;
-    const signatures = this.#signaturesIn(accountId, certificate);
+    const signatures = this.#signaturesIn(chosen, certificate);
     const issuerId = certificateAuthorityId ?? undefined;
     return { deviceId: entityId, accountId, ground: { id, accountId, issuerId, validFrom, validTo, signatures } };
   }
 
-  /** A registered certificate may be one of a CA of its account, too, which can revoke it. */
-  #signaturesIn(accountId: string, certificate: Certificate): readonly Signature[] {
+  /** What a CA gives to a certificate; all that vouch may revoke it. */
+  #groundOf({ authority, validFrom, validTo }: Vouched, all: readonly Vouched[]): Ground {
+    const { id, accountId } = authority;
+    return { id, accountId, validFrom, validTo, signatures: this.#signaturesOf(all) };
+  }
+
+  #signaturesOf(all: readonly Vouched[]): Signature[] {
+    return all.flatMap(({ authority, serial }) => [
+      { authorityId: authority.id, serialNumber: serial },
+      ...this.#chains.above(authority),
+    ]);
+  }
+
+  /** A registered certificate may be one of a CA of its account, too, which can revoke it; so may the CA that has issued it here. */
+  #signaturesIn({ accountId, certificateAuthorityId }: CertificateRow, certificate: Certificate): readonly Signature[] {
     const key = `${accountId} ${this.#roundOf(accountId)} ${certificate.fingerprint}`;
     const known = this.#signed.get(key);
     if (known) return known;
-    const signatures = signaturesOf(this.#chains.vouching(certificate, [], accountId));
+    const issuer =
+      certificateAuthorityId === null
+        ? undefined
+        : this.#ctx.registry.entity('certificateAuthorities', certificateAuthorityId);
+    const signatures = issuer
+      ? this.#chains.above(issuer)
+      : this.#signaturesOf(this.#chains.vouching(certificate, [], accountId));
     this.#signed.set(key, signatures);
     return signatures;
   }
@@ -314,7 +333,7 @@ export class ClientCertificates {
     const all = this.#chains.vouching(certificate, others, accountId);
     const naming = all.filter(({ authority }) => authority.identity === 'id');
     const chosen = naming.find((one) => this.#isValid(one)) ?? naming[0];
-    return chosen && groundOf(chosen, all);
+    return chosen && this.#groundOf(chosen, all);
   }
 
   #provenIn(accountId: string, fingerprint: string): Ground | undefined {
@@ -338,15 +357,6 @@ export class ClientCertificates {
 /** Whose CAs decide of a ground: of serial numbers those of all accounts do, for any may have the same CA. */
 function meetingIn({ accountId, serialNumber }: Ground): string {
   return serialNumber === undefined ? accountId : everyAccount;
-}
-
-/** What a CA gives to a certificate; all that vouch may revoke it. */
-function groundOf({ authority, validFrom, validTo }: Vouched, all: readonly Vouched[]): Ground {
-  return { id: authority.id, accountId: authority.accountId, validFrom, validTo, signatures: signaturesOf(all) };
-}
-
-function signaturesOf(all: readonly Vouched[]): Signature[] {
-  return all.map(({ authority, serial }) => ({ authorityId: authority.id, serialNumber: serial }));
 }
 
 function fingerprintOf(x509: X509Certificate): string {

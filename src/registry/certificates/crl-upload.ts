@@ -13,7 +13,7 @@ import { maxListBytes } from './revocation-lists.ts';
 
 /** Base64 takes four bytes for three, and a line ends after 64. */
 const maxBody = Math.ceil(maxListBytes * 1.4);
-const limits = { maxBytes: maxBody, minBytes: 64 * 1024, perCaller: 1, perAccount: 2, total: 4 };
+const limits = { maxBytes: maxBody, minBytes: 64 * 1024, perCaller: 1, perAccount: 2, total: 8 };
 
 const binary = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' });
 const text = Type.String({ description: 'PEM.' });

@@ -142,5 +142,6 @@ async function setCertificate(ctx: RegistryContext, caller: Caller, id: string, 
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
+  ctx.certificates.authorityChanged(caller.accountId);
   return showAuthority(row);
 }

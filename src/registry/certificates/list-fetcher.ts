@@ -35,7 +35,7 @@ export class ListFetcher {
   readonly #ctx: Needed;
   readonly #turns = new Scheduler({ atOnce, perAccount: 1, maxWaiting });
   /** CAs whose list is fetched, or waits for it. */
-  readonly #underWay = new Map<string, Promise<void>>();
+  readonly #underWay = new Map<string, Promise<unknown>>();
   readonly #end = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #lookAgain = 0;
@@ -80,8 +80,11 @@ export class ListFetcher {
     await Promise.all(all.map((authority) => this.fetchList(authority)));
   }
 
-  /** Fetches the list of a CA. Never rejects: what went wrong is shown with the CA. */
-  fetchList({ id, accountId }: { id: string; accountId: string }): Promise<void> {
+  /**
+   * Fetches the list of a CA. Never rejects: the CA shows what went wrong. Where it is being fetched from another URL, the
+   * present one is due at the next look.
+   */
+  fetchList({ id, accountId }: { id: string; accountId: string }): Promise<unknown> {
     const before = this.#underWay.get(id);
     if (before) return before;
     const lane = { accountId, callerId: id };
@@ -91,21 +94,17 @@ export class ListFetcher {
         // More than may wait: they are due at the next look.
         if (!(error instanceof PlatformError)) this.#ctx.log.error({ err: error }, 'a list could not be fetched');
       })
-      .finally(() => this.#underWay.delete(id));
+      .then(() => this.#underWay.delete(id));
     this.#underWay.set(id, fetching);
     return fetching;
   }
 
-  /** Again where the URL has changed meanwhile. */
   async #fetch(id: string, accountId: string): Promise<void> {
     const { registry, gate } = this.#ctx;
-    for (let last: string | undefined; !this.#end.signal.aborted; ) {
-      const authority = registry.entity('certificateAuthorities', id);
-      if (authority?.deleted !== null || authority.crlUrl === null || authority.crlUrl === last) return;
-      if (gate.isAway(accountId)) return;
-      last = authority.crlUrl;
-      await this.#fetchFrom(authority, last);
-    }
+    const authority = registry.entity('certificateAuthorities', id);
+    if (authority?.deleted !== null || authority.crlUrl === null) return;
+    if (this.#end.signal.aborted || gate.isAway(accountId)) return;
+    await this.#fetchFrom(authority, authority.crlUrl);
   }
 
   async #fetchFrom(authority: Row<'certificateAuthorities'>, url: string): Promise<void> {

@@ -20,7 +20,7 @@ export const maxListBytes = 10 * 1024 * 1024;
 const digestsPerPart = 256;
 /** Parts in one statement, and those of a list that the thread of long transactions writes. */
 const partsAtOnce = 50;
-const longList = 50;
+const longList = 16;
 
 type Authority = Row<'certificateAuthorities'>;
 
@@ -95,9 +95,12 @@ export class RevocationLists {
       ...{ crlNumber: list.number, crlCount: list.count, crlTaken: now },
       crlNextUpdate: new Date(list.nextUpdate).toISOString(),
     };
-    const changes = { ...(!isSame && found), ...('url' in by && { crlChecked: now, crlError: null }) };
+    // Of another URL than the present one nothing is noted: that is still due.
+    const isPresent = 'url' in by && before.crlUrl === by.url;
+    const changes = { ...(!isSame && found), ...(isPresent && { crlChecked: now, crlError: null }) };
     if (!isSame) await replaceParts(tx, before, list);
-    await tx.updateTable('certificateAuthorities').set(changes).where('id', '=', id).execute();
+    if (Object.keys(changes).length > 0)
+      await tx.updateTable('certificateAuthorities').set(changes).where('id', '=', id).execute();
     if ('caller' in by)
       await audit.record(tx, {
         ...{ event: 'certificateAuthorityChanged', outcome: 'success', accountId: before.accountId, actor: by.caller },
@@ -146,7 +149,8 @@ async function replaceParts(tx: Tx, { id, accountId }: Authority, { digests }: R
     const parts: Row<'revocationListParts'>[] = [];
     for (let at = from; at < Math.min(all.length, from + partsAtOnce * partBytes); at += partBytes)
       parts.push({
-        ...{ certificateAuthorityId: id, accountId, digests: all.subarray(at, at + partBytes) },
+        // A copy: what is sent to the thread of long transactions takes its whole buffer along.
+        ...{ certificateAuthorityId: id, accountId, digests: Buffer.from(digests.slice(at, at + partBytes).buffer) },
         first: all.toString('hex', at, at + digestBytes),
       });
     await tx.insertInto('revocationListParts').values(parts).execute();

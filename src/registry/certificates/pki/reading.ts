@@ -105,6 +105,8 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
 /** Milliseconds that the clock of a CA may be ahead. */
 const clockTolerance = 300_000;
 const maxNumberBytes = 20;
+/** Bytes of the date of an entry: 2611271530Z. */
+const shortestDate = 11;
 /** The first byte of a constructed SEQUENCE. */
 const sequenceTag = 0x30;
 /** Bytes of all extensions of a list, which become objects. */
@@ -165,7 +167,9 @@ function frameOf(der: Uint8Array): { content: Element; algorithm: Element; signa
 }
 
 function timeIn(der: Uint8Array): number {
-  return AsnConvert.parse(der, asn1.Time).getTime().getTime();
+  const time = AsnConvert.parse(der, asn1.Time).getTime().getTime();
+  if (Number.isNaN(time)) throw new Error('not a time');
+  return time;
 }
 
 /** A number of 20 bytes at most [RFC 5280, 5.2.3]. */
@@ -187,8 +191,10 @@ function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
 function listedIn(entries: Uint8Array): Pick<RevocationList, 'count' | 'digests'> {
   const digests: string[] = [];
   for (const entry of elementsOf(entries)) {
-    const [number] = elementsOf(entry.content);
-    if (number?.tagNumber !== tags.integer) throw new Error('not an entry');
+    const [number, date] = elementsOf(entry.content);
+    // Without the date, which each must have, four times as many would fit.
+    if (number?.tagNumber !== tags.integer || !date || date.content.length < shortestDate)
+      throw new Error('not an entry');
     digests.push(digestOf(Buffer.from(number.content).toString('hex')));
   }
   digests.sort();
