@@ -1,14 +1,16 @@
 /** Makes a device and its credential, or another credential for a device that a group has made, each in one transaction. */
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
+import { insertMany } from '../../db/registry/many.ts';
 import type { Row } from '../../db/registry/records.ts';
+import { rowsOf } from '../../db/registry/statement.ts';
 import type { Caller } from '../caller.ts';
 import { timestamp } from '../clock.ts';
 import type { Field } from '../entity/values.ts';
 import { readNewFields } from '../entity/values.ts';
 import { change, findLive, insert } from '../entity/verbs.ts';
 import { invalid } from '../errors.ts';
-import { makeSecret } from '../identity/secrets/secrets.ts';
+import { hashOfNothing, makeSecret } from '../identity/secrets/secrets.ts';
 import { newId } from '../ids.ts';
 import type { MessagesContext } from '../messages/context.ts';
 import type { EnrollmentAnswer, EnrollmentRequest } from '../ports/enrollment.ts';
@@ -38,6 +40,8 @@ export type MakingContext = Pick<
   | 'revoked'
   | 'secrets'
 >;
+
+const countOne = 'UPDATE "enrollmentGroups" SET "enrolledCount" = "enrolledCount" + 1 WHERE "id" = ?';
 
 /** A request that may go on, and all that is known of it. */
 export interface Asked {
@@ -73,14 +77,15 @@ export async function makeCredential(ctx: MakingContext, asked: Asked): Promise<
 }
 
 async function freshFor(ctx: MakingContext, lane: Lane, { group, csr }: Asked, deviceId: string): Promise<Fresh> {
-  const secret = makeSecret();
-  const hash = await ctx.secrets.hash(secret, lane);
-  if (!csr) return { secret, hash };
+  if (!csr) {
+    const secret = makeSecret();
+    return { secret, hash: await ctx.secrets.hash(secret, lane) };
+  }
   const { accountId, certificateAuthorityId, certificateDays: days } = group;
   const issuer = await findIssuer(ctx.registry.query, ctx.clock, accountId, certificateAuthorityId ?? '').catch(() => {
     throw refused('The CA of the enrollment group cannot issue certificates now.');
   });
-  return { hash, leaf: await ctx.issuing.signLeaf(lane, issuer, { deviceId, csr, days }) };
+  return { hash: hashOfNothing(), leaf: await ctx.issuing.signLeaf(lane, issuer, { deviceId, csr, days }) };
 }
 
 /** What of a new credential is told once. */
@@ -111,9 +116,8 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
     const made = newDevice(ctx, actorOf(group), { ...place, provisioningState: 'activated' }, body);
     const device = await insert(tx, 'devices', { ...made, id: deviceId });
     const now = device.created;
-    const credentials = tx.insertInto('credentials').values(newCredential(actorOf(group), deviceId, fresh.hash, now));
     if (fresh.leaf) await storeLeaf(tx, actorOf(group), deviceId, fresh.leaf);
-    else await credentials.execute();
+    else await insertMany(tx, 'credentials', [newCredential(actorOf(group), deviceId, fresh.hash, now)]);
     const enrollment = { deviceId, groupId: group.id, accountId: group.accountId, serialNumber, enrolled: now };
     const unused = {
       connected: null,
@@ -123,15 +127,9 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
       formerHash: null,
       formerFingerprint: null,
     };
-    await tx
-      .insertInto('enrollments')
-      .values({ ...enrollment, ...unused, proofKeyHash: shown.proofKeyHash ?? null })
-      .execute();
-    await tx
-      .updateTable('enrollmentGroups')
-      .set((eb) => ({ enrolledCount: eb('enrolledCount', '+', 1) }))
-      .where('id', '=', group.id)
-      .execute();
+    const proofKeyHash = shown.proofKeyHash ?? null;
+    await insertMany(tx, 'enrollments', [{ ...enrollment, ...unused, proofKeyHash }]);
+    await rowsOf(tx, countOne, [group.id]);
     await recordEnrollment(ctx, tx, asked, deviceId, 'made');
     return device;
   });

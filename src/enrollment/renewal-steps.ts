@@ -3,6 +3,7 @@ import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../caller.ts';
 import { PlatformError } from '../errors.ts';
+import { hashOfNothing } from '../identity/secrets/secrets.ts';
 import type { PresentCredential } from '../ports/proofs.ts';
 import { noPrevious } from '../registry/credentials/overlaps.ts';
 
@@ -55,18 +56,18 @@ export async function replaceNewest(
 }
 
 /** Ends the credential that another one has replaced. */
-export async function endFormer(tx: Tx, row: Row<'renewals'>, now: string, voidHash: string): Promise<Ended> {
+export async function endFormer(tx: Tx, row: Row<'renewals'>, now: string): Promise<Ended> {
   const { formerGeneration, formerCertificateId } = row;
   await forget(tx, row);
-  if (formerGeneration !== null) await endSecret(tx, row, formerGeneration, now, voidHash);
+  if (formerGeneration !== null) await endSecret(tx, row, formerGeneration, now);
   return endCertificate(tx, formerCertificateId, now);
 }
 
 /** Ends the credential that a device has got, and never used. */
-export async function endNew(tx: Tx, row: Row<'renewals'>, now: string, voidHash: string): Promise<Ended> {
+export async function endNew(tx: Tx, row: Row<'renewals'>, now: string): Promise<Ended> {
   const { generation, certificateId } = row;
   await forget(tx, row);
-  if (generation !== null) await endSecret(tx, row, generation, now, voidHash);
+  if (generation !== null) await endSecret(tx, row, generation, now);
   return endCertificate(tx, certificateId, now);
 }
 
@@ -83,7 +84,7 @@ async function endCertificate(tx: Tx, id: string | null, now: string): Promise<E
 }
 
 /** A secret that has ended has the hash of one that nobody knows: the generations go on, which connections bear. */
-async function endSecret(tx: Tx, row: Row<'renewals'>, ending: number, now: string, voidHash: string): Promise<void> {
+async function endSecret(tx: Tx, row: Row<'renewals'>, ending: number, now: string): Promise<void> {
   const { deviceId } = row;
   const credential = await credentialOf(tx, deviceId);
   if (credential?.previousGeneration === ending)
@@ -91,7 +92,7 @@ async function endSecret(tx: Tx, row: Row<'renewals'>, ending: number, now: stri
   if (credential?.generation !== ending) return;
   await tx
     .updateTable('credentials')
-    .set((eb) => ({ secretHash: voidHash, lastModified: now, generation: eb('generation', '+', 1) }))
+    .set((eb) => ({ secretHash: hashOfNothing(), lastModified: now, generation: eb('generation', '+', 1) }))
     .where('entityId', '=', deviceId)
     .execute();
 }

@@ -88,8 +88,7 @@ export class Renewals implements RenewalService {
     const group = await this.#groupOf(deviceId);
     const fresh = await this.#makeFresh(device, present, group, csr);
     const until = new Date(this.#ctx.clock.now() + (group?.overlapDays ?? usual.overlapDays) * day).toISOString();
-    const voidHash = await this.#ctx.secrets.hash(makeSecret(), laneOfDevice(device));
-    const ended = await registry.transaction((tx) => this.#store(tx, device, present, fresh, until, voidHash));
+    const ended = await registry.transaction((tx) => this.#store(tx, device, present, fresh, until));
     await this.#settle(deviceId, ended);
     const { accountId, serialNumber, deviceTemplateId } = device;
     return { device: { id: deviceId, serialNumber, accountId, deviceTemplateId }, credential: shown(fresh) };
@@ -129,12 +128,11 @@ export class Renewals implements RenewalService {
   }
 
   async #endFormer(deviceId: string, isOver: (row: Row<'renewals'>) => boolean): Promise<boolean> {
-    const { registry, clock, secrets } = this.#ctx;
-    const voidHash = await secrets.hash(makeSecret());
+    const { registry, clock } = this.#ctx;
     const ended = await registry.transaction(async (tx) => {
       const row = await rowOf(tx, deviceId);
       if (!row) return nothingEnded;
-      return isOver(row) ? endFormer(tx, row, timestamp(clock), voidHash) : undefined;
+      return isOver(row) ? endFormer(tx, row, timestamp(clock)) : undefined;
     });
     if (ended) await this.#settle(deviceId, ended);
     return ended !== undefined;
@@ -198,7 +196,6 @@ export class Renewals implements RenewalService {
     present: PresentCredential,
     fresh: Fresh,
     until: string,
-    voidHash: string,
   ): Promise<Ended> {
     const { audit, clock } = this.#ctx;
     const now = timestamp(clock);
@@ -211,7 +208,7 @@ export class Renewals implements RenewalService {
       row &&
       ('generation' in present ? row.generation === present.generation : row.certificateId === present.certificateId);
     const step = isByNew ? endFormer : endNew;
-    const ended = row ? await step(tx, row, now, voidHash) : nothingEnded;
+    const ended = row ? await step(tx, row, now) : nothingEnded;
     const caller: Caller = { kind: 'device', id: deviceId, accountId };
     const next = { certificateId: null as string | null, generation: null as number | null };
     if ('leaf' in fresh) next.certificateId = (await storeLeaf(tx, caller, deviceId, fresh.leaf)).id;

@@ -1,6 +1,7 @@
 /** How much an account keeps of what could grow without end, and the end of the oldest of it. */
 import { sql } from 'kysely';
 import type { Db } from '../../db/registry/index.ts';
+import { rowsOf } from '../../db/registry/statement.ts';
 import type { Limits } from './table.ts';
 
 /** Amounts that triggers of the registry count for each account, under the names of their limits. */
@@ -56,9 +57,11 @@ export function registryBytes(db: Db) {
     .groupBy('accountId');
 }
 
+const amountOf = 'SELECT "amount" FROM "kept" WHERE "accountId" = ? AND "what" = ?';
+
 export async function keptOf(db: Db, accountId: string, what: Kept): Promise<number> {
-  const row = db.selectFrom('kept').select('amount').where('accountId', '=', accountId).where('what', '=', what);
-  return (await row.executeTakeFirst())?.amount ?? 0;
+  const [row] = await rowsOf<{ amount: number }>(db, amountOf, [accountId, what]);
+  return row?.amount ?? 0;
 }
 
 /** Removes the oldest rows of the account while it has more than its limit; call it where `added` rows have come. */

@@ -93,6 +93,11 @@ export async function hashSecret(secret: string): Promise<string> {
   return `${costText}$${unpadded(salt)}$${unpadded(await hash(secret, { ...cost, salt }))}`;
 }
 
+/** A stored form that no secret has: it is random itself, so nothing is hashed. */
+export function hashOfNothing(): string {
+  return `${costText}$${unpadded(randomBytes(16))}$${unpadded(randomBytes(32))}`;
+}
+
 /** Base64 as the text of a hash has it. */
 function unpadded(bytes: Buffer): string {
   return bytes.toString('base64').replaceAll('=', '');
