@@ -1,11 +1,11 @@
-/** Devices that enroll, with a secret and with a certificate, next to others who ask. */
+/** Devices that enroll, with a secret and with a certificate, next to others who ask; then renew.ts. */
 import { execFileSync } from 'node:child_process';
 import { type Api, logIn } from './api.ts';
 import { startAsking } from './asker.ts';
 import { equip } from './equip.ts';
 import { at, described, type Row } from './figures.ts';
 import { HttpLine, rateOf } from './http-load.ts';
-import type { ServingService } from './processes.ts';
+import { type Load, measureIssuing, measureRenewals } from './renew.ts';
 import type { Bench } from './sizes.ts';
 
 /** Enrollments a second, and the longest that others may wait (p99, milliseconds). */
@@ -22,9 +22,9 @@ interface Group {
 }
 
 export async function measureEnrollment({ size, directory, serve }: Bench): Promise<Row[]> {
-  const seeded = await directory(1000);
-  const [device] = await equip(seeded, 1);
-  const accountId = device?.accountId ?? '';
+  const seeded = await directory(size.fleet);
+  const devices = await equip(seeded, size.fleet);
+  const accountId = devices[0]?.accountId ?? '';
   const server = await serve(seeded);
   try {
     const api = await logIn(server, accountId);
@@ -39,21 +39,13 @@ export async function measureEnrollment({ size, directory, serve }: Bench): Prom
     const more = { issues: 'certificate', certificateAuthorityId: certificateAuthority.id };
     const signed = await newGroup(api, accountId, 'Certificates', more);
     // One key for all: making keys is the devices' work.
-    const certificates = await measureGroup(load, 'a P-256 certificate', certificateFigure, signed, {
-      csr: newRequest(),
-    });
-    return [...secrets, ...certificates];
+    const csr = newRequest();
+    const certificates = await measureGroup(load, 'a P-256 certificate', certificateFigure, signed, { csr });
+    const issued = await measureIssuing(load, devices, certificateAuthority.id, csr);
+    return [...secrets, ...certificates, ...issued, ...(await measureRenewals(load, devices))];
   } finally {
     await server.stop();
   }
-}
-
-interface Load {
-  server: ServingService;
-  api: Api;
-  accountId: string;
-  /** Milliseconds. */
-  taken: number;
 }
 
 /** So many devices of a group as come through, next to somebody who asks. */

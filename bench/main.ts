@@ -50,7 +50,10 @@ const figures: Record<string, Listed> = {
   latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
   fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
   provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },
-  enroll: { shows: 'devices that get their credential by themselves, next to others', run: measureEnrollment },
+  enroll: {
+    shows: 'devices that get and renew their credential by themselves, next to others',
+    run: measureEnrollment,
+  },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
   search: { shows: 'GET /search with what people type', run: measureSearch },
   overview: { shows: 'GET /overview in a large registry', run: measureOverview },
