@@ -23,7 +23,7 @@ export const derived = (groupKey: string, serialNumber: string) =>
   createHmac('sha256', groupKey).update(serialNumber).digest('base64url');
 
 /** Asks with the claim secret of a group. */
-export const claim = (service: Service, group: Made<'enrollmentGroup'>, body: object) =>
+export const claim = (service: Service, group: { id: string; claimSecret?: string }, body: object) =>
   service.http('POST', path, { token: null, headers: basic(group.id, group.claimSecret), body });
 
 /** Asks with the key of a serial number. */

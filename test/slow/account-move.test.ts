@@ -10,6 +10,8 @@ import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { abandonMove, type Move, moveAccounts, type Step } from '../../cells/moves/offline/move.ts';
 import { messageRules, pointRules, registryRules, tablesOfTheFile } from '../../cells/moves/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { makeKey, makeRequest } from '../../src/registry/certificates/pki/making.ts';
+import { claim } from '../enrollment/devices.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { cliFile, inherited, mainFile, plainNode, runToEnd, startProcess } from '../support/process.ts';
@@ -141,11 +143,19 @@ t.test('an account has in the other directory all that it had, and nothing in th
   const { result } = await target.ok('GET', `/api/v4/data/${moved.topic}/latest?pageSize=1`);
   t.equal(result[0].numericValue, 99);
   const organization = await target.organization();
-  const claim = { associationCode: moved.code, organizationId: organization.id };
-  await target.ok('POST', '/api/v1/association/start-association-with-code', { body: claim });
+  const claiming = { associationCode: moved.code, organizationId: organization.id };
+  await target.ok('POST', '/api/v1/association/start-association-with-code', { body: claiming });
   const { id, version } = (await target.ok('GET', `/api/v1/trash/devices?accountId=${moved.accountId}`)).devices
     .results[0];
   await target.ok('POST', `/api/v1/trash/devices/${id}/recover`, { headers: { etag: version } });
+
+  const asked = (serialNumber: string, more: object = {}) => claim(target, moved.group, { serialNumber, ...more });
+  const { enrolled } = moved;
+  const known = await asked('E-1', { previousSecret: enrolled.secret });
+  t.match(known, { status: 200, body: { device: { id: enrolled.id } } }, 'its group knows it');
+  const next = await asked('E-9', { csr: makeRequest(makeKey(), 'E-9') });
+  t.match(next.body.credential, { certificate: /BEGIN/ }, 'and its CA signs for the next');
+  t.match(await asked('X-1'), { status: 403 });
 
   const source = await again(t, move.from);
   t.equal((await source.http('GET', `/api/v1/devices/${device.id}`, { token: moved.admin })).status, 401);

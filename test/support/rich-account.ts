@@ -1,4 +1,6 @@
 /** An account with something in most tables, and what its admin sees of it. */
+import { makeKey, makeRequest } from '../../src/registry/certificates/pki/making.ts';
+import { basic, claim, newGroup } from '../enrollment/devices.ts';
 import type { Service } from './service.ts';
 
 export const points = Array.from(
@@ -18,6 +20,9 @@ export interface Moved {
   code: string;
   bridgeId: string;
   topic: string;
+  /** A group, and the device that it has made and that has renewed its secret for a certificate. */
+  group: { id: string; claimSecret: string };
+  enrolled: Unit;
 }
 
 /** An account with something in most tables: what the service of the first one has besides stays there. */
@@ -58,11 +63,36 @@ export async function populate(service: Service): Promise<Moved> {
   }
   const topic = service.topic(first.id, 'series');
   await service.loginAs(user.email, user.password);
-  return { accountId, admin, devices, code, bridgeId: bridge.id, topic };
+  const enrollment = await enroll(service, template.id);
+  return { accountId, admin, devices, code, bridgeId: bridge.id, topic, ...enrollment };
+}
+
+/** A CA, a group with what it made and refused, a certificate that has ended, and a renewal that is under way. */
+async function enroll(service: Service, deviceTemplateId: string): Promise<Pick<Moved, 'group' | 'enrolled'>> {
+  const issuer = { name: 'Issuer', issuing: true };
+  const { id: certificateAuthorityId } = await service.create(
+    '/access/certificate-authorities',
+    'certificateAuthority',
+    issuer,
+  );
+  const more = { issues: 'either', certificateAuthorityId, serialNumberPattern: 'E-*' };
+  const { id, claimSecret = '' } = await newGroup(service, { deviceTemplateId, ...more });
+  const asked = (serialNumber: string, csr?: string) => claim(service, { id, claimSecret }, { serialNumber, csr });
+  const { credential } = (await asked('E-1')).body;
+  const certified = await asked('E-2', makeRequest(makeKey(), 'E-2'));
+  await asked('X-1');
+  const list = `/api/v1/access/mqtt-certificates?accountId=${service.accountId}&entityId=${certified.body.device.id}`;
+  for (const { id, version } of (await service.ok('GET', list)).mqttCertificates.results ?? [])
+    await service.ok('DELETE', `/api/v1/access/mqtt-certificates/${id}`, { headers: { etag: version } });
+  const enrolled = { id: credential.username, secret: String(credential.secret) };
+  const headers = basic(enrolled.id, enrolled.secret);
+  const body = { csr: makeRequest(makeKey(), 'E-1') };
+  await service.ok('POST', '/api/v1/enroll/renew', { token: null, headers, body });
+  return { group: { id, claimSecret }, enrolled };
 }
 
 /** What its admin sees of the account. */
-export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices }: Moved) {
+export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices, group }: Moved) {
   const get = async (path: string) => {
     const { status, body } = await service.http('GET', path, { token: admin });
     if (status !== 200) throw new Error(`${path} answered ${status}: ${JSON.stringify(body)}`);
@@ -83,6 +113,11 @@ export async function seen(service: Service, { accountId, admin, topic, bridgeId
     category: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&category=a`)).result,
     logs: (await get(`/api/v1/devices/${devices[0]?.id}/logs`)).logs.results,
     found: found.hits.hits.map(({ _id }) => _id).sort(),
+    groups: await list('/enrollment-groups'),
+    refused: await get(`/api/v1/enrollment-groups/${group.id}/refusals`),
+    enrolled: await get(`/api/v1/enrollment-groups/${group.id}/devices`),
+    certificates: await list('/access/mqtt-certificates'),
+    authorities: await list('/access/certificate-authorities'),
     pending: (await get(`/api/v1/bridges/${bridgeId}`)).bridge.status.pending,
     kept: [usage.points, usage.logs, usage.outbox],
   };
