@@ -106,12 +106,9 @@ async function demandMember({ registry }: EnrollmentContext, groupId: string, de
     throw refused('The device was not made by this enrollment group.');
 }
 
-/** A certificate alone as PKCS#7, in base64 with lines that every decoder reads. */
+/** A certificate alone as PKCS#7, in base64 without lines, which RFC 8951 demands and some clients do, too. */
 async function pkcs7Of({ pki }: EnrollmentContext, lane: Lane, certificate: string): Promise<string> {
-  const der = await pki.ask(lane, 'makePkcs7', [certificate]);
-  return Buffer.from(der)
-    .toString('base64')
-    .replace(/.{1,64}/g, '$&\n');
+  return Buffer.from(await pki.ask(lane, 'makePkcs7', [certificate])).toString('base64');
 }
 
 function sendCertificates(reply: FastifyReply, text: string): FastifyReply {

@@ -70,7 +70,7 @@ function certificatesIn(
   if (status !== 200) throw new Error(`${status} ${text}`);
   if (!/content-type: application\/pkcs7-mime; smime-type=certs-only/.test(head)) throw new Error(head);
   shell.write('answer.b64', text);
-  shell.run('base64', '-d', '-in', 'answer.b64', '-out', 'answer.der');
+  shell.run('base64', '-d', '-A', '-in', 'answer.b64', '-out', 'answer.der');
   const printed = shell.run('pkcs7', '-inform', 'DER', '-in', 'answer.der', '-print_certs');
   return printed.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n/g) ?? [];
 }
