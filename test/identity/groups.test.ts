@@ -3,6 +3,7 @@
 import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
 import { role } from '../support/roles.ts';
+import { ScimClient, scimToken } from '../support/scim.ts';
 import { claimsOf, closed, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 
@@ -137,6 +138,31 @@ t.test('too many groups for a token are not taken for none', async (t) => {
   const overage = await new Browser(service).logIn(other.id);
   t.match(overage, { status: 401, body: { message: /too many/ } });
   t.equal((await service.http('GET', '/api/v1/profile/me', { token: first.body.jwt })).status, 200);
+});
+
+t.test('where SCIM manages a person, claims are ignored; whom it has disabled cannot log in', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const made = await withMappings(
+    mapped('Viewers', 'organization:viewer', organizationId),
+    mapped('Auditors', 'account:auditor'),
+  );
+  const scim = new ScimClient(service, made, (await scimToken(service, made.id)).token);
+  const { id, email } = await scim.person();
+  await scim.group('Viewers', id);
+  const person = { ...stranger(), email };
+  const login = await logIn(made.id, person, 'Auditors');
+  t.strictSame(await rolesOf(login.body.jwt), [[organizationId, 'organization:viewer']]);
+  await scim.patch(`/Users/${id}`, { op: 'replace', path: 'active', value: 'false' });
+  t.equal((await logIn(made.id, person, 'Auditors')).status, 401);
+  await scim.patch(`/Users/${id}`, { op: 'replace', path: 'active', value: 'true' });
+  t.equal(
+    (await service.http('GET', '/api/v1/profile/me', { token: login.body.jwt })).status,
+    401,
+    'a session is over',
+  );
+  t.equal((await logIn(made.id, person)).status, 200);
+  await scim.ok('DELETE', `/Users/${id}`);
+  t.equal((await logIn(made.id, person)).status, 401);
 });
 
 t.test('the last admin is not demoted, and a mapped role is not deleted', async (t) => {

@@ -78,23 +78,24 @@ async function step(
   providerId: string,
   most = stepSize,
 ): Promise<{ followed: Followed[]; error?: PlatformError }> {
+  let current: string | undefined;
   try {
     const followed = await ctx.registry.transaction(async (tx) => {
       const provider = await findEntity(tx, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) return [];
       const done: Followed[] = [];
-      for (const row of await staleOf(tx, provider).orderBy('id').limit(most).execute())
+      for (const row of await staleOf(tx, provider).orderBy('id').limit(most).execute()) {
+        current = row.id;
         done.push(await follow(ctx, tx, provider, row));
+      }
       return done;
     });
     return { followed };
   } catch (error) {
-    if (!(error instanceof PlatformError)) throw error;
+    if (!(error instanceof PlatformError) || current === undefined) throw error;
     if (most > 1) return step(ctx, providerId, 1);
-    const first = ctx.registry.query.selectFrom('scimUsers').select('id').where('identityProviderId', '=', providerId);
-    const { id } = await first.where('stale', '=', 1).orderBy('id').limit(1).executeTakeFirstOrThrow();
     // It stays as it is until its groups change again.
-    await ctx.registry.query.updateTable('scimUsers').set({ stale: 0 }).where('id', '=', id).execute();
+    await ctx.registry.query.updateTable('scimUsers').set({ stale: 0 }).where('id', '=', current).execute();
     return { followed: [], error };
   }
 }

@@ -189,6 +189,8 @@ async function changeIdentity(
   const changes = { ...person, email, emailKey: emailKey(email) };
   await tx.updateTable('identities').set(changes).where('id', '=', userId).execute();
   if (changes.emailKey === identity.emailKey) return;
+  // They were sent to the former address.
+  await tx.deleteFrom('mailedTokens').where('userId', '=', userId).execute();
   const target = { kind: 'identity', id: userId } as const;
   const { accountId } = provider;
   await ctx.audit.record(tx, { event: 'emailChanged', outcome: 'success', accountId, actor: by, target });

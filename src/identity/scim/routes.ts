@@ -1,6 +1,7 @@
 /** SCIM 2.0 (RFC 7644) for identity providers, each with a token of its own. Each sees the people and groups that it has made. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { findEntity } from '../../../db/registry/entities.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
 import { PlatformError } from '../../errors.ts';
 import { hashAccessToken, isWellFormedToken } from '../../formats/access-tokens.ts';
 import { scimMediaType } from '../../http/answers/errors.ts';
@@ -12,6 +13,7 @@ import { limitTries } from '../../limits/tries.ts';
 import type { IdentityContext } from '../context.ts';
 import { providerCaller } from '../federation/mappings.ts';
 import { readBearer } from '../sessions/authentication.ts';
+import { followAll } from './following.ts';
 import { changeGroup, createGroup, deleteGroup, findGroup, readGroup, readGroupPatch } from './groups.ts';
 import { findGroups, findPeople, groupsOfPeople, membersOf } from './lists.ts';
 import { readOperations } from './patch.ts';
@@ -41,6 +43,8 @@ export const scimPath = '/scim/v2';
 const listSchema = 'urn:ietf:params:scim:api:messages:2.0:ListResponse';
 /** A group of the largest size. */
 const bodyBytes = 4 * 1024 * 1024;
+/** Providers that have been heard of since the start. */
+const providersKept = 10_000;
 
 const reading = { config: { family: 'scim' }, schema: { hide: true } } as const;
 /** Who is to leave, leaves whether or not there is room. */
@@ -63,6 +67,7 @@ export function scimRoutes(app: App, ctx: IdentityContext): void {
 
 /** Everything below needs the token of a provider. */
 function requireProvider(app: App, ctx: IdentityContext): void {
+  const resumed = boundedCache<string, true>(providersKept);
   const perSecond = limitTries('requests', ctx);
   app.addHook('onRequest', async (request, reply) => {
     const text = readBearer(request);
@@ -77,6 +82,12 @@ function requireProvider(app: App, ctx: IdentityContext): void {
     sendAllowance(reply, perSecond.takeTry(provider.id));
     ctx.sessions.noteUse(token.id, token.accountId, request.address);
     ctx.audit.recordUse(by, {});
+    if (resumed.get(provider.id)) return;
+    resumed.set(provider.id, true);
+    // What the end of the process has left undone. Somebody who cannot follow is told when its groups change.
+    await followAll(ctx, provider.id, by).catch((error) => {
+      if (!(error instanceof PlatformError)) throw error;
+    });
   });
 }
 
