@@ -2,19 +2,18 @@
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { can } from '../app/session.ts';
-import { Code } from '../parts/code.tsx';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { Confirm } from '../parts/dialog.tsx';
 import { download } from '../parts/download.ts';
-import { Form, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { Badge } from '../parts/page.tsx';
+import { Badge, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
+import { Edit, Proof, Upload, UploadList } from './authority-dialogs.tsx';
 import { Ends } from './certificates.tsx';
 import { type Authority, readAuthorities } from './read.ts';
 
 const words = texts.enrollment.authorities;
-type Open = { kind: 'proof' | 'certificate' | 'delete'; of: Authority };
+type Open = { kind: 'proof' | 'certificate' | 'edit' | 'list' | 'delete'; of: Authority };
 
 /** A name as the beginning of a file's. */
 const fileName = (name: string) => name.replace(/[^\w.-]+/g, '-').toLowerCase() || 'ca';
@@ -47,6 +46,8 @@ export function Authorities({ round }: { round: number }) {
     const isActive = of.state === 'active';
     return [
       mayChange && !isActive && !of.issuing && { text: words.prove, run: () => setOpen({ kind: 'proof', of }) },
+      mayChange && !of.issuing && { text: texts.edit, run: () => setOpen({ kind: 'edit', of }) },
+      mayChange && !of.issuing && isActive && { text: words.uploadList, run: () => setOpen({ kind: 'list', of }) },
       mayChange && of.issuing && { text: words.upload, run: () => setOpen({ kind: 'certificate', of }) },
       isActive && { text: words.saveCertificate, run: () => saveCertificate(of) },
       isActive && of.issuing && { text: words.saveList, run: () => void saveList(of).catch(failed) },
@@ -82,12 +83,15 @@ export function Authorities({ round }: { round: number }) {
             show: ({ validTo, state, issuing }) =>
               state === 'active' || !issuing ? <Ends validTo={validTo} /> : <span class="soft">–</span>,
           },
+          { name: 'list', label: words.list, wrap: true, show: (one) => <ListState of={one} /> },
         ]}
         actions={itemsOf}
         empty={<p>{words.none}</p>}
       />
       {open?.kind === 'proof' && <Proof of={open.of} onDone={again} onClose={() => setOpen(undefined)} />}
       {open?.kind === 'certificate' && <Upload of={open.of} onDone={again} onClose={() => setOpen(undefined)} />}
+      {open?.kind === 'edit' && <Edit of={open.of} onDone={again} onClose={() => setOpen(undefined)} />}
+      {open?.kind === 'list' && <UploadList of={open.of} onDone={again} onClose={() => setOpen(undefined)} />}
       {open?.kind === 'delete' && (
         <Confirm
           title={texts.programs.deleteOf(open.of.name)}
@@ -102,43 +106,24 @@ export function Authorities({ round }: { round: number }) {
   );
 }
 
-interface Asked {
-  of: Authority;
-  onDone: () => void;
-  onClose: () => void;
-}
-
-function Proof({ of: { id, name, challenge }, onDone, onClose }: Asked) {
-  const prove = async ({ certificate = '' }: Values) => {
-    const params = { path: { id } };
-    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
-    onDone();
-  };
+/** The revocation list of a registered CA; those of others are made here. */
+function ListState({ of: { issuing, state, crlTaken, crlCount, crlNextUpdate, crlError } }: { of: Authority }) {
+  if (issuing) return state === 'active' ? words.ownList : <span class="soft">–</span>;
+  if (crlTaken === null && crlError === null) return <span class="soft">–</span>;
+  const isOver = crlNextUpdate !== null && Date.parse(crlNextUpdate) <= Date.now();
   return (
-    <Dialog title={words.proveOf(name)} onClose={onClose}>
-      <Form save={prove} verb={words.prove} onCancel={onClose}>
-        <p>{words.proveHint}</p>
-        <Code label={words.challenge} text={challenge ?? ''} />
-        <TextArea label="PEM" name="certificate" required />
-      </Form>
-    </Dialog>
-  );
-}
-
-/** The request that the CA of the company signs, and what it has signed. */
-function Upload({ of: { id, name, version, certificateRequest }, onDone, onClose }: Asked) {
-  const save = async ({ certificate = '' }: Values) => {
-    const params = { path: { id }, header: { etag: version } };
-    await done(api.PUT('/api/v1/access/certificate-authorities/{id}/certificate', { params, body: { certificate } }));
-    onDone();
-  };
-  return (
-    <Dialog title={words.uploadOf(name)} onClose={onClose}>
-      <Form save={save} verb={words.upload} onCancel={onClose}>
-        <p>{certificateRequest ? words.uploadHint : words.newerHint}</p>
-        {certificateRequest && <Code label={words.request} text={certificateRequest} />}
-        <TextArea label="PEM" name="certificate" required />
-      </Form>
-    </Dialog>
+    <span class="row">
+      {crlTaken !== null && (
+        <span>
+          {words.entries(crlCount ?? 0)} <Time iso={crlNextUpdate} />
+        </span>
+      )}
+      {isOver && <Badge kind="bad" text={texts.enrollment.hasEnded} />}
+      {crlError !== null && (
+        <span>
+          <Badge kind="warn" text={words.notFetched} /> {crlError}
+        </span>
+      )}
+    </span>
   );
 }

@@ -1,7 +1,9 @@
 /** Enrollment in the console: a group by its wizard, what it makes and refuses, certificates that end, CAs. */
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { basic, claim, newGroup } from '../enrollment/devices.ts';
+import { makeAuthority, registerAuthority } from '../support/certificates.ts';
 import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { present, type Service, startService } from '../support/service.ts';
@@ -165,5 +167,32 @@ t.test(
     t.strictSame(errors, []);
   },
 );
+
+t.test('a registered CA gets its revocation list, and says by what its certificates name a device', async (t) => {
+  const ca = await makeAuthority({ subject: 'CN=Plant' });
+  const { id } = await registerAuthority(service, ca, { name: 'Plant' });
+  const shell = openssl(t);
+  for (const [name, content] of Object.entries({ 'ca.pem': ca.cert, 'ca.key': ca.key, 'index.txt': '', number: '0A' }))
+    shell.write(name, content);
+  shell.write('ca.cnf', '[ca]\ndefault_ca=a\n[a]\ndatabase=index.txt\ncrlnumber=number\ndefault_md=sha256\n');
+  const signing = ['-config', 'ca.cnf', '-crldays', '1', '-keyfile', 'ca.key', '-cert', 'ca.pem'];
+  shell.run('ca', '-gencrl', ...signing, '-out', 'list.crl');
+  const { page, errors } = await openAs(t, browser, service, 'enrollment/authorities');
+  const row = page.getByRole('row', { name: /^Plant / });
+  await press(page, 'Actions of Plant');
+  await page.getByRole('menuitem', { name: 'Upload a revocation list' }).click();
+  await page.getByLabel('File', { exact: true }).setInputFiles(join(shell.directory, 'list.crl'));
+  await inDialog(page, 'Upload a revocation list');
+  await row.getByText('0 certificates, until').waitFor();
+  await press(page, 'Actions of Plant');
+  await page.getByRole('menuitem', { name: 'Edit' }).click();
+  await page.getByLabel('Its certificates name a device by').selectOption('serialNumber');
+  await page.getByLabel('When the list has expired').selectOption('refuse');
+  await inDialog(page, 'Save');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  const { certificateAuthority } = await service.ok('GET', `/api/v1/access/certificate-authorities/${id}`);
+  t.match(certificateAuthority, { identity: 'serialNumber', crlPolicy: 'refuse', crlUrl: null, crlCount: 0 });
+  t.strictSame(errors, []);
+});
 
 t.end();
