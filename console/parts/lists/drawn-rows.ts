@@ -19,7 +19,8 @@ type Part = number | { from: number; height: number };
 export function useDrawnRows(count: number, columns: unknown) {
   const isLong = count > longFrom;
   const table = useRef<HTMLTableElement>(null);
-  const [drawn, setDrawn] = useState({ from: 0, to: firstDrawn, height: usualHeight });
+  const [drawn, setDrawn] = useState<Drawn>({ from: 0, to: firstDrawn, height: usualHeight, isPart: false });
+  const latest = useRef(drawn);
   const [focused, setFocused] = useState<number>();
   useLayoutEffect(() => {
     if (!isLong) return;
@@ -28,9 +29,10 @@ export function useDrawnRows(count: number, columns: unknown) {
       if (!shown) return;
       // Here the page is laid out already. After rows have been drawn, measuring would make the browser do it once more.
       steadyWidths(shown);
-      setDrawn((before) => visiblePart(shown, count, before));
+      latest.current = visiblePart(shown, count, latest.current);
+      setDrawn(latest.current);
+      if (latest.current.isPart) plan();
     };
-    look();
     // In a task of its own: drawing rows in the task that paints the page would keep it longer.
     let planned: ReturnType<typeof setTimeout> | undefined;
     const plan = () => {
@@ -39,6 +41,7 @@ export function useDrawnRows(count: number, columns: unknown) {
         look();
       });
     };
+    look();
     const options = { passive: true };
     addEventListener('scroll', plan, options);
     addEventListener('resize', plan, options);
@@ -69,15 +72,28 @@ export function useDrawnRows(count: number, columns: unknown) {
   return { table, isLong, onFocusIn, parts };
 }
 
-function visiblePart(table: HTMLTableElement, count: number, before: { from: number; to: number; height: number }) {
+interface Drawn {
+  from: number;
+  to: number;
+  height: number;
+  /** Whether rows beyond the visible ones are still to come. */
+  isPart: boolean;
+}
+
+/** After a jump these are the visible rows alone, which is half of the work; the others come in the next task. */
+function visiblePart(table: HTMLTableElement, count: number, before: Drawn): Drawn {
   const [body] = table.tBodies;
   const row = body?.querySelector('tr[data-place]');
   if (!body || !row) return before;
   const height = row.getBoundingClientRect().height || usualHeight;
   const first = -body.getBoundingClientRect().top / height;
-  const from = Math.max(0, Math.floor((first - margin) / step) * step);
-  const to = Math.min(count, Math.ceil((first + innerHeight / height + margin) / step) * step);
-  return from === before.from && to === before.to && height === before.height ? before : { from, to, height };
+  const last = first + innerHeight / height;
+  const isPart = first > before.to || last < before.from;
+  const beyond = isPart ? 0 : margin;
+  const from = Math.max(0, Math.floor((first - beyond) / step) * step);
+  const to = Math.min(count, Math.ceil((last + beyond) / step) * step);
+  const isSame = from === before.from && to === before.to && height === before.height && isPart === before.isPart;
+  return isSame ? before : { from, to, height, isPart };
 }
 
 function withGaps(places: number[], count: number, height: number): Part[] {
