@@ -7,6 +7,7 @@ import { maxPath, placeOf } from '../access.ts';
 import { applicationCaller, type Caller, endUserCaller, isAccountWide, type Station } from '../caller.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
+import { readIdentity } from '../identity/grants.ts';
 import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../rights.ts';
 import { controlTopic, parseTopic } from '../topics.ts';
 import type { RegistryContext } from './context.ts';
@@ -48,6 +49,7 @@ const rules = [
   'first organization',
   'wildcard',
   'principal in the trash',
+  'principal disabled',
   'role may not do this',
   'outside the reach',
   'in the trash',
@@ -135,14 +137,14 @@ export async function explain(ctx: RegistryContext, caller: Caller, question: Qu
     throw invalid('entity', ofTopic ? 'is for read, update, create and delete only' : 'is required for this action');
   const { access } = ctx;
   const { accountId } = caller;
-  const { principal, trashed } = await findPrincipal(ctx, accountId, question.principal);
+  const { principal, blocked } = await findPrincipal(ctx, accountId, question.principal);
   const right: Right = [action, entity?.type ?? 'device'];
   const narrowed = access.narrow(principal, ...right);
   const answer =
     ofTopic || entity === undefined
       ? explainTopic(ctx, narrowed, action as 'publish' | 'subscribe', topic ?? '')
       : await explainEntity(ctx, narrowed, action, entity);
-  if (trashed) return refused('principal in the trash');
+  if (blocked) return refused(blocked);
   const role = roleBehind(principal, right, answer.path);
   return { ...answer, ...(role && { role: { id: role.id, name: role.name, scope: role.scope } }) };
 }
@@ -163,32 +165,42 @@ async function findPrincipal(
   { access, registry }: RegistryContext,
   accountId: string,
   { type, id }: Question['principal'],
-): Promise<{ principal: Caller; trashed: boolean }> {
+): Promise<{ principal: Caller; blocked?: Rule | undefined }> {
   const ofAccount = <R extends { accountId: string }>(one: R | undefined): R => {
     if (one?.accountId !== accountId) throw new PlatformError('notFound');
     return one;
   };
   const db = registry.query;
-  if (type === 'user') return { principal: ofAccount(access.callerOf(id)), trashed: false };
+  const blockOf = (deleted: string | null): Rule | undefined =>
+    deleted === null ? undefined : 'principal in the trash';
+  /** A person may be disabled, whatever it is. */
+  const blockOfPerson = (deleted: string | null) =>
+    blockOf(deleted) ?? (access.callerOfEntity(id) ? undefined : 'principal disabled');
+  if (type === 'user') {
+    const principal = access.callerOf(id);
+    if (principal) return { principal: ofAccount(principal) };
+    ofAccount(await readIdentity(db, id));
+    return { principal: { kind: 'newcomer', id, accountId }, blocked: 'principal disabled' };
+  }
   if (type === 'device') {
     const { deleted } = ofAccount(access.placement(id));
-    return { principal: { kind: 'device', id, accountId }, trashed: deleted !== null };
+    return { principal: { kind: 'device', id, accountId }, blocked: blockOf(deleted) };
   }
   if (type === 'endUser') {
     const { userId, organizationId, roleId, deleted } = ofAccount(await findEntity(db, 'endUsers', id));
     const membership = { organizationId, role: access.roleOf(roleId, 'organization') };
     const principal = endUserCaller(userId ?? id, accountId, [membership]);
-    return { principal, trashed: deleted !== null };
+    return { principal, blocked: blockOfPerson(deleted) };
   }
   if (type === 'accountUser') {
     const { userId, roleId, deleted } = ofAccount(await findEntity(db, 'accountUsers', id));
     const role = access.roleOf(roleId, 'account');
-    return { principal: { kind: 'admin', id: userId, accountId, role }, trashed: deleted !== null };
+    return { principal: { kind: 'admin', id: userId, accountId, role }, blocked: blockOfPerson(deleted) };
   }
   const application = ofAccount(await findEntity(db, 'applications', id));
   const principal = applicationCaller(application, access.roleOf(application.roleId, 'account'));
   if (!principal) throw new PlatformError('notFound');
-  return { principal, trashed: application.deleted !== null };
+  return { principal, blocked: blockOf(application.deleted) };
 }
 
 function explainTopic(ctx: RegistryContext, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {

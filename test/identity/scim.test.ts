@@ -336,6 +336,14 @@ t.test('an account user whom an admin made is not taken over, an end-user is lin
   const login = { emailAddress: known.email, password: known.password, accountId: service.accountId };
   const logIn = () => service.http('POST', '/api/v1/auth/login-user', { token: null, body: login });
   t.equal((await logIn()).status, 401, 'nor by its password');
+  for (const principal of [
+    { type: 'endUser', id: known.endUser.id },
+    { type: 'user', id: known.endUser.userId },
+  ]) {
+    const body = { principal, action: 'read', entity: { type: 'organization', id: organizationId } };
+    const explained = await service.ok('POST', '/api/v1/permissions/explain', { body });
+    t.match(explained, { allowed: false, rule: 'principal disabled' });
+  }
   await scim.patch(`/Users/${id}`, { op: 'replace', path: 'active', value: true });
   t.equal((await logIn()).status, 200);
   await scim.ok('DELETE', `/Users/${id}`);
