@@ -311,6 +311,11 @@ export class Registry {
     return this.#lookups.expiredLists.all(after, until);
   }
 
+  /** How many live CAs have a revocation list that has expired. */
+  countExpiredLists(now: string): number {
+    return this.#lookups.expiredListCount.get(now) ?? 0;
+  }
+
   /** When a live certificate, or a live CA, expires; undefined when it is not there. */
   validityOf(certificateId: string): string | undefined {
     return this.#lookups.certificateEnd.get(certificateId) ?? this.#lookups.authorityEnd.get(certificateId);
@@ -465,6 +470,11 @@ function prepareLookups(reader: Sqlite.Database) {
       .prepare<[string, string], string>(
         `SELECT "id" FROM "certificateAuthorities" WHERE "crlPolicy" = 'refuse' AND "deleted" IS NULL
          AND "crlNextUpdate" > ? AND "crlNextUpdate" <= ?`,
+      )
+      .pluck(),
+    expiredListCount: reader
+      .prepare<[string], number>(
+        'SELECT count(*) FROM "certificateAuthorities" WHERE "crlNextUpdate" <= ? AND "deleted" IS NULL',
       )
       .pluck(),
     newestRevocation: reader

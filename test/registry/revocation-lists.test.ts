@@ -15,7 +15,7 @@ import {
   registerAuthority,
   type WantedList,
 } from '../support/certificates.ts';
-import { fetchListsNow } from '../support/clockwork.ts';
+import { fetchListsNow, warnNow } from '../support/clockwork.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { joinWith, openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
@@ -29,6 +29,7 @@ const revokedReason = 'the certificate, or a CA above it, has been revoked';
 const expiredReason = 'the revocation list of the CA has expired';
 
 let ahead = 0;
+const logLines: string[] = [];
 let service: Service;
 t.before(async () => {
   service = await startService(t, {
@@ -39,6 +40,7 @@ t.before(async () => {
       SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '0',
     },
     clock: { now: () => Date.now() + ahead },
+    logLines,
   });
 });
 t.afterEach(() => {
@@ -190,7 +192,8 @@ t.test('a list of another CA, an older one, an expired one, one without a number
   const changed = Buffer.from(good);
   changed[changed.length - 1] = 1 ^ (changed.at(-1) ?? 0);
   t.match(await put(ca.id, changed), refusal(/not signed/));
-  for (const body of ['{', '[]', '{"crl":5}', 'null'])
+  const nested = `{"crl":${'['.repeat(1_000_000)}`;
+  for (const body of ['{', '[]', '{"crl":5}', 'null', '{"crl":"\\"}', '{"crl":""} x', nested])
     t.match(await put(ca.id, body, 'application/json'), refusal(/must be a text/));
   t.match(await put(ca.id, Buffer.alloc(15 * 1024 * 1024)), { status: 413 });
   t.match(await read(ca.id), { crlNumber: '5', crlCount: 1 }, 'the former one stays');
@@ -217,6 +220,8 @@ t.test('an expired list goes on with `warn`; with `refuse` it lets nobody in, an
   t.same(await refusalsOf(two.id), [expiredReason]);
   t.equal((await update(ca.id, { crlPolicy: 'warn' })).status, 200);
   t.same([await codeOf(t, kept), await codeOf(t, lost)], [0, 4]);
+  warnNow(service);
+  t.ok(logLines.some((line) => line.includes('revocation lists of CAs have expired')));
   const again = await joinWith(t, service.mqttsPort, kept);
   const changed = await update(ca.id, { crlPolicy: 'refuse' });
   t.match(changed.headers.get('platform-revocation'), /^connections=[12];/);

@@ -1,4 +1,4 @@
-/** Warns of certificates and CAs that expire soon: once a day in the log, at any time in /metrics. */
+/** Warns of certificates and CAs that expire soon, and of revocation lists that have: once a day in the log, at any time in /metrics. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import type { Clock } from '../../clock.ts';
@@ -25,6 +25,8 @@ export function expiringSoon({
 
 /** Warns in the log, if there is anything to warn of. */
 export function warnOfExpiry(ctx: Needed): void {
+  const lists = ctx.registry.countExpiredLists(new Date(ctx.clock.now()).toISOString());
+  if (lists > 0) ctx.log.warn({ authorities: lists }, 'revocation lists of CAs have expired');
   const { certificates, authorities } = expiringSoon(ctx);
   if (certificates.count + authorities.count === 0) return;
   ctx.log.warn({ certificates, authorities }, `certificates or CAs expire within ${warnedDays} days`);

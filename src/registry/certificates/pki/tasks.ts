@@ -27,14 +27,22 @@ function readGivenList(
   authority: string,
   now: number,
 ): RevocationList | Fault {
-  if (!isJson) return readRevocationList(body, authority, now);
+  const given = isJson ? textIn(Buffer.from(body).toString('latin1')) : body;
+  if (!given) return { fault: 'must be a text: {"crl": "…"} with PEM, or base64 of DER' };
+  return readRevocationList(given, authority, now);
+}
+
+/** The one text of a JSON object. Anything else in so large a body could become much larger in memory. */
+function textIn(json: string): Buffer | undefined {
+  const [before = ''] = /^\s*\{\s*"crl"\s*:\s*(?=")/.exec(json) ?? [];
+  const end = json.indexOf('"', before.length + 1);
+  if (before === '' || end < 0 || !/^\s*\}\s*$/.test(json.slice(end + 1, end + 100)) || json.length > end + 100)
+    return undefined;
   try {
-    const { crl } = JSON.parse(Buffer.from(body).toString()) as { crl?: unknown };
-    if (typeof crl === 'string') return readRevocationList(Buffer.from(crl, 'latin1'), authority, now);
+    return Buffer.from(JSON.parse(json.slice(before.length, end + 1)) as string, 'latin1');
   } catch {
-    // As a text that is missing.
+    return undefined;
   }
-  return { fault: 'must be a text: {"crl": "…"} with PEM, or base64 of DER' };
 }
 
 export const tasks = {
