@@ -23,6 +23,8 @@ export interface Moved {
   /** A group, and the device that it has made and that has renewed its secret for a certificate. */
   group: { id: string; claimSecret: string };
   enrolled: Unit;
+  /** What a device has done for two owners, and a token of the second one. */
+  passed: { topic: string; token: string };
 }
 
 /** An account with something in most tables: what the service of the first one has besides stays there. */
@@ -31,7 +33,7 @@ export async function populate(service: Service): Promise<Moved> {
   Object.assign(service, { accountId, admin });
   const post = (path: string, body: object) => service.ok('POST', `/api/v1${path}`, { body: { accountId, ...body } });
   const template = await service.template({
-    channels: ['series', { name: 'state' }, { name: 'events', streamBridgeDelivery: 2 }],
+    channels: ['series', { name: 'state' }, { name: 'events', streamBridgeDelivery: 2 }, 'history'],
   });
   const { bridge } = await post('/bridges', { name: 'B', kind: 'webhook', url: 'http://127.0.0.1:9/' });
   const organization = await service.organization();
@@ -64,7 +66,8 @@ export async function populate(service: Service): Promise<Moved> {
   const topic = service.topic(first.id, 'series');
   await service.loginAs(user.email, user.password);
   const enrollment = await enroll(service, template.id);
-  return { accountId, admin, devices, code, bridgeId: bridge.id, topic, ...enrollment };
+  const passed = await passOn(service, template.id, organization.id);
+  return { accountId, admin, devices, code, bridgeId: bridge.id, topic, passed, ...enrollment };
 }
 
 /** A CA, a group with what it made and refused, a certificate that has ended, and a renewal that is under way. */
@@ -91,8 +94,28 @@ async function enroll(service: Service, deviceTemplateId: string): Promise<Pick<
   return { group: { id, claimSecret }, enrolled };
 }
 
+/** A device that goes from one organization to another, with a point for each. */
+async function passOn(service: Service, deviceTemplateId: string, organizationId: string) {
+  const { device, secret } = await service.device({ deviceTemplateId, organizationId });
+  const topic = service.topic(device.id, 'history');
+  const next = await service.organization();
+  const client = await service.connect({ deviceId: device.id, secret });
+  // By its clock it has measured later what was for the first.
+  await client.publishAsync(topic, `${Date.now() + 3_600_000},first,1,`, { qos: 1 });
+  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  const body = { organizationId: next.id };
+  await service.ok('PUT', `/api/v1/devices/${device.id}`, { body, headers: { etag: version } });
+  await client.publishAsync(topic, `${Date.now() + 1000},second,2,`, { qos: 1 });
+  await client.endAsync();
+  const expiresAt = new Date(Date.now() + 86_400_000).toISOString();
+  const { token } = await service.ok('POST', '/api/v1/tokens', {
+    body: { name: 'T', expiresAt, organizationId: next.id },
+  });
+  return { topic, token: token.token };
+}
+
 /** What its admin sees of the account. */
-export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices, group }: Moved) {
+export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices, group, passed }: Moved) {
   const get = async (path: string) => {
     const { status, body } = await service.http('GET', path, { token: admin });
     if (status !== 200) throw new Error(`${path} answered ${status}: ${JSON.stringify(body)}`);
@@ -112,6 +135,7 @@ export async function seen(service: Service, { accountId, admin, topic, bridgeId
     points: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&pageSize=1000`)).result,
     category: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&category=a`)).result,
     logs: (await get(`/api/v1/devices/${devices[0]?.id}/logs`)).logs.results,
+    passed: (await service.ok('GET', `/api/v4/data/${passed.topic}/latest`, { token: passed.token })).result,
     found: found.hits.hits.map(({ _id }) => _id).sort(),
     groups: await list('/enrollment-groups'),
     refused: await get(`/api/v1/enrollment-groups/${group.id}/refusals`),
