@@ -407,6 +407,7 @@ export const texts = {
       regenerate: 'The present secrets end, and connected devices are disconnected. The new secrets wait in Factory.',
       delete: 'Their connections end at once. They stay in the trash for 30 days.',
     },
+    keepHistory: 'The new customer sees what the devices have done so far',
     dryRun: 'Count first',
     counting: 'Counting …',
     would: (count: number) => `This concerns ${number(count)} ${count === 1 ? 'device' : 'devices'}.`,
@@ -416,6 +417,7 @@ export const texts = {
   },
   device: {
     one: 'Device',
+    ownerSince: 'People there see what the device has done since',
     tabs: {
       '': 'Overview',
       live: 'Live',

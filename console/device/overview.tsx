@@ -8,7 +8,7 @@ import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Loading } from '../parts/page.tsx';
+import { Badge, Loading, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { type Position, WorldMap } from './map.tsx';
@@ -89,7 +89,7 @@ function placeText({ latitude, longitude }: Position): string {
 const shownElsewhere: readonly string[] = ['firmwareVersion', 'latitude', 'longitude'];
 
 function About({ device }: { device: DeviceRow }) {
-  const { id, deviceTemplateId, organizationId, provisioningState } = device;
+  const { id, deviceTemplateId, organizationId, possessionSince, provisioningState } = device;
   const { data: custom } = useLoad(() => readCustomFields(deviceTemplateId), [deviceTemplateId]);
   const fields = [
     ...fieldNames
@@ -121,6 +121,11 @@ function About({ device }: { device: DeviceRow }) {
             </Link>
           ) : (
             <span class="soft">{texts.none}</span>
+          )}
+          {possessionSince !== null && (
+            <div class="small soft">
+              {words.ownerSince} <Time iso={possessionSince} />
+            </div>
           )}
         </Row>
         <Row name={texts.devices.state}>

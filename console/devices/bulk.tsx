@@ -5,7 +5,7 @@ import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/commands.tsx';
 import { NewRollout } from '../firmware/rollouts.tsx';
 import { Dialog } from '../parts/dialog.tsx';
-import { ErrorNote, Form, type Values } from '../parts/form.tsx';
+import { Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -16,7 +16,7 @@ type Action = 'move' | 'command' | 'regenerate' | 'delete';
 export const actions = ['move', 'command', 'regenerate', 'delete'] as const;
 const canUndo: readonly Action[] = ['move', 'delete'];
 /** The parameters of the job besides its devices. */
-type Order = { organizationId?: string | null; command?: { name: string; payload?: unknown } };
+type Order = { organizationId?: string | null; keepHistory?: boolean; command?: { name: string; payload?: unknown } };
 export type Job = Awaited<ReturnType<typeof readJob>>;
 
 export async function readJob(id: string) {
@@ -137,11 +137,14 @@ export function Run({
         </>
       ) : action === 'move' ? (
         <Form
-          save={({ organizationId = null }: { organizationId?: string | null } & Values) => plan({ organizationId })}
+          save={({ organizationId = null, keepHistory }: { organizationId?: string | null } & Values) =>
+            plan({ organizationId, ...(keepHistory && { keepHistory: true }) })
+          }
           verb={words.dryRun}
           onCancel={onClose}
         >
           <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+          <Check label={words.keepHistory} name="keepHistory" value="true" />
         </Form>
       ) : action === 'command' ? (
         <Form
