@@ -273,6 +273,8 @@ t.test('its first owner sees what a device has done before', async (t) => {
   const { service, template, first, former } = await customers(t);
   const fresh: Unit = await service.device({ deviceTemplateId: template.id });
   const command = await live(service, fresh, 'of-first', 111.125, service.admin);
+  const read = () => service.ok('GET', `/api/v1/devices/${fresh.device.id}`);
+  await until(async () => (await read()).device.lastConnected !== null);
   await claim(service, fresh.device.id, first.id, former.token);
   const { device } = await service.ok('GET', `/api/v1/devices/${fresh.device.id}`, { token: former.token });
   t.equal(device.possessionSince, null);
@@ -311,6 +313,33 @@ t.test('a person of both customers loses what waits of the first', async (t) => 
     kept.filter((text) => text.startsWith('of-')),
     ['of-second'],
   );
+});
+
+t.test('what a group had for somebody else before goes to no member of the next owner', async (t) => {
+  const { service, unit, second, next } = await customers(t);
+  const { id } = unit.device;
+  const shared = `$share/team/${service.topic('+', 'chat')}`;
+  const open = async (token: string, more: object) => {
+    const client = await rawClient(t, service.server.mqttPort);
+    client.send(connectPacket({ ...login(service, token), ...more }));
+    await client.next();
+    return client;
+  };
+  const say = (text: string) =>
+    service.ok('POST', `/api/v1/messaging/publish/${service.topic(id, 'chat')}`, { body: text, headers: plain });
+  const admin = await open(service.admin, { clientId: 'keeper', clean: false });
+  await subscribed(admin, [shared, 1]);
+  admin.send({ cmd: 'disconnect' });
+  await admin.closed;
+  const member = await open(next.token, { clientId: 'member' });
+  await subscribed(member, [shared, 1]);
+  await say('of-first');
+  await put(service, id, { organizationId: second.id });
+  // The session of the account ends: what it has kept for the group goes to other members.
+  await open(service.admin, { clientId: 'keeper', clean: true });
+  await say('of-second');
+  const heard = texts(await taken(member, ({ length }) => length > 0));
+  t.same(heard, ['of-second']);
 });
 
 t.test('keepHistory hands the history over, of callers of the whole account alone', async (t) => {
