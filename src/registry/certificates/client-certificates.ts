@@ -165,8 +165,9 @@ export class ClientCertificates {
       );
     const { deviceId, accountId, fault, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
     const isNamed = username === '' || username === accountId;
-    if (!isNamed && (username !== deviceId || ground.serialNumber !== undefined))
-      return wrong('the certificate is that of another device');
+    if (!isNamed && ground.serialNumber !== undefined)
+      return wrong('the certificate names a serial number: send the id of the account as username, or none');
+    if (!isNamed && username !== deviceId) return wrong('the certificate is that of another device');
     const now = clock.now();
     if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
     if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
