@@ -102,6 +102,9 @@ export function Series({ device }: { device: DeviceRow }) {
       ),
     [data, names.join()],
   );
+  // Until the channels are known, nothing is asked for and nothing is found.
+  const hasAsked = data !== undefined && (data.devices.length > 0 || topics.length === 0);
+  const isWaiting = !stored || (!hasAsked && !error);
   const isEmpty = charts.every(({ lines }) => lines.every(({ readings }) => readings.length === 0));
   return (
     <section class="panel">
@@ -164,7 +167,7 @@ export function Series({ device }: { device: DeviceRow }) {
         )}
       </p>
       <ErrorNote error={failure ?? error} />
-      {!stored || (!data && !error) ? (
+      {isWaiting ? (
         !failure && <Loading />
       ) : stored.length === 0 || isEmpty ? (
         <p class="empty">{stored.length === 0 ? words.noSeries : words.noPoints}</p>

@@ -170,4 +170,22 @@ t.test('a chart is live', async (t) => {
   await page.locator('.readout').getByText('33.3 °C').waitFor();
 });
 
+t.test('while charts are loaded, the page does not say that there are none', async (t) => {
+  const { device } = await deviceWith('CHART-LOADS', {
+    temperature: [
+      [5, 20],
+      [4, 21],
+    ],
+  });
+  const { page } = await openAs(t, browser, service, `devices/${device.id}`);
+  await page.evaluate(`
+    globalThis.saidNone = false;
+    new MutationObserver(() => {
+      if (document.body.textContent.includes('No points in this range.')) saidNone = true;
+    }).observe(document.body, { subtree: true, childList: true });`);
+  await page.getByRole('link', { name: 'Charts', exact: true }).click();
+  await drawn(page);
+  t.notOk(await page.evaluate('saidNone'));
+});
+
 t.end();
