@@ -12,14 +12,17 @@ export interface PkiQuestion {
   given: unknown[];
 }
 
-/** Questions on their way to a thread and back; it answers one after the other. */
-const askedAtOnce = 2;
+/**
+ * Questions on their way to a thread and back; it answers one after the other. Single certificates go on while the event
+ * loop waits for a commit, and what is answered meanwhile shares the next one.
+ */
+const askedAtOnce = { single: 4, lists: 2 };
 /** Those that may wait: a fleet that renews at once has an account of its own. */
 const maxWaiting = { ofCaller: 1000, ofAccount: 4000 };
 
 export class PkiThreads {
-  readonly #single = new PkiThread('The thread of certificates');
-  readonly #lists = new PkiThread('The thread of revocation lists');
+  readonly #single = new PkiThread('The thread of certificates', askedAtOnce.single);
+  readonly #lists = new PkiThread('The thread of revocation lists', askedAtOnce.lists);
 
   /** Questions that wait for their turn. */
   get waiting(): number {
@@ -39,9 +42,10 @@ export class PkiThreads {
 
 class PkiThread {
   readonly #thread: AskedThread<PkiQuestion, unknown>;
-  readonly #queue = new Scheduler({ atOnce: askedAtOnce, maxWaiting });
+  readonly #queue: Scheduler;
 
-  constructor(name: string) {
+  constructor(name: string, atOnce: number) {
+    this.#queue = new Scheduler({ atOnce, maxWaiting });
     this.#thread = new AskedThread(new URL('./worker.ts', import.meta.url), name);
   }
 
