@@ -1,6 +1,6 @@
 import type { MessagesContext } from '../messages/context.ts';
-import type { Enrollment } from './exchange.ts';
-import type { Renewals } from './renewals.ts';
+import type { Enrollment } from './exchange/exchange.ts';
+import type { Renewals } from './renewal/renewals.ts';
 
 /** The services that route modules of enrollment get: those below them, and their own. */
 export interface EnrollmentContext extends MessagesContext {

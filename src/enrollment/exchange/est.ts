@@ -1,18 +1,18 @@
 /** Enrollment over Secure Transport (RFC 7030): the exchange and the renewal in the forms of a standard, over TLS alone. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { boundedCache } from '../../db/sqlite/cache.ts';
-import { PlatformError } from '../errors.ts';
-import type { App } from '../http/app.ts';
-import { requireCaller } from '../identity/sessions/authentication.ts';
-import { laneOf, strangerLane } from '../limits/lanes.ts';
-import { provenCaller, takePasswords } from '../messages/publish.ts';
-import { isOverTls, trustOf } from '../network/addresses.ts';
-import type { ProvenCaller } from '../ports/publisher.ts';
-import { maxCsrLength } from '../registry/certificates/issuing.ts';
-import type { Lane } from '../scheduler/lanes.ts';
-import type { EnrollmentContext } from './context.ts';
-import type { GroupRow } from './group.ts';
+import { boundedCache } from '../../../db/sqlite/cache.ts';
+import { PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { requireCaller } from '../../identity/sessions/authentication.ts';
+import { laneOf, strangerLane } from '../../limits/lanes.ts';
+import { provenCaller, takePasswords } from '../../messages/publish.ts';
+import { isOverTls, trustOf } from '../../network/addresses.ts';
+import type { ProvenCaller } from '../../ports/publisher.ts';
+import { maxCsrLength } from '../../registry/certificates/issuing.ts';
+import type { Lane } from '../../scheduler/lanes.ts';
+import type { EnrollmentContext } from '../context.ts';
+import type { GroupRow } from '../groups/group.ts';
 import { refused, unproven } from './refused.ts';
 import { askForPassword, readProof, tellWhenSent } from './routes.ts';
 

@@ -1,17 +1,17 @@
 /** Enrollment over HTTP: the exchange itself, and the permission of an admin for a device that has connected already. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { findEntity } from '../../db/registry/entities.ts';
-import { DateText } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
-import { idParams } from '../entity/routes.ts';
-import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError } from '../errors.ts';
-import type { App } from '../http/app.ts';
-import { isInsideBatch } from '../http/batch.ts';
-import type { EnrollmentProof } from '../ports/enrollment.ts';
+import { findEntity } from '../../../db/registry/entities.ts';
+import { DateText } from '../../../db/registry/records.ts';
+import type { Caller } from '../../caller.ts';
+import { idParams } from '../../entity/routes.ts';
+import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import type { EnrollmentProof } from '../../ports/enrollment.ts';
+import type { EnrollmentContext } from '../context.ts';
 import { answerShape } from './answer.ts';
-import type { EnrollmentContext } from './context.ts';
 import { unproven } from './refused.ts';
 import { requestProperties } from './request.ts';
 

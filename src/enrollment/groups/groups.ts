@@ -1,14 +1,14 @@
 /** Enrollment groups: what devices have to prove so that they get an identity, and which one they get. */
 import { Type } from 'typebox';
-import { findEntity } from '../../db/registry/entities.ts';
-import type { Tx } from '../../db/registry/index.ts';
-import { enrollmentGroupColumns } from '../../db/registry/records/enrollment.ts';
-import type { Caller } from '../caller.ts';
-import { readChanges, readNew } from '../entity/columns.ts';
-import { demandHas } from '../entity/giving.ts';
-import { noteAnswer } from '../entity/kept-answers.ts';
-import { entityRoutes } from '../entity/kind.ts';
-import { etagHeaders, etagOf, idParams, readDate, readEtag, sendEntity } from '../entity/routes.ts';
+import { findEntity } from '../../../db/registry/entities.ts';
+import type { Tx } from '../../../db/registry/index.ts';
+import { enrollmentGroupColumns } from '../../../db/registry/records/enrollment.ts';
+import type { Caller } from '../../caller.ts';
+import { readChanges, readNew } from '../../entity/columns.ts';
+import { demandHas } from '../../entity/giving.ts';
+import { noteAnswer } from '../../entity/kept-answers.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { etagHeaders, etagOf, idParams, readDate, readEtag, sendEntity } from '../../entity/routes.ts';
 import {
   change,
   demandLive,
@@ -19,12 +19,12 @@ import {
   stamp,
   trash,
   writeAs,
-} from '../entity/verbs.ts';
-import { invalid, PlatformError } from '../errors.ts';
-import type { App } from '../http/app.ts';
-import { laneOf } from '../limits/lanes.ts';
-import { findIssuer } from '../registry/certificates/issuing.ts';
-import type { EnrollmentContext } from './context.ts';
+} from '../../entity/verbs.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import type { App } from '../../http/app.ts';
+import { laneOf } from '../../limits/lanes.ts';
+import { findIssuer } from '../../registry/certificates/issuing.ts';
+import type { EnrollmentContext } from '../context.ts';
 import {
   type CreateBody,
   createBody,

@@ -1,8 +1,8 @@
 /** The exchange as messages: a request in JSON or CBOR, and an answer in the same form. */
 import type { Logger } from 'pino';
-import { decodeCbor, encodeCbor } from '../downlink/ways/cbor.ts';
-import { errorBody, type Failure, failure, invalid, PlatformError } from '../errors.ts';
-import type { Enrolled, EnrolledMessage, EnrollmentProof } from '../ports/enrollment.ts';
+import { decodeCbor, encodeCbor } from '../../downlink/ways/cbor.ts';
+import { errorBody, type Failure, failure, invalid, PlatformError } from '../../errors.ts';
+import type { Enrolled, EnrolledMessage, EnrollmentProof } from '../../ports/enrollment.ts';
 
 /** Bytes of a request. */
 const maxRequest = 16_384;

@@ -1,20 +1,20 @@
 /** Proves that a device belongs to a group: by a claim secret, a derived key, or a manufacturer's certificate. */
 
-import type { Registry } from '../../db/registry/index.ts';
-import type { Row } from '../../db/registry/records.ts';
-import type { Audit } from '../audit/index.ts';
-import type { Clock } from '../clock.ts';
-import type { Config } from '../config.ts';
-import type { Sealing } from '../identity/secrets/sealing.ts';
-import type { Secrets } from '../identity/secrets/secrets.ts';
-import type { Attempts } from '../limits/attempts.ts';
-import { limitTries } from '../limits/tries.ts';
-import type { EnrollmentProof } from '../ports/enrollment.ts';
-import type { ClientCertificates } from '../registry/certificates/client-certificates.ts';
-import { secretsInForce } from '../registry/credentials/overlaps.ts';
-import type { GroupRow } from './group.ts';
-import { isDerivedKey } from './group-secrets.ts';
-import type { EnrollmentRefusals } from './refusals.ts';
+import type { Registry } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { Audit } from '../../audit/index.ts';
+import type { Clock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
+import type { Secrets } from '../../identity/secrets/secrets.ts';
+import type { Attempts } from '../../limits/attempts.ts';
+import { limitTries } from '../../limits/tries.ts';
+import type { EnrollmentProof } from '../../ports/enrollment.ts';
+import type { ClientCertificates } from '../../registry/certificates/client-certificates.ts';
+import { secretsInForce } from '../../registry/credentials/overlaps.ts';
+import type { GroupRow } from '../groups/group.ts';
+import { isDerivedKey } from '../groups/group-secrets.ts';
+import type { EnrollmentRefusals } from '../groups/refusals.ts';
 import { unproven } from './refused.ts';
 
 /** Characters of a username's serial number, of an id. */

@@ -1,8 +1,8 @@
 /** The rules of a group, and whether a device that it has made is handed out again. */
 
-import type { CredentialRow } from '../../db/registry/index.ts';
-import type { Row } from '../../db/registry/records.ts';
-import type { GroupRow } from './group.ts';
+import type { CredentialRow } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
+import type { GroupRow } from '../groups/group.ts';
 import { refused } from './refused.ts';
 
 /** @throws PlatformError 403/21 while the group takes nobody, or not this serial number. */

@@ -1,10 +1,10 @@
 /** The exchange: what a device has of its group becomes a credential of its own. HTTP, MQTT and EST come here. */
 import type { Logger } from 'pino';
-import { invalid, PlatformError } from '../errors.ts';
-import { slotOf } from '../ids.ts';
-import { causeNow, onBehalfOf } from '../log.ts';
-import type { MessagesContext } from '../messages/context.ts';
-import type { BrokerState } from '../ports/broker-state.ts';
+import { invalid, PlatformError } from '../../errors.ts';
+import { slotOf } from '../../ids.ts';
+import { causeNow, onBehalfOf } from '../../log.ts';
+import type { MessagesContext } from '../../messages/context.ts';
+import type { BrokerState } from '../../ports/broker-state.ts';
 import type {
   Enrolled,
   EnrolledMessage,
@@ -12,17 +12,17 @@ import type {
   EnrollmentProof,
   EnrollmentRequest,
   EnrollmentService,
-} from '../ports/enrollment.ts';
-import type { Revocations } from '../ports/revocations.ts';
-import type { Streams } from '../ports/streams.ts';
-import { type Csr, presentLeaf } from '../registry/certificates/issuing.ts';
+} from '../../ports/enrollment.ts';
+import type { Revocations } from '../../ports/revocations.ts';
+import type { Streams } from '../../ports/streams.ts';
+import { type Csr, presentLeaf } from '../../registry/certificates/issuing.ts';
+import { EnrollmentRefusals } from '../groups/refusals.ts';
 import { answerFor } from './answer.ts';
 import { Flights } from './flights.ts';
 import { Hooks } from './hook.ts';
 import { type Asked, demandSaid, type Made, type MakingContext, makeCredential, valuesOf } from './making.ts';
 import { exchangeMessage } from './messages.ts';
 import { type Proven, Proving } from './proving.ts';
-import { EnrollmentRefusals } from './refusals.ts';
 import { refused } from './refused.ts';
 import { demandSerialNumber, readRequest } from './request.ts';
 import { decideAgain, demandOpen, demandRoom, demandSame, type Known, type Shown } from './rules.ts';

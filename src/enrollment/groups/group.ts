@@ -1,7 +1,7 @@
 /** An enrollment group on the wire: its answers, its bodies and its list. */
 import { type Static, Type } from 'typebox';
-import { enrollmentGroupColumns } from '../../db/registry/records/enrollment.ts';
-import { Nullable, type Row } from '../../db/registry/records.ts';
+import { enrollmentGroupColumns } from '../../../db/registry/records/enrollment.ts';
+import { Nullable, type Row } from '../../../db/registry/records.ts';
 import {
   changeProperties,
   commonShape,
@@ -10,8 +10,8 @@ import {
   showCommon,
   showing,
   shownProperties,
-} from '../entity/columns.ts';
-import type { Sealing } from '../identity/secrets/sealing.ts';
+} from '../../entity/columns.ts';
+import type { Sealing } from '../../identity/secrets/sealing.ts';
 
 export type GroupRow = Row<'enrollmentGroups'>;
 
