@@ -1,8 +1,9 @@
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
-import type { Access, Channel } from '../src/access.ts';
+import type { Access } from '../src/access.ts';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import { type Caller, isAccountWide, principalOf } from '../src/caller.ts';
+import type { Channel } from '../src/channels.ts';
 import type { Action } from '../src/rights.ts';
 import { type Sight, wholeSight } from '../src/sight.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.ts';

@@ -1,6 +1,7 @@
 /** Topic filters: whether one is well formed, what it matches, and whether it can match anything in a caller's reach. */
-import { type Access, mayHearChannel } from '../src/access.ts';
+import type { Access } from '../src/access.ts';
 import type { Caller } from '../src/caller.ts';
+import { mayHearChannel } from '../src/channels.ts';
 import { serviceChannel, serviceChannelNames } from '../src/topics.ts';
 
 /** U+0000, or the replacement character that the parser puts for bad UTF-8; both end a connection [MQTT-1.5.3]. */

@@ -3,7 +3,7 @@
  * holder may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
 
-import type { ChannelRow, EntityRole, OrganizationNode, Placement, Registry } from '../db/registry/index.ts';
+import type { EntityRole, OrganizationNode, Placement, Registry } from '../db/registry/index.ts';
 import type { Common } from '../db/registry/records/columns.ts';
 import type { EntityTable, Row } from '../db/registry/records.ts';
 import { boundedCache } from '../db/sqlite/cache.ts';
@@ -21,6 +21,7 @@ import {
   rootsOf,
   tokenCaller,
 } from './caller.ts';
+import { type Channel, mayHearChannel, unlistedChannels } from './channels.ts';
 import { PlatformError, unknownAccount } from './errors.ts';
 import {
   type Action,
@@ -34,36 +35,7 @@ import {
   unionOf,
 } from './rights.ts';
 import { Sight, wholeSight } from './sight.ts';
-import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.ts';
-
-/** Channels for firmware and commands: every device has them, and no list shows them. */
-const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
-  serviceChannelNames
-    .filter((name) => !serviceChannels[name].listed)
-    .map((name) => [
-      name,
-      {
-        id: name,
-        name,
-        accountId: '',
-        persistenceType: 'simple',
-        streamBridgeDelivery: 0,
-        retentionDays: null,
-        service: true,
-      } as Channel,
-    ]),
-);
-
-/** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users, only a listed one. */
-export function mayHearChannel(caller: Caller, name: string): boolean {
-  if (caller.kind === 'device' || !unlistedChannels.has(name)) return true;
-  return isAccountWide(caller) && serviceChannel(name)?.isPrivate !== true;
-}
-
-/** A live channel template, and whether it is a service channel. */
-export interface Channel extends ChannelRow {
-  service: boolean;
-}
+import { serviceChannel } from './topics.ts';
 
 /** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */
 export function placeOf(

@@ -9,7 +9,7 @@ interface ServiceChannel {
   handler?: 'log' | 'fields' | 'report';
   /**
    * Whether every device template has it among its channels. The others are for firmware and commands: only the device
-   * itself and callers of the whole account hear them (`mayHearChannel` in access.ts).
+   * itself and callers of the whole account hear them (`mayHearChannel` in channels.ts).
    */
   listed: boolean;
   /** Whether the service sends work to devices on it. */

@@ -34,6 +34,13 @@ export type Kept = Outgoing | { cmd: 'pubrel'; messageId: number };
 /** Gives a message of a group to another member; false when there is none. */
 type PassOn = (group: GroupName, packet: Outgoing) => boolean;
 
+/** Of which devices a session is told no more, and which of their messages it still is. */
+interface Refusing {
+  device(id: string): boolean;
+  mayHear(topic: string, counter: number): boolean;
+  passOn: PassOn;
+}
+
 /** A message that was written for these sessions before its publisher got its acknowledgement. */
 interface Promised {
   readonly id: number;
@@ -117,7 +124,7 @@ export class Queues {
   keep(sessions: readonly Session[], packet: Incoming): MqttChange {
     const message = this.#newMessage(packet);
     this.#kept.set(packet.payload, { id: message.id, sessions });
-    return { kind: 'message', accountId: accountOf(sessions), message, sessions: numbersOf(sessions) };
+    return { kind: 'message', accountId: accountOf(sessions), message, sessions: sessions.map(({ number }) => number) };
   }
 
   enqueue(sessions: readonly Session[], packet: Outgoing): void {
@@ -177,7 +184,7 @@ export class Queues {
     this.#unwritten.set(id, message);
     this.#unwrittenBytes += bytes;
     const accountId = accountOf(sessions);
-    this.#journal.record({ kind: 'message', accountId, message, sessions: numbersOf(sessions) });
+    this.#journal.record({ kind: 'message', accountId, message, sessions: sessions.map(({ number }) => number) });
     this.#journal.afterwards(() => {
       this.#unwritten.delete(id);
       this.#unwrittenBytes -= bytes;
@@ -235,14 +242,7 @@ export class Queues {
    * Takes the messages of some devices that a session may not be told of any more out of its queue, in steps in which
    * others get their turn; those of groups go to others. A PUBREL stays: its message has been delivered.
    */
-  async dropRefused(
-    session: Session,
-    {
-      device,
-      mayHear,
-      passOn,
-    }: { device(id: string): boolean; mayHear(topic: string, counter: number): boolean; passOn: PassOn },
-  ): Promise<void> {
+  async dropRefused(session: Session, { device, mayHear, passOn }: Refusing): Promise<void> {
     if (session.queue.size === 0) return;
     await this.#journal.durable();
     let looked = 0;
@@ -386,10 +386,6 @@ export class Queues {
   #qosOf(id: number): number | undefined {
     return this.#unwritten.get(id)?.qos ?? this.#services.rows.qosOf(id);
   }
-}
-
-function numbersOf(sessions: readonly Session[]): number[] {
-  return sessions.map(({ number }) => number);
 }
 
 /** All sessions that get a message are of one account. */

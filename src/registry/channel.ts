@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Channel } from '../access.ts';
+import type { Channel } from '../channels.ts';
 import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.ts';
 import { largest } from '../limits/table.ts';
 import { serviceChannelNames } from '../topics.ts';
