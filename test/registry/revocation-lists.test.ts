@@ -1,7 +1,7 @@
 /** Revocation lists of registered CAs: how they come, what they refuse and end, and what happens when they expire. */
 import { X509Certificate } from 'node:crypto';
 import { createServer, type ServerResponse } from 'node:http';
-import { get } from 'node:https';
+import { get, request } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { makeRevocationList } from '../../src/registry/certificates/pki/making.ts';
@@ -342,7 +342,7 @@ t.test('a CA that is registered later revokes what another one lets in', async (
 });
 
 t.test('a manufacturer revokes a certificate with which a device would enroll', async (t) => {
-  const { made, ca, lost } = await withFleet();
+  const { made, ca, lost, kept } = await withFleet();
   const { deviceTemplate } = { deviceTemplate: await service.template() };
   const group = await service.create('/enrollment-groups', 'enrollmentGroup', {
     ...{ name: 'Made elsewhere', deviceTemplateId: deviceTemplate.id, proof: 'certificate', proofAuthorityId: ca.id },
@@ -352,6 +352,30 @@ t.test('a manufacturer revokes a certificate with which a device would enroll', 
   t.equal((await joinWith(t, service.mqttsPort, lost, { username })).returnCode, 4);
   const { refusals } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}/refusals`);
   t.match(refusals.results, [{ reason: revokedReason }]);
+  // The hook is slow, and the list comes meanwhile.
+  const hook = await listServer(t);
+  hook.says((response) => {
+    void makeList(made, { number: 2, revoked: [lost, kept] })
+      .then((list) => put(ca.id, list))
+      .then(() => response.end('{"allow":true}'));
+  });
+  const path = `/api/v1/enrollment-groups/${group.id}` as const;
+  await service.ok('PUT', path, { headers: { etag: group.version }, body: { hookUrl: hook.url } });
+  const status = await new Promise((resolve, reject) => {
+    const sent = {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      rejectUnauthorized: false,
+      agent: false,
+    };
+    request(`${service.server.url}/api/v1/enroll`, { ...sent, cert: kept.cert, key: kept.key }, (answer) =>
+      resolve(answer.resume().statusCode),
+    )
+      .on('error', reject)
+      .end(JSON.stringify({ groupId: group.id }));
+  });
+  t.equal(status, 401);
+  t.equal(hook.asked(), 1);
 });
 
 /** A server from which lists are fetched. */

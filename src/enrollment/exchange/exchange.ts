@@ -134,6 +134,7 @@ export class Enrollment implements EnrollmentService {
         ...{ groupId: group.id, serialNumber, address: proof.address, certificateSubject: subject },
         ...{ fields: request.fields ?? {}, ...(deviceId !== undefined && { deviceId }) },
       });
+      this.#proving.demandUnrevoked(group, proof);
       const asked = { group, serialNumber, request, csr, shown, said, address: proof.address };
       await this.#demandFields(asked);
       const present = await this.#present(group, serialNumber, csr);

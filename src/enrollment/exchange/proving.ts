@@ -63,6 +63,12 @@ export class Proving {
     throw unproven();
   }
 
+  /** That a certificate counts still: its CA may have revoked it while a hook was asked. @throws PlatformError 401/30. */
+  demandUnrevoked({ proof, proofAuthorityId }: GroupRow, { presented }: EnrollmentProof): void {
+    if (proof !== 'certificate' || !presented || proofAuthorityId === null) return;
+    if ('refused' in this.#ctx.certificates.checkIssuedBy(presented, proofAuthorityId)) throw unproven();
+  }
+
   /** The stored hash of the device that this secret is that of; undefined for none. Wrong ones count as guesses. */
   async previousHashOf(
     { group, address }: { group: GroupRow; address: string },

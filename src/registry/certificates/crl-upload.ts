@@ -42,7 +42,7 @@ export function crlUploadRoutes(app: App, ctx: RegistryContext): void {
         operationId: 'setRevocationList',
         summary: 'Give a registered CA its revocation list; connections of what it names end',
         description:
-          'DER or PEM, of 10 MiB at most. It must be signed by the CA, be valid now, and have a higher number (CRL Number) than the present one. What it names is refused from then on. No etag. Delta and indirect lists are not supported.',
+          'DER or PEM, of 10 MiB at most. It must be signed by the CA, be valid now, and have a higher number (CRL Number) than the present one. What it names is refused from then on. No etag. Delta, indirect and partial lists are not supported.',
         params: idParams,
         response: {
           200: Type.Object({ certificateAuthority: authorityShape }, { description: 'The CA with its new list.' }),

@@ -94,7 +94,7 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
   if (number === undefined) return { fault: 'has no number (CRL Number)' };
   if (nextUpdate === undefined || nextUpdate <= now) return { fault: 'has expired, or does not say when it will' };
   if (thisUpdate > now + clockTolerance) return { fault: 'is not valid yet' };
-  if (extensions.some(isPeculiar)) return { fault: 'is a delta or indirect list, which is not supported' };
+  if (extensions.some(isPeculiar)) return { fault: 'is a delta, indirect or partial list, which is not supported' };
   try {
     return { number, thisUpdate, nextUpdate, ...listedIn(parts.entries) };
   } catch {
@@ -183,8 +183,10 @@ function numberIn(der: ArrayBuffer): string {
 
 /** Whether an extension says that a list is not what it looks like. */
 function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
-  if (extnID === asn1.id_ce_issuingDistributionPoint)
-    return AsnConvert.parse(extnValue.buffer, asn1.IssuingDistributionPoint).indirectCRL;
+  if (extnID === asn1.id_ce_issuingDistributionPoint) {
+    const scope = AsnConvert.parse(extnValue.buffer, asn1.IssuingDistributionPoint);
+    return scope.indirectCRL || scope.onlyContainsAttributeCerts || scope.onlySomeReasons !== undefined;
+  }
   return critical;
 }
 
