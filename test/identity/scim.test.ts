@@ -467,6 +467,31 @@ t.test('who makes a token needs all permissions of an admin', async (t) => {
   t.match(await foreign.http('POST', path, { body }), refused(100, 404));
 });
 
+t.test('operations that would make each other dear are refused', async (t) => {
+  const scim = await scimProvider(service);
+  const { id } = await scim.person();
+  const values = (count: number) => Array.from({ length: count }, (_, at) => ({ value: `role ${at}` }));
+  const add = { op: 'add', path: 'roles', value: values(100) };
+  const look = { op: 'remove', path: 'roles[value eq "none"]' };
+  const refusals = [
+    ['invalidValue', [{ op: 'add', path: 'roles', value: values(101) }]],
+    ['invalidValue', [add, { op: 'add', path: 'roles', value: [{ value: 'one more' }] }]],
+    [
+      'invalidValue',
+      [
+        { op: 'replace', path: 'title', value: 'x'.repeat(20_000) },
+        { op: 'remove', path: 'title' },
+      ],
+    ],
+    ['invalidPath', [{ op: 'remove', path: `roles[${'value pr or '.repeat(30)}value pr]` }]],
+    ['invalidSyntax', [{ op: 'add', value: Object.fromEntries(values(1001).map((_, at) => [`name.x${at}`, ''])) }]],
+    ['tooMany', [add, ...Array(51).fill(look)]],
+  ] as const;
+  for (const [scimType, operations] of refusals)
+    t.match(await scim.patch(`/Users/${id}`, ...operations), failure(400, scimType), scimType);
+  t.match(await scim.patch(`/Users/${id}`, add, ...Array(50).fill(look)), { status: 200 });
+});
+
 t.test('lists in pages of at most 200, and bodies that are none', async (t) => {
   const scim = await scimProvider(service);
   await Promise.all(Array.from({ length: 7 }, () => scim.person({ title: 'Seven' })));

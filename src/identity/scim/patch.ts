@@ -3,10 +3,15 @@
  * a path, and values for `emails[type eq "work"]` that are not there yet, which then come.
  */
 import { BadFilter, type Filter, fits, keyOf, parsePath, propertyOf, type ValuePath } from '../../formats/filters.ts';
-import { isObject, type Json, refused } from './protocol.ts';
-import { type Attribute, enterpriseSchema, type Schemas } from './schemas.ts';
+import { badValue, isObject, type Json, refused } from './protocol.ts';
+import { type Attribute, enterpriseSchema, maxCharacters, maxValues, type Schemas } from './schemas.ts';
 
+/** Keys of a value without a path count as one each. */
 const maxOperations = 1000;
+/** Characters of a path to an attribute of a person. */
+const maxPathLength = 256;
+/** Values that the filters of one request look at. */
+const maxLooks = 5000;
 export const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
 
 export interface Operation {
@@ -44,21 +49,44 @@ export function readPath(text: string): ValuePath {
 /** The resource after the operations; it has still to be checked. @throws PlatformError 400. */
 export function patched(schemas: Schemas, before: Json, operations: readonly Operation[]): Json {
   const resource = structuredClone(before);
+  const left = { operations: maxOperations, looks: maxLooks };
+  const applyOne = (op: Operation['op'], path: string, value: unknown) => {
+    left.operations -= 1;
+    if (left.operations < 0) throw refused('invalidSyntax', `There are more than ${maxOperations} operations.`);
+    apply(schemas, resource, op, path, value, left);
+  };
   for (const { op, path, value } of operations)
-    if (path !== undefined) apply(schemas, resource, op, path, value);
-    else if (isObject(value)) for (const [key, one] of Object.entries(value)) apply(schemas, resource, op, key, one);
+    if (path !== undefined) applyOne(op, path, value);
+    else if (isObject(value)) for (const [key, one] of Object.entries(value)) applyOne(op, key, one);
     else throw refused('invalidValue', 'value must be an object where there is no path.');
   return resource;
+}
+
+/** What a person may have, already between operations: else a few of them make all others dear. @throws PlatformError 400/invalidValue */
+function demandSmall(value: unknown): void {
+  if (Array.isArray(value) && value.length > maxValues) throw badValue(`An attribute has at most ${maxValues} values.`);
+  if (JSON.stringify(value ?? null).length > maxCharacters)
+    throw badValue(`It has more than ${maxCharacters} characters.`);
 }
 
 /** Of these the service says what they are. */
 const readOnly = ['id', 'meta', 'groups', 'schemas', 'password'];
 
-function apply(schemas: Schemas, resource: Json, op: Operation['op'], path: string, value: unknown): void {
+function apply(
+  schemas: Schemas,
+  resource: Json,
+  op: Operation['op'],
+  path: string,
+  value: unknown,
+  left: { looks: number },
+): void {
+  if (path.length > maxPathLength) throw refused('invalidPath', `A path has at most ${maxPathLength} characters.`);
+  demandSmall(value);
   if (path.toLowerCase() === enterpriseSchema.toLowerCase()) {
     if (op === 'remove') delete resource[enterpriseSchema];
     else if (isObject(value))
-      for (const [key, one] of Object.entries(value)) apply(schemas, resource, op, `${enterpriseSchema}:${key}`, one);
+      for (const [key, one] of Object.entries(value))
+        apply(schemas, resource, op, `${enterpriseSchema}:${key}`, one, left);
     return;
   }
   const { path: at, where, sub } = readPath(path);
@@ -68,9 +96,14 @@ function apply(schemas: Schemas, resource: Json, op: Operation['op'], path: stri
   if (!attribute || at.names.length > 2) throw refused('invalidPath', `There is no attribute ${path}.`);
   const { name, multiValued } = attribute;
   const container = at.schema?.toLowerCase() === enterpriseSchema.toLowerCase() ? extensionOf(resource) : resource;
+  if (where) {
+    left.looks -= [container[name]].flat().length;
+    if (left.looks < 0) throw refused('tooMany', `The filters look at more than ${maxLooks} values.`);
+  }
   if (where) applyToValues(container, name, { op, where, part: sub ?? second, value });
   else if (second !== undefined) applyToPart(container, name, { op, part: second, value, multiValued });
   else container[name] = valueAfter(container[name], op, value, attribute);
+  demandSmall(container[name]);
 }
 
 function valueAfter(

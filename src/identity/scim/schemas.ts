@@ -11,8 +11,8 @@ export const groupSchema = 'urn:ietf:params:scim:schemas:core:2.0:Group';
 export const enterpriseSchema = 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:User';
 
 /** Characters of a person as JSON: a list has up to 200. */
-const maxCharacters = 16_384;
-const maxValues = 100;
+export const maxCharacters = 16_384;
+export const maxValues = 100;
 
 /** An attribute as PATCH has to know it. */
 export interface Attribute {
