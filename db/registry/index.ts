@@ -379,8 +379,9 @@ function prepareLookups(reader: Sqlite.Database) {
     ),
     withSerialNumber: reader
       .prepare<[string, string, string], string>(
+        // In no order: one by id would read every device of the account.
         `SELECT "id" FROM "devices" WHERE substr("accountId", 27) = substr(?, 27) AND "deleted" IS NULL
-         AND "serialNumber" = ? AND "accountId" = ? ORDER BY "id" LIMIT 2`,
+         AND "serialNumber" = ? AND "accountId" = ? LIMIT 2`,
       )
       .pluck(),
     replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),

@@ -43,7 +43,7 @@ export async function findPeople(
   }
   const conditions = [
     demanded(filter, 'id', (id) => sql<SqlBool>`"id" = ${id}`),
-    demanded(filter, 'externalId', (id) => sql<SqlBool>`"externalId" = ${id}`),
+    demanded(filter, 'externalId', (id) => withExternalId('scimUsers', asked, id)),
     demanded(filter, 'userName', (name) => sql<SqlBool>`"userNameKey" = ${name.toLowerCase()}`),
   ].filter((one) => one !== undefined);
   const email = demandedValue(filter, 'emails', 'value') ?? demandedValue(filter, 'emails');
@@ -86,10 +86,10 @@ export async function findGroups(
   if (member === undefined && names(filter, 'members'))
     throw refused('invalidFilter', 'Groups can be filtered by members.value eq "<id>".');
   const isMember = (id: string) =>
-    sql<SqlBool>`exists (select 1 from "scimMembers" where "groupId" = "scimGroups"."id" and "memberId" = ${id})`;
+    sql<SqlBool>`"id" in (select "groupId" from "scimMembers" where "memberId" = ${id})`;
   const conditions = [
     demanded(filter, 'id', (id) => sql<SqlBool>`"id" = ${id}`),
-    demanded(filter, 'externalId', (id) => sql<SqlBool>`"externalId" = ${id}`),
+    demanded(filter, 'externalId', (id) => withExternalId('scimGroups', asked, id)),
     demanded(filter, 'displayName', (name) => sql<SqlBool>`"displayNameKey" = ${name.toLowerCase()}`),
     ...(member === undefined ? [] : [isMember(member)]),
   ].filter((one) => one !== undefined);
@@ -106,6 +106,12 @@ export async function findGroups(
     return fits(filter, member === undefined ? resource : { ...resource, members: [{ value: member }] }, attributes);
   });
   return { ...found, rows: withinMembers(found.rows) };
+}
+
+/** Looked up by itself: in the order of ids SQLite would rather read everything of the provider. */
+function withExternalId(table: 'scimUsers' | 'scimGroups', { provider }: Provisioner, id: string) {
+  return sql<SqlBool>`"id" in (select "id" from ${sql.table(table)}
+    where "identityProviderId" = ${provider.id} and "externalId" = ${id})`;
 }
 
 function demanded<C>(filter: Filter, name: string, condition: (value: string) => C): C | undefined {
