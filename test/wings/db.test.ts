@@ -3,6 +3,7 @@ import '../db/copies.test.ts';
 import '../db/fold.test.ts';
 import '../db/lock.test.ts';
 import '../db/logs.test.ts';
+import '../db/lookups.test.ts';
 import '../db/migrations.test.ts';
 import '../db/series-ranges.test.ts';
 import '../db/series-removal.test.ts';

@@ -85,8 +85,7 @@ export async function findGroups(
   const member = demandedValue(filter, 'members', 'value') ?? demandedValue(filter, 'members');
   if (member === undefined && names(filter, 'members'))
     throw refused('invalidFilter', 'Groups can be filtered by members.value eq "<id>".');
-  const isMember = (id: string) =>
-    sql<SqlBool>`"id" in (select "groupId" from "scimMembers" where "memberId" = ${id})`;
+  const isMember = (id: string) => sql<SqlBool>`"id" in (select "groupId" from "scimMembers" where "memberId" = ${id})`;
   const conditions = [
     demanded(filter, 'id', (id) => sql<SqlBool>`"id" = ${id}`),
     demanded(filter, 'externalId', (id) => withExternalId('scimGroups', asked, id)),
