@@ -208,6 +208,11 @@ export function writeAs<R>(
   });
 }
 
+/** For `writeAs`, of many rows: in the thread of long transactions, so that the event loop goes on. */
+export function inThread(registry: Pick<Registry, 'longTransaction'>): Parameters<typeof writeAs>[0] {
+  return { registry: { transaction: (work) => registry.longTransaction(work) } };
+}
+
 /**
  * That the caller may put something into an organization; null is outside of every one.
  * @throws PlatformError 400/102 naming `path` when it is out of the caller's reach now.

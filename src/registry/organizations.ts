@@ -34,6 +34,7 @@ import {
   demandLive,
   demandReference,
   insert,
+  inThread,
   recover,
   stamp,
   trash,
@@ -232,7 +233,10 @@ async function update(
   const before = demandLive(found);
   const { id } = before;
   const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
-  const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
+  const moves = body.parentId !== undefined && body.parentId !== before.parentId;
+  // With it all devices below may change.
+  const writing = moves ? inThread(ctx.registry) : ctx;
+  const { row, from } = await writeAs(writing, caller, ['organizations', id], async (tx) => {
     const stored = (await findEntity(tx, 'organizations', id)) ?? before;
     const changes: Changes<'organizations'> = readChanges(settable, body);
     changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { isStoreBusy, type Tx } from '../../../db/registry/index.ts';
-import { writeAs } from '../../entity/verbs.ts';
+import { inThread, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
@@ -304,8 +304,7 @@ export class Jobs {
 
   /** How the shares of a job are written. */
   #writing(job: Job): Parameters<typeof writeAs>[0] {
-    const { registry } = this.#ctx;
-    return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
+    return isLong(job) ? inThread(this.#ctx.registry) : this.#ctx;
   }
 
   async #endJob(id: string, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {

@@ -6,7 +6,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import type { Audit } from '../../audit/index.ts';
 import type { Caller } from '../../caller.ts';
 import { type Clock, timestamp } from '../../clock.ts';
-import { demandLive, writeAs } from '../../entity/verbs.ts';
+import { demandLive, inThread, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { Revocations, Revoked } from '../../ports/revocations.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
@@ -68,14 +68,12 @@ export class RevocationLists {
   }
 
   async #take(id: string, list: RevocationList, by: { caller: Caller } | { url: string }): Promise<Taken> {
-    const { registry } = this.#ctx;
     const isLong = list.count > longList * digestsPerPart;
-    const transaction: Registry['transaction'] = (work) =>
-      isLong ? registry.longTransaction(work) : registry.transaction(work);
+    const writing = isLong ? inThread(this.#ctx.registry) : this.#ctx;
     const { row, isNew } =
       'caller' in by
-        ? await writeAs({ registry: { transaction } }, by.caller, undefined, (tx) => this.#store(tx, id, list, by))
-        : await transaction((tx) => this.#store(tx, id, list, by));
+        ? await writeAs(writing, by.caller, undefined, (tx) => this.#store(tx, id, list, by))
+        : await writing.registry.transaction((tx) => this.#store(tx, id, list, by));
     if (!isNew) return { row, revoked: nothing };
     const revoked = await this.#revocations?.certificatesRevoked(id, (serial) => isListed(list.digests, serial));
     return { row, revoked: revoked ?? nothing };
