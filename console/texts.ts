@@ -1021,7 +1021,7 @@ export const texts = {
     hardwares: {
       claimSecret: {
         title: 'The same image on every unit',
-        says: 'All share one claim secret. A device that has connected is not handed to whoever knows it.',
+        says: 'All share one claim secret. Knowing it is not enough to take over a device that has connected.',
       },
       derivedKey: {
         title: 'A key of its own, written on the line',

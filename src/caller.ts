@@ -133,7 +133,7 @@ export function may(caller: Caller, action: Action, kind: EntityKind): boolean {
 const ofPeople = 'mfaMethod';
 
 /** As `may`, leaving out what a person may do with itself. */
-export function mayOthers(caller: Caller, action: Action, kind: EntityKind): boolean {
+function mayOthers(caller: Caller, action: Action, kind: EntityKind): boolean {
   if (caller.kind === 'endUser') return caller.memberships.some(({ role }) => has(role.rights, action, kind));
   if ((caller.kind === 'backEnd' || caller.tokenId !== undefined) && kind === ofPeople) return false;
   return has(isAccountWide(caller) ? caller.role.rights : fixedRights[caller.kind], action, kind);

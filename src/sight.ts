@@ -1,6 +1,6 @@
 /**
- * What a reader may see of a device's past. Whatever reads it takes a Sight, which `Access.sightOf` alone makes: whoever forgets
- * it does not compile.
+ * What a reader may see of a device's past. Each read of it takes a Sight, which only `Access.sightOf` makes: a read without one
+ * does not compile.
  */
 
 /** Milliseconds since 1970. */

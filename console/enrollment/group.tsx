@@ -19,12 +19,13 @@ import { type Group, readGroup } from './read.ts';
 import { type GroupSecrets, Lines, SecretsDialog, secretsIn } from './secrets.tsx';
 
 const words = texts.enrollment;
+type Opened = 'edit' | 'regenerate';
 const of = ({ id, version }: Group) => ({ path: { id }, header: { etag: version } });
 
 export function GroupPage({ id }: { id: string }) {
   const [, go] = useLocation();
   const { data: group, error, reload } = useLoad(() => readGroup(id), [id], 5000);
-  const [open, setOpen] = useState<'edit' | 'regenerate'>();
+  const [open, setOpen] = useState<Opened>();
   const [secrets, setSecrets] = useState<GroupSecrets>();
   if (!group) return <Waiting title={words.one} error={error} />;
   const close = () => setOpen(undefined);
@@ -56,31 +57,7 @@ export function GroupPage({ id }: { id: string }) {
     go('/enrollment');
   };
   return (
-    <Page
-      title={group.name}
-      actions={
-        can('update', 'enrollmentGroup') && (
-          <>
-            <button type="button" class="primary" onClick={() => setOpen('edit')}>
-              {texts.edit}
-            </button>
-            {group.proof !== 'certificate' && (
-              <button type="button" onClick={() => setOpen('regenerate')}>
-                {words.regenerate[group.proof]}
-              </button>
-            )}
-            <Act
-              label={group.disabled ? words.enable : words.disable}
-              act={() => change({ disabled: !group.disabled })}
-              onError={failed}
-            />
-            {can('delete', 'enrollmentGroup') && (
-              <Act label={texts.delete} act={remove} onError={failed} kind="danger" />
-            )}
-          </>
-        )
-      }
-    >
+    <Page title={group.name} actions={<Actions group={group} change={change} remove={remove} onOpen={setOpen} />}>
       <div class="stack">
         <About group={group} />
         <details class="panel">
@@ -109,6 +86,39 @@ export function GroupPage({ id }: { id: string }) {
       )}
       {secrets && <SecretsDialog group={group} secrets={secrets} onClose={() => setSecrets(undefined)} />}
     </Page>
+  );
+}
+
+function Actions({
+  group,
+  change,
+  remove,
+  onOpen,
+}: {
+  group: Group;
+  change: (body: Changes) => Promise<unknown>;
+  remove: () => Promise<void>;
+  onOpen: (what: Opened) => void;
+}) {
+  const { proof, disabled } = group;
+  if (!can('update', 'enrollmentGroup')) return null;
+  return (
+    <>
+      <button type="button" class="primary" onClick={() => onOpen('edit')}>
+        {texts.edit}
+      </button>
+      {proof !== 'certificate' && (
+        <button type="button" onClick={() => onOpen('regenerate')}>
+          {words.regenerate[proof]}
+        </button>
+      )}
+      <Act
+        label={disabled ? words.enable : words.disable}
+        act={() => change({ disabled: !disabled })}
+        onError={failed}
+      />
+      {can('delete', 'enrollmentGroup') && <Act label={texts.delete} act={remove} onError={failed} kind="danger" />}
+    </>
   );
 }
 

@@ -21,7 +21,7 @@ const units = [
 /** Milliseconds that nobody counts. */
 const justNow = 5000;
 
-export function agoText(time: number, at = Date.now()): string {
+function agoText(time: number, at = Date.now()): string {
   const passed = at - time;
   if (Math.abs(passed) < justNow) return texts.justNow;
   const [length, unit] = units.find(([from]) => Math.abs(passed) >= from) ?? [1000, 'second'];

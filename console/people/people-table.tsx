@@ -66,6 +66,10 @@ export function PeopleTable<P extends Person>({
   const [round, setRound] = useState(0);
   const close = () => setOpen(undefined);
   const again = () => setRound((before) => before + 1);
+  const done = () => {
+    again();
+    close();
+  };
   const action = (kind: Kind, of: P, text: string) => ({
     text,
     run: () => setOpen({ kind, of }),
@@ -105,27 +109,10 @@ export function PeopleTable<P extends Person>({
         <SecurityOf email={open.of.email} userId={open.of.userId} onClose={close} />
       )}
       {open?.kind === 'move' && move && (
-        <Move
-          of={open.of}
-          move={(organizationId) => move(open.of, organizationId)}
-          onDone={() => {
-            again();
-            close();
-          }}
-          onClose={close}
-        />
+        <Move of={open.of} move={(organizationId) => move(open.of, organizationId)} onDone={done} onClose={close} />
       )}
       {open?.kind === 'give' && give && (
-        <Give
-          of={open.of}
-          scope={scope}
-          give={(roleId) => give(open.of, roleId)}
-          onDone={() => {
-            again();
-            close();
-          }}
-          onClose={close}
-        />
+        <Give of={open.of} scope={scope} give={(roleId) => give(open.of, roleId)} onDone={done} onClose={close} />
       )}
       {open?.kind === 'delete' && (
         <Confirm

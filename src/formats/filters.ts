@@ -7,7 +7,7 @@ const maxLength = 4000;
 const maxTerms = 100;
 const maxDepth = 20;
 
-export const operators = ['eq', 'ne', 'co', 'sw', 'ew', 'gt', 'ge', 'lt', 'le'] as const;
+const operators = ['eq', 'ne', 'co', 'sw', 'ew', 'gt', 'ge', 'lt', 'le'] as const;
 type Operator = (typeof operators)[number];
 type Value = string | number | boolean | null;
 

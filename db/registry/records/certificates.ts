@@ -73,7 +73,7 @@ const SubjectFields = Type.Record(
 );
 
 /** Attributes of a subject that may have the serial number of a device. */
-export const serialNumberAttributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
+const serialNumberAttributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
 
 /** What a CA of an account has, as PUT .../crl and crlUrl have left it. */
 const listColumns = {

@@ -122,7 +122,7 @@ export const CredentialRecord = Type.Object({
 /** When a device has published first since it was provisioned. */
 export const PublicationRecord = Type.Object({ deviceId: Id, time: DateText });
 
-/** One code per device; the device's former code is gone. `keepHistory`: whoever claims with it sees what the device has done. */
+/** One code per device; the device's former code is gone. `keepHistory`: who claims with it sees what the device has done. */
 export const AssociationCodeRecord = Type.Object({
   deviceId: Id,
   accountId: Id,

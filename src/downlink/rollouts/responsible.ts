@@ -1,11 +1,10 @@
-/** Who answers for a rollout: whoever made it, or has changed it last. It goes on as long as they may do that. */
+/** Who answers for a rollout: who made it, or changed it last. It goes on as long as they may do that. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Access } from '../../access.ts';
 import { changeRollout } from './deliveries.ts';
 import type { Rollout } from './rollout.ts';
 
-const reason =
-  'Whoever made or resumed the rollout may not roll out firmware any more. It goes on when somebody resumes it.';
+const reason = 'The one who made or last resumed the rollout may no longer roll out firmware. Resume it to continue.';
 
 /** Whether those who answer for it still may. */
 export function mayGoOn(

@@ -18,7 +18,7 @@ export function demandOpen(group: GroupRow, serialNumber: string, now: number): 
 }
 
 /** Whether a text matches a pattern in which * is any text and ? any character. It takes no longer than both are long. */
-export function matchesPattern(pattern: string, text: string): boolean {
+function matchesPattern(pattern: string, text: string): boolean {
   const [wanted, given] = [[...pattern], [...text]];
   let [at, place] = [0, 0];
   let star: { at: number; place: number } | undefined;

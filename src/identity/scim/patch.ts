@@ -12,7 +12,6 @@ const maxOperations = 1000;
 const maxPathLength = 256;
 /** Values that the filters of one request look at. */
 const maxLooks = 5000;
-export const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
 
 export interface Operation {
   op: 'add' | 'replace' | 'remove';

@@ -86,7 +86,7 @@ export function readProjection(query: unknown): Projection {
   return { wanted: names(attributes), excluded: names(excludedAttributes) ?? [] };
 }
 
-/** Whether an answer has this attribute at all: those that are dear to read are not read for nothing. */
+/** Whether an answer has this attribute: what is expensive to read is read only then. */
 export function isAsked({ wanted, excluded }: Projection, name: string): boolean {
   const isOf = (one: string) => one === name || one.startsWith(`${name}.`);
   return wanted ? wanted.some(isOf) : !excluded.includes(name);

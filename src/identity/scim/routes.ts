@@ -46,8 +46,8 @@ const bodyBytes = 4 * 1024 * 1024;
 /** Providers that have been heard of since the start. */
 const providersKept = 10_000;
 
-const reading = { config: { family: 'scim' }, schema: { hide: true } } as const;
-/** Who is to leave, leaves whether or not there is room. */
+const usual = { config: { family: 'scim' }, schema: { hide: true } } as const;
+/** A PUT may take somebody out, which needs no room. */
 const replacing = { config: { family: 'scim', whenFull: true }, schema: { hide: true } } as const;
 const creating = { config: { family: 'scim', creates: true }, schema: { hide: true } } as const;
 
@@ -60,7 +60,7 @@ export function scimRoutes(app: App, ctx: IdentityContext): void {
   personRoutes(app, ctx);
   groupRoutes(app, ctx);
   discoveryRoutes(app);
-  app.all('/*', reading, () => {
+  app.all('/*', usual, () => {
     throw new PlatformError('notFound', { message: 'The endpoint does not exist.' });
   });
 }
@@ -121,7 +121,7 @@ function personRoutes(app: App, ctx: IdentityContext): void {
       : undefined;
     return send(reply, status, project(userResource(row, request.provisioner.address, groups), projection));
   };
-  app.get('/Users', reading, async (request, reply) => {
+  app.get('/Users', usual, async (request, reply) => {
     const { provisioner, query } = request;
     const asked = readAsked(query);
     const projection = readProjection(query);
@@ -134,7 +134,7 @@ function personRoutes(app: App, ctx: IdentityContext): void {
         yield project(userResource(row, provisioner.address, groups.get(row.id) ?? []), projection);
     });
   });
-  app.get<Id>('/Users/:id', reading, async (request, reply) => {
+  app.get<Id>('/Users/:id', usual, async (request, reply) => {
     const row = await findPerson(ctx.registry.query, request.provisioner.provider.id, request.params.id);
     return sendPerson(request, reply, 200, row);
   });
@@ -147,12 +147,12 @@ function personRoutes(app: App, ctx: IdentityContext): void {
     const row = await changePerson(ctx, request.provisioner, await loadSchemas(), request.params.id, { replacement });
     return sendPerson(request, reply, 200, row);
   });
-  app.patch<Id>('/Users/:id', reading, async (request, reply) => {
+  app.patch<Id>('/Users/:id', usual, async (request, reply) => {
     const operations = readOperations(demandObject(request.body));
     const row = await changePerson(ctx, request.provisioner, await loadSchemas(), request.params.id, { operations });
     return sendPerson(request, reply, 200, row);
   });
-  app.delete<Id>('/Users/:id', reading, async ({ provisioner, params }, reply) => {
+  app.delete<Id>('/Users/:id', usual, async ({ provisioner, params }, reply) => {
     await deletePerson(ctx, provisioner, params.id);
     return reply.status(204).send();
   });
@@ -173,7 +173,7 @@ function groupRoutes(app: App, ctx: IdentityContext): void {
     const before = `${JSON.stringify(resource).slice(0, -1)},"members":[`;
     return sendItems(reply.status(status), before, () => membersOf(ctx, row.id), ']}', scimMediaType);
   };
-  app.get('/Groups', reading, async (request, reply) => {
+  app.get('/Groups', usual, async (request, reply) => {
     const { provisioner, query } = request;
     const asked = readAsked(query);
     const projection = readProjection(query);
@@ -184,7 +184,7 @@ function groupRoutes(app: App, ctx: IdentityContext): void {
         yield await wholeGroup(ctx, project(groupResource(row, provisioner.address), projection), row.id, projection);
     });
   });
-  app.get<Id>('/Groups/:id', reading, async (request, reply) => {
+  app.get<Id>('/Groups/:id', usual, async (request, reply) => {
     const row = await findGroup(ctx.registry.query, request.provisioner.provider.id, request.params.id);
     return sendGroup(request, reply, 200, row);
   });
@@ -196,11 +196,11 @@ function groupRoutes(app: App, ctx: IdentityContext): void {
     const change = readGroup(demandObject(request.body));
     return sendGroup(request, reply, 200, await changeGroup(ctx, request.provisioner, request.params.id, change));
   });
-  app.patch<Id>('/Groups/:id', reading, async ({ provisioner, params, body }, reply) => {
+  app.patch<Id>('/Groups/:id', usual, async ({ provisioner, params, body }, reply) => {
     await changeGroup(ctx, provisioner, params.id, readGroupPatch(readOperations(demandObject(body))));
     return reply.status(204).send();
   });
-  app.delete<Id>('/Groups/:id', reading, async ({ provisioner, params }, reply) => {
+  app.delete<Id>('/Groups/:id', usual, async ({ provisioner, params }, reply) => {
     await deleteGroup(ctx, provisioner, params.id);
     return reply.status(204).send();
   });
@@ -227,15 +227,15 @@ function discoveryRoutes(app: App): void {
   const types = ({ provisioner: { address } }: FastifyRequest) => resourceTypes(address, enterpriseSchema);
   const schemas = async ({ provisioner: { address } }: FastifyRequest) =>
     (await loadSchemas()).describe(`${address}/Schemas`);
-  app.get('/ServiceProviderConfig', reading, (request, reply) =>
+  app.get('/ServiceProviderConfig', usual, (request, reply) =>
     send(reply, 200, serviceProviderConfig(request.provisioner.address, maxPageSize)),
   );
-  app.get('/ResourceTypes', reading, (request, reply) => send(reply, 200, list(types(request))));
-  app.get<Id>('/ResourceTypes/:id', reading, (request, reply) =>
+  app.get('/ResourceTypes', usual, (request, reply) => send(reply, 200, list(types(request))));
+  app.get<Id>('/ResourceTypes/:id', usual, (request, reply) =>
     send(reply, 200, one(types(request), request.params.id)),
   );
-  app.get('/Schemas', reading, async (request, reply) => send(reply, 200, list(await schemas(request))));
-  app.get<Id>('/Schemas/:id', reading, async (request, reply) =>
+  app.get('/Schemas', usual, async (request, reply) => send(reply, 200, list(await schemas(request))));
+  app.get<Id>('/Schemas/:id', usual, async (request, reply) =>
     send(reply, 200, one(await schemas(request), request.params.id)),
   );
 }

@@ -63,7 +63,7 @@ async function createToken(
   const expires = readExpiry(ctx.clock, expiresAt);
   const text = makeAccessToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
-    // Whoever has it says who is in the groups that roles are mapped to.
+    // With it a program decides who is in the groups that roles are mapped to.
     await demandHas(tx, caller, defaultRoles.account.rights);
     const { accountId, name } = await demandReference(tx, 'identityProviders', caller.accountId, id, 'id');
     const created = timestamp(ctx.clock);

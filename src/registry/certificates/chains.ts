@@ -10,7 +10,7 @@ const maxIntermediates = 3;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
 const betweenKept = 2000;
 /** Used instead of an account id for devices that do not exist yet: what CAs of different accounts have signed meets here. */
-const everyAccount = 'all';
+export const everyAccount = 'all';
 const authoritiesKept = 1000;
 
 /** A CA that vouches for a certificate, and the time in which it does (milliseconds). */

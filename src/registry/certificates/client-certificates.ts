@@ -5,7 +5,7 @@ import type { AuthorityRow, CertificateRow } from '../../../db/registry/index.ts
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { CertificateCheck, PresentedCertificate, Signature } from '../../ports/proofs.ts';
 import { noteFirstUse } from '../credentials/first-uses.ts';
-import { Chains, type Vouched } from './chains.ts';
+import { Chains, everyAccount, type Vouched } from './chains.ts';
 import { type MakingContext, makeDevice } from './devices-of-authorities.ts';
 import { revocationFault } from './revoked.ts';
 import { attributeOf, type Certificate, readable } from './x509.ts';
@@ -15,8 +15,6 @@ const provenKept = 100_000;
 /** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
 const sayEvery = 60_000;
 const maxReported = 20;
-
-const everyAccount = 'all';
 
 /** As entities' ids are written; the nil UUID and similar ones are not ids. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;

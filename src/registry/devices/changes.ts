@@ -133,11 +133,13 @@ function changeFields(
     const changes: Changes<'devices'> = readChanges(settable, body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
     if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
+    let placed: Changes<'devices'> = {};
     if (place && place.to !== stored.organizationId) {
       await demandPlace(tx, caller, place.to);
-      Object.assign(changes, { ...(await placing(tx, clock, stored, place.to, place.keepHistory)), ...changes });
+      placed = await placing(tx, clock, stored, place.to, place.keepHistory);
     }
-    return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
+    const all = { ...placed, ...changes };
+    return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, all) };
   });
 }
 

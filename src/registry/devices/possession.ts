@@ -1,6 +1,6 @@
 /**
  * Change of possession: a device that leaves the tree of its top-level organization tells its next people nothing of before.
- * To be in no organization is a tree of its own, once it has left one. Whoever moves devices asks here, in the same transaction.
+ * To be in no organization is a tree of its own, once it has left one. Code that moves devices asks here, in the same transaction.
  */
 import { sql } from 'kysely';
 import type { Tx } from '../../../db/registry/index.ts';
@@ -40,7 +40,7 @@ export async function placing(
   const [tree, next] = [await topOf(tx, from), await topOf(tx, to)];
   const isFirst = from === null && leftTree === null;
   if (tree === next || isFirst) return { organizationId: to };
-  // Whoever gets it back, or is handed the history over, sees what the last owner saw, wherever the device was in between.
+  // An owner that gets it back, or gets its history too, sees what the last owner saw, wherever the device was in between.
   if (keepHistory || (leftTree !== null && leftTree === next)) {
     const seen = leftFirst === null ? {} : { possessionFirst: leftFirst, possessionSince: leftSince };
     return { organizationId: to, ...seen, ...nobodyLeft };
