@@ -455,7 +455,7 @@ t.test('a rollout pauses when its maker may not roll out any more; another one r
   const less = { name: making.name, rights: { firmwareRollout: ['read'] } };
   const headers = { etag: making.version };
   await service.ok('PUT', `/api/v1/roles/${making.id}`, { body: less, headers });
-  t.match(await rollout(service, made.id), { state: 'paused', reason: /may not roll out/ }, 'before the answer');
+  t.match(await rollout(service, made.id), { state: 'paused', reason: /may no longer roll out/ }, 'before the answer');
   const resume = (token?: string) =>
     service.http('POST', `/api/v1/firmware/rollouts/${made.id}/resume`, { ...(token && { token }) });
   t.match(await resume(program.token), { status: 403 });
