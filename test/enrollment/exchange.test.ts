@@ -246,6 +246,8 @@ t.test('bad input is 400 with its property', async (t) => {
       body: { error: { code: 106, details: [{ path: name }] } },
     });
   t.equal((await claim(service, group, { serialNumber: 'B-1', csr: 'ignored' })).status, 200, 'a csr is ignored here');
+  const keyed = await newGroup(service, { proof: 'derivedKey' });
+  t.match(await ask(service, keyed, 'B\0'), { status: 400, body: { error: { details: [{ path: 'serialNumber' }] } } });
 });
 
 t.test('guesses are counted for a group and an address, and never for a group alone', async (t) => {

@@ -89,6 +89,8 @@ t.test('whatever a hook does but allow, refuses, and nothing is made', async (t)
     ['names no organization', says({ allow: true, organizationId: unknown }), /does not exist/],
     ['names no template', says({ allow: true, deviceTemplateId: unknown }), /does not exist/],
     ['names no field', says({ allow: true, fields: { colour: 'red' } }), /does not have/],
+    ['gives a date that is none', says({ allow: true, fields: { purchaseDate: 'yesterday' } }), /cannot have/],
+    ['gives a text that cannot be stored', says({ allow: true, fields: { location: '\0' } }), /answer as it must/],
     ['has another form', says({ allow: true, organizationId: 7 }), /answer as it must/],
   ];
   await Promise.all(

@@ -138,7 +138,7 @@ export class Enrollment implements EnrollmentService {
       const asked = { group, serialNumber, request, csr, shown, said, address: proof.address };
       await this.#demandFields(asked);
       const present = await this.#present(group, serialNumber, csr);
-      const made = present ?? (await flight.make(() => this.#make(asked)));
+      const made = present ?? (await flight.make(csr?.publicKeyHash ?? 'secret', () => this.#make(asked)));
       return { answer: this.answerFor(made), sent: leave };
     } catch (error) {
       leave();

@@ -1,5 +1,6 @@
 /** Requests of one serial number that overlap in time: all of them are answered with one credential. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { refused } from './refused.ts';
 
 /** Milliseconds that a request waits until the answers of others have been sent. */
 const patience = 10_000;
@@ -7,6 +8,7 @@ const patience = 10_000;
 /** The requests of a serial number that are under way, and what the first of them has made. */
 export class Flight<M> {
   #making: Promise<M> | undefined;
+  #wanted = '';
   /** Whether something has been made. */
   isMade = false;
   /** How many have not been answered. */
@@ -23,12 +25,20 @@ export class Flight<M> {
     this.endFlight = end;
   }
 
-  /** What the first has made who could make it. One that fails leaves it to the next. */
-  async make(work: () => Promise<M>): Promise<M> {
+  /**
+   * What the first has made who could make it; one that fails leaves it to the next. `wanted` is the key of a certificate: one
+   * for another key is worth nothing to who asks. @throws PlatformError 403/21 where the first wants something else.
+   */
+  async make(wanted: string, work: () => Promise<M>): Promise<M> {
     if (this.#making) {
+      const making = this.#wanted;
       const made = await this.#making.catch(() => undefined);
-      return made ?? this.make(work);
+      if (made === undefined) return this.make(wanted, work);
+      if (making !== wanted)
+        throw refused('Another request of this serial number, with another key, has just been answered. Ask again.');
+      return made;
     }
+    this.#wanted = wanted;
     this.#making = work();
     try {
       const made = await this.#making;

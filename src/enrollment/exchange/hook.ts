@@ -4,6 +4,7 @@ import { standardHeaders } from '../../bridges/targets/webhook.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { PlatformError } from '../../errors.ts';
+import { findUnstorable } from '../../formats/unstorable.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import { exchange } from '../../network/outbound.ts';
 import { type GroupRow, hookUrlOf, owners } from '../groups/group.ts';
@@ -102,7 +103,7 @@ function readAnswer(answered: unknown): HookAnswer {
   const hasForm =
     (organizationId === undefined || organizationId === null || typeof organizationId === 'string') &&
     (deviceTemplateId === undefined || typeof deviceTemplateId === 'string') &&
-    (fields === undefined || isObject(fields));
+    (fields === undefined || (isObject(fields) && findUnstorable(fields) === undefined));
   if (!hasForm) throw refused('The hook of the enrollment group did not answer as it must.');
   return {
     ...(organizationId !== undefined && { organizationId }),

@@ -7,7 +7,7 @@ import { rowsOf } from '../../../db/registry/statement.ts';
 import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import type { Field } from '../../entity/values.ts';
-import { readNewFields } from '../../entity/values.ts';
+import { readFields, readNewFields } from '../../entity/values.ts';
 import { change, findLive, insert } from '../../entity/verbs.ts';
 import { invalid } from '../../errors.ts';
 import { hashOfNothing, makeSecret } from '../../identity/secrets/secrets.ts';
@@ -222,7 +222,7 @@ export async function demandSaid(
 
 /**
  * The custom fields of a request, with those of the hook over them. @throws PlatformError 400/106 for a field that the
- * template does not have, 403/21 for one that the hook names.
+ * template does not have, 403/21 for one that the hook names, or for a value of it that the field cannot have.
  */
 export function valuesOf(
   { fields }: Pick<MakingContext, 'fields'>,
@@ -234,6 +234,11 @@ export function valuesOf(
   if (unknown !== undefined) throw invalid(`fields.${unknown}`, 'is not a field of the device template');
   if (unknownField(known, said.fields) !== undefined)
     throw refused('The hook of the enrollment group names a field that the device template does not have.');
+  try {
+    readFields(known, said.fields ?? {});
+  } catch {
+    throw refused('The hook of the enrollment group gives a field a value that it cannot have.');
+  }
   return { ...request.fields, ...said.fields };
 }
 

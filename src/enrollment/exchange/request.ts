@@ -46,5 +46,7 @@ export function demandSerialNumber({ serialNumber }: EnrollmentRequest, proven: 
   if (found === undefined) throw invalid('serialNumber', 'is required');
   if (found === '' || found.length > maxSerialNumberLength)
     throw invalid('serialNumber', `must be a text of 1 to ${maxSerialNumberLength} characters`);
+  // One that has been proven came in a username or in a certificate.
+  if (findUnstorable(found) !== undefined) throw invalid('serialNumber', unstorable);
   return found;
 }
