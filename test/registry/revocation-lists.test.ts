@@ -186,6 +186,8 @@ t.test('a list of another CA, an older one, an expired one, one without a number
   t.match(await put(ca.id, await list({ number: 2n ** 200n })), refusal(/revocation list/), 'a number of 26 bytes');
   const delta = new Extension('2.5.29.27', true, Buffer.from([2, 1, 1]));
   t.match(await put(ca.id, await list({ number: 6, more: [delta] })), refusal(/delta/));
+  const unreadable = new Extension('2.5.29.28', true, Buffer.from([0x30, 5]));
+  t.match(await put(ca.id, await list({ number: 6, more: [unreadable] })), refusal(/cannot be read/));
   const good = await list({ number: 6 });
   for (const junk of [Buffer.alloc(0), Buffer.from('junk'), good.subarray(0, -1), Buffer.concat([good, good])])
     t.match(await put(ca.id, junk), refusal(/revocation list/));

@@ -94,11 +94,11 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
   if (number === undefined) return { fault: 'has no number (CRL Number)' };
   if (nextUpdate === undefined || nextUpdate <= now) return { fault: 'has expired, or does not say when it will' };
   if (thisUpdate > now + clockTolerance) return { fault: 'is not valid yet' };
-  if (extensions.some(isPeculiar)) return { fault: 'is a delta, indirect or partial list, which is not supported' };
   try {
+    if (extensions.some(isPeculiar)) return { fault: 'is a delta, indirect or partial list, which is not supported' };
     return { number, thisUpdate, nextUpdate, ...listedIn(parts.entries) };
   } catch {
-    return { fault: 'has entries that cannot be read' };
+    return { fault: 'has entries or extensions that cannot be read' };
   }
 }
 
