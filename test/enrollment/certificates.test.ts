@@ -101,16 +101,6 @@ t.test('a CSR for the key of the present certificate gets that certificate, and 
   t.match(await claim(service, group, { serialNumber: 'S-1', csr: other.csr }), refusal(/connected already/));
 });
 
-t.test('of requests for several keys at once one is answered, and its certificate is for its key', async (t) => {
-  const [group, shell] = [await issuing({ proof: 'derivedKey' }), openssl(t)];
-  const requests = Array.from({ length: 5 }, () => shell.request());
-  const answers = await Promise.all(requests.map(({ csr }) => ask(service, group, 'C-1', { csr })));
-  const made = answers.findIndex(({ status }) => status === 200);
-  t.equal(await join(t, present(answers[made]).body, present(requests[made])), 0);
-  for (const [at, answer] of answers.entries()) if (at !== made) t.match(answer, refusal(/another key/));
-  t.equal((await ask(service, group, 'C-2', { csr: present(requests[0]).csr })).status, 200);
-});
-
 t.test('a certificate that was never used is replaced; a former one ends with the next', async (t) => {
   const group = await issuing({ proof: 'derivedKey' });
   const shell = openssl(t);

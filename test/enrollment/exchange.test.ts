@@ -143,6 +143,12 @@ t.test('a device that has connected is not handed to who has the claim secret', 
   await connectOnce(service, again.body);
   t.match(await claim(service, group, { serialNumber: 'T-1', previousSecret: secret }), refusal(/connected already/));
   await t.rejects(connectOnce(service, body), 'the former credential has ended');
+
+  const present = again.body.credential.secret;
+  t.equal((await claim(service, group, { serialNumber: 'T-1', previousSecret: present })).status, 200);
+  await service.credential(deviceId);
+  const ending = { serialNumber: 'T-1', previousSecret: present };
+  t.match(await claim(service, group, ending), refusal(/connected already/), 'an admin has ended what came of it');
 });
 
 t.test('an admin allows one enrollment, until its credential has connected or for a day', async (t) => {

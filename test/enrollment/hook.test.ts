@@ -1,7 +1,8 @@
-import { createHmac } from 'node:crypto';
+import { createHmac, createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
+import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -141,6 +142,26 @@ t.test('a device is not made twice by many copies that its hook is asked of', as
   t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);
   t.equal(new Set(answers.map(({ body }) => body.credential.secret)).size, 1, 'they overlap');
   await connectOnce(service, present(answers.at(-1)).body);
+});
+
+t.test('of requests for several keys at once one is answered, and its certificate is for its key', async (t) => {
+  const shell = openssl(t);
+  const requests = Array.from({ length: 5 }, () => shell.request());
+  const waiting: ServerResponse[] = [];
+  const { url } = await hook(t, (response) => {
+    waiting.push(response);
+    if (waiting.length === requests.length) for (const one of waiting) one.end('{"allow": true}');
+  });
+  const issuer = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    ...{ name: service.unique('Issuer'), issuing: true },
+  });
+  const issuing = { issues: 'certificate', certificateAuthorityId: issuer.id };
+  const group = await newGroup(service, { hookUrl: url, ...issuing });
+  const answers = await Promise.all(requests.map(({ csr }) => claim(service, group, { serialNumber: 'K-1', csr })));
+  const made = answers.findIndex(({ status }) => status === 200);
+  const certificate = new X509Certificate(present(present(answers[made]).body.credential.certificate));
+  t.ok(certificate.checkPrivateKey(createPrivateKey(present(requests[made]).key)));
+  for (const [at, answer] of answers.entries()) if (at !== made) t.match(answer, refusal(/another key/));
 });
 
 t.end();

@@ -164,7 +164,14 @@ export async function storeSecret(
     .executeTakeFirstOrThrow();
   // Earlier messages were not published with this one.
   await tx.deleteFrom('publications').where('deviceId', '=', entityId).execute();
+  // What proved a device that has enrolled again ends with what it got.
+  if (entityType === 'device') await forgetFormer(tx, entityId);
   return { credential, activated: entityType === 'device' && (await activate(tx, caller, entityId, now)) };
+}
+
+async function forgetFormer(tx: Tx, deviceId: string): Promise<void> {
+  const nothing = { formerHash: null, formerFingerprint: null };
+  await tx.updateTable('enrollments').set(nothing).where('deviceId', '=', deviceId).where('used', '=', 0).execute();
 }
 
 /** The first credential of a device. */
