@@ -35,6 +35,11 @@ const keptAt: Record<PasswordChooser, readonly Grant[]> = {
   other: [],
 };
 
+/** Whose passwords a grant leaves as they are. */
+export function choosersKeptAt(grant: Grant): PasswordChooser[] {
+  return (Object.keys(keptAt) as PasswordChooser[]).filter((chooser) => keptAt[chooser].includes(grant));
+}
+
 /** Sessions and secrets of an invalidated password, to be ended after the commit. */
 export interface Ended {
   sessionIds: readonly string[];

@@ -28,7 +28,7 @@ import { oneSlice } from '../entity/row-slices.ts';
 import { change, demandLive, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { checkPassword, type Ended, endVoided } from '../identity/grants.ts';
+import { checkPassword, choosersKeptAt, type Ended, endVoided } from '../identity/grants.ts';
 import { demandWithin } from '../limits/table.ts';
 import { builtInRoles, largestRights, type Rights, type Role, type RoleScope } from '../rights.ts';
 import type { RegistryContext } from './context.ts';
@@ -202,7 +202,9 @@ async function update(
 async function voidPasswords(ctx: RegistryContext, tx: Tx, { id }: Row<'roles'>): Promise<Ended[]> {
   const holders = sql<string>`(select "userId" from "accountUsers" where "roleId" = ${id} and "deleted" is null
     union select "userId" from "endUsers" where "roleId" = ${id} and "deleted" is null)`;
-  const people = tx.selectFrom('identities').selectAll().where('passwordHash', 'is not', null);
+  // A role may be that of a whole fleet's people, nearly all of whom have chosen their own.
+  const chosen = sql<SqlBool>`coalesce("passwordChosenBy", 'other') not in (${sql.join(choosersKeptAt('role'))})`;
+  const people = tx.selectFrom('identities').selectAll().where('passwordHash', 'is not', null).where(chosen);
   const ended: Ended[] = [];
   for (const person of await people.where(sql<SqlBool>`"id" in ${holders}`).execute())
     ended.push(await checkPassword(tx, ctx, person, 'role'));
