@@ -518,6 +518,9 @@ t.test('lists in pages of at most 200, and bodies that are none', async (t) => {
     ['POST', '/Users', { userName: address(), active: 'perhaps' }, 'invalidValue'],
     ['POST', '/Users', { schemas: [groupSchema], userName: address() }, 'invalidValue'],
     ['POST', '/Users', { userName: address(), title: 'x'.repeat(20_000) }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), unknown: 'x'.repeat(70_000) }, 'invalidValue'],
+    ['GET', `/Users?attributes=${'a,'.repeat(100)}b`, undefined, 'invalidValue'],
+    ['GET', `/Users/${id}?excludedAttributes=${'a,'.repeat(100)}b`, undefined, 'invalidValue'],
     ['POST', '/Groups', { members: [] }, 'invalidValue'],
     ['PATCH', `/Users/${id}`, {}, 'invalidSyntax'],
     ['PATCH', `/Users/${id}`, { Operations: [{ op: 'move' }] }, 'invalidSyntax'],
@@ -531,7 +534,7 @@ t.test('lists in pages of at most 200, and bodies that are none', async (t) => {
       'invalidPath',
     ],
   ] as const)
-    t.match(await scim.ask(method, path, body), failure(400, scimType), JSON.stringify(body).slice(0, 80));
+    t.match(await scim.ask(method, path, body), failure(400, scimType), `${path} ${JSON.stringify(body)}`.slice(0, 80));
   t.equal((await scim.ask('POST', '/Users', '{"userName":')).status, 400);
   t.match(await scim.ask('GET', '/Me'), failure(404));
   t.match(await scim.ask('POST', '/Bulk', {}), failure(404));

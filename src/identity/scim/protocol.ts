@@ -73,16 +73,24 @@ function readFilter(text: string): Filter {
   }
 }
 
+/** Names of attributes that a request may ask for, or not to have. */
+const maxNames = 100;
+
 /** Which attributes an answer has (RFC 7644, 3.9). */
 export interface Projection {
   wanted: readonly string[] | undefined;
   excluded: readonly string[];
 }
 
+/** @throws PlatformError 400/invalidValue for too many names. */
 export function readProjection(query: unknown): Projection {
   const { attributes, excludedAttributes } = query as Json;
-  const names = (text: unknown) =>
-    typeof text === 'string' && text !== '' ? text.split(',').map((name) => name.trim().toLowerCase()) : undefined;
+  const names = (text: unknown) => {
+    if (typeof text !== 'string' || text === '') return undefined;
+    const all = text.split(',').map((name) => name.trim().toLowerCase());
+    if (all.length > maxNames) throw badValue(`A request names at most ${maxNames} attributes.`);
+    return all;
+  };
   return { wanted: names(attributes), excluded: names(excludedAttributes) ?? [] };
 }
 

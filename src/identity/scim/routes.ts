@@ -10,6 +10,7 @@ import type { App } from '../../http/app.ts';
 import { takeJson } from '../../http/bodies.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { limitTries } from '../../limits/tries.ts';
+import { LongWork } from '../../scheduler/long-work.ts';
 import type { IdentityContext } from '../context.ts';
 import { providerCaller } from '../federation/mappings.ts';
 import { readBearer } from '../sessions/authentication.ts';
@@ -130,8 +131,11 @@ function personRoutes(app: App, ctx: IdentityContext): void {
     const ids = isAsked(projection, 'groups') ? rows.map(({ id }) => id) : [];
     const groups = await groupsOfPeople(ctx, ids);
     return sendResources(reply, page, async function* () {
-      for (const row of rows)
+      const work = new LongWork();
+      for (const row of rows) {
+        await work.giveWay();
         yield project(userResource(row, provisioner.address, groups.get(row.id) ?? []), projection);
+      }
     });
   });
   app.get<Id>('/Users/:id', usual, async (request, reply) => {

@@ -12,6 +12,8 @@ export const enterpriseSchema = 'urn:ietf:params:scim:schemas:extension:enterpri
 
 /** Characters of a person as JSON: a list has up to 200. */
 export const maxCharacters = 16_384;
+/** As it is sent, with what no schema knows. */
+const maxSent = 4 * maxCharacters;
 export const maxValues = 100;
 
 /** An attribute as PATCH has to know it. */
@@ -57,6 +59,7 @@ function schemasOf({ Schemas: { User, EnterpriseUser, Group } }: typeof SCIMMY):
   };
   const readUser = (data: Json): Json => {
     demandSchema(data, userSchema);
+    if (JSON.stringify(data).length > maxSent) throw badValue(`It has more than ${maxSent} characters.`);
     let checked: Json;
     try {
       const plain = readable(data, undefined, attribute);
