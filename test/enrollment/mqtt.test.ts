@@ -113,6 +113,9 @@ t.test('junk is refused, whatever it is', async (t) => {
     t.equal(topic, `${root()}/rejected`);
     t.equal(codec.decode(payload).code, 106);
   }
+  const hooked = await enterGroup(t, await newGroup(service, { hookUrl: 'https://localhost/enroll' }));
+  const { payload } = await exchange(hooked, codec.encode({ serialNumber: 'L-1', fields: { location: 2n ** 60n } }));
+  t.match(codec.decode(payload), { code: 21, message: /hook/ }, 'a long integer is asked of the hook, too');
 });
 
 t.test('such a connection may do nothing else, and nobody hears of it', async (t) => {

@@ -49,5 +49,6 @@ function readJson(message: Buffer): unknown {
 function readCbor(message: Buffer): unknown {
   const value = decodeCbor(message);
   if (!value) throw invalid('body', `must be a map of CBOR, of at most ${maxRequest} bytes`);
-  return value;
+  // As JSON has it: hooks are asked in JSON, which has no integers of 64 bits.
+  return JSON.parse(JSON.stringify(value, (_, one) => (typeof one === 'bigint' ? Number(one) : one)));
 }
