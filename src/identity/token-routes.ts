@@ -102,7 +102,8 @@ export function tokenRoutes(app: App, ctx: IdentityContext): void {
         tags,
         operationId: 'listTokens',
         summary: 'List your tokens, or all of the account',
-        description: 'Newest first, without their texts.',
+        description:
+          'Newest first, without their texts. A token sees itself alone, unless it may read all of the account.',
         querystring: listQuery,
         response: listResponse('tokens', shape),
       },
@@ -224,7 +225,10 @@ async function listTokens(
     ctx.access.demand(caller, 'read', 'token');
   }
   const all = ctx.registry.query.selectFrom('accessTokens').where('accountId', '=', caller.accountId);
-  const matching = accountId === undefined ? all.where('ownerId', '=', caller.id) : all;
+  // What else its owner has, and uses from where, is not for a token to know.
+  const own =
+    caller.tokenId === undefined ? all.where('ownerId', '=', caller.id) : all.where('id', '=', caller.tokenId);
+  const matching = accountId === undefined ? own : all;
   return pageOfTable(
     ctx,
     caller,

@@ -90,6 +90,13 @@ t.test('it has at most the rights of its owner, and makes neither tokens nor ses
   const email = { userId, newEmailAddress: 'thief@example.com' };
   t.equal((await service.http('POST', '/api/v1/profile/update-email-address', { token, body: email })).status, 403);
 
+  const { tokens } = await service.ok('GET', '/api/v1/tokens', { token });
+  t.match(
+    tokens,
+    { results: [{ id: made.id }], meta: { count: 1 } },
+    'of the tokens of its owner it sees itself alone',
+  );
+
   const viewer = await service.endUser(organization.id, { roleId: 'organization:viewer' });
   const ask = (more: object) =>
     service.http('POST', '/api/v1/tokens', { token: viewer.token, body: { ...body, ...more } });
