@@ -171,7 +171,7 @@ async function overMqtt(
     const { topic, payload } = await answered;
     const answer = isCbor ? decodeCbor(payload) : JSON.parse(payload.toString());
     if (topic.endsWith('/accepted')) return answer as unknown as Answer;
-    throw new Ending(exitCodes.failed, `The enrollment was refused: ${sentenceOf(answer)}`);
+    throw new Ending(exitCodes.failed, `The enrollment was refused: ${sentenceOf(answer?.error ?? {})}`);
   } finally {
     client.end(true);
   }

@@ -65,7 +65,7 @@ def over_mqtt():
     client.loop_stop()
     topic, payload = answers[0]
     if topic.endswith("/rejected"):
-        sys.exit(json.loads(payload)["message"])
+        sys.exit(json.loads(payload)["error"]["message"])
     return json.loads(payload)
 
 

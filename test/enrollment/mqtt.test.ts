@@ -89,7 +89,7 @@ t.test('a wrong proof is refused in CONNACK; any other refusal is told on its to
     const ended = closed(client);
     const { topic, text } = await exchange(client, request);
     t.equal(topic, `${root()}/rejected`);
-    t.match(JSON.parse(text), more);
+    t.match(JSON.parse(text), { error: more });
     await ended;
   };
   await refused({ serialNumber: 'B-1' }, { code: 21, message: /pattern/ });
@@ -111,11 +111,11 @@ t.test('junk is refused, whatever it is', async (t) => {
     const client = await enterGroup(t, group);
     const { topic, payload } = await exchange(client, junk);
     t.equal(topic, `${root()}/rejected`);
-    t.equal(codec.decode(payload).code, 106);
+    t.equal(codec.decode(payload).error.code, 106);
   }
   const hooked = await enterGroup(t, await newGroup(service, { hookUrl: 'https://localhost/enroll' }));
   const { payload } = await exchange(hooked, codec.encode({ serialNumber: 'L-1', fields: { location: 2n ** 60n } }));
-  t.match(codec.decode(payload), { code: 21, message: /hook/ }, 'a long integer is asked of the hook, too');
+  t.match(codec.decode(payload), { error: { code: 21, message: /hook/ } }, 'a long integer is asked of the hook, too');
 });
 
 t.test('such a connection may do nothing else, and nobody hears of it', async (t) => {

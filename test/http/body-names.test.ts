@@ -19,8 +19,8 @@ const withFields = ['devices', 'end-users', 'organizations', 'templates'].flatMa
   `/api/v1/${kind}/{id}`,
 ]);
 
-/** Its rows are read while they arrive, and unknown columns are refused in any case. */
-const readAsItComes = ['/api/v1/provisioning/jobs'];
+/** Read while they arrive, or in a thread; what they do not have is refused in any case. */
+const readAsItComes = ['/api/v1/provisioning/jobs', '/api/v1/access/certificate-authorities/{id}/crl'];
 
 const refused = (path: string) => ({ status: 400, detail: { path, message: /^is not a property of this endpoint/ } });
 const said = ({ status, body }: { status: number; body: unknown }) => {

@@ -24,7 +24,7 @@ export async function exchangeMessage(
     const { answer, sent } = await exchange(proof, isCbor ? readCbor(message) : readJson(message));
     return { isAccepted: true, payload: encode(answer), sent };
   } catch (error) {
-    return { isAccepted: false, payload: encode(errorBody(told(error, log))), sent: () => {} };
+    return { isAccepted: false, payload: encode({ error: errorBody(told(error, log)) }), sent: () => {} };
   }
 }
 

@@ -16,8 +16,8 @@ const maxBody = Math.ceil(maxListBytes * 1.4);
 const limits = { maxBytes: maxBody, minBytes: 64 * 1024, perCaller: 1, perAccount: 2, total: 8 };
 
 const binary = Type.Unsafe<Buffer>({ type: 'string', format: 'binary' });
-const text = Type.String({ description: 'PEM.' });
-const jsonBody = Type.Object({ crl: Type.String({ description: 'PEM, or base64 of DER.' }) });
+const text = Type.String({ maxLength: maxBody, description: 'PEM.' });
+const jsonBody = Type.Object({ crl: Type.String({ maxLength: maxBody, description: 'PEM, or base64 of DER.' }) });
 
 /** In a scope of its own: elsewhere bodies are JSON. */
 export function crlUploadRoutes(app: App, ctx: RegistryContext): void {
