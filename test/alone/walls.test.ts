@@ -34,6 +34,8 @@ import { type Service, startService } from '../support/service.ts';
 const randomRounds = 6;
 /** Connections of one attacker at a time. */
 const atOnce = 8;
+/** Seconds: a random program may end within a packet, and waits for this. */
+const keepAlive = 3;
 
 interface World {
   service: Service;
@@ -148,7 +150,7 @@ async function begin(t: Test): Promise<World> {
 /** One connection of an attacker: sends everything and waits until it is answered or has ended. What it heard. */
 async function attempt(t: Test, { login }: Attacker, { connect, send }: Attack): Promise<string[]> {
   const client = await rawClient(t, world.service.server.mqttPort);
-  const fields = { clientId: world.target.clientId, ...login, ...connect };
+  const fields = { clientId: world.target.clientId, keepAlive, ...login, ...connect };
   const ping = Buffer.from([0xc0, 0]);
   client.send(connectBytes(fields));
   const topics: string[] = [];

@@ -51,11 +51,13 @@ export interface ConnectFields {
   flags?: number;
   protocol?: string;
   level?: number;
+  /** Seconds. */
+  keepAlive?: number;
 }
 
 export function connectBytes({ clientId, username, password, will, ...about }: ConnectFields): Buffer {
-  const { flags = 2, protocol = 'MQTT', level = 4 } = about;
+  const { flags = 2, protocol = 'MQTT', level = 4, keepAlive = 60 } = about;
   const said = (username === undefined ? 0 : 128) | (password === undefined ? 0 : 64) | (will ? 4 : 0);
   const texts = [clientId, will?.topic, will?.payload, username, password].filter((text) => text !== undefined);
-  return packetBytes(0x10, field(protocol), Buffer.from([level, flags | said, 0, 60]), ...texts.map(field));
+  return packetBytes(0x10, field(protocol), Buffer.from([level, flags | said, 0, keepAlive]), ...texts.map(field));
 }
