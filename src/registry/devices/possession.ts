@@ -64,7 +64,7 @@ export async function treeChanged(tx: Tx, clock: Clock, organizationId: string):
   await sql`with recursive "below"("id") as (
       select ${organizationId} union select o."id" from "organizations" o join "below" b on o."parentId" = b."id"
     ) update "devices" set "possession" = "possession" + 1, "possessionFirst" = "possession" + 1,
-      "possessionSince" = max(coalesce("possessionSince", ''), ${now}), "version" = "version" + 1
+      "possessionSince" = max(coalesce("possessionSince", ''), ${now})
     where "organizationId" in (select "id" from "below")`.execute(tx);
 }
 
