@@ -3,7 +3,7 @@ export function emailKey(email: string): string {
   return email.normalize('NFKC').toLowerCase();
 }
 
-/** Whether two addresses are one mailbox: look-alikes have one key, and are two mailboxes to whoever sends to them. */
+/** Whether two addresses are one mailbox. Look-alikes have one key, but mail servers take them for two mailboxes. */
 export function isSameEmail(one: string, other: string): boolean {
   return inLowerCase(one) === inLowerCase(other);
 }

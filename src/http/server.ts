@@ -42,7 +42,8 @@ const serverOptions = {
   // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
   headersTimeout: 10_000,
   connectionsCheckingInterval: 1000,
-  // A request for another protocol is served as any other. Node before 24.9 ignores this: broker/connections/declined-upgrade.ts serves it there.
+  // A request for another protocol is served as any other.
+  // Node before 24.9 ignores this: broker/connections/declined-upgrade.ts serves it there.
   shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
 };
 /** Milliseconds. */

@@ -4,7 +4,7 @@ import { namesPrivateAddress } from './outbound.ts';
 
 const onlyPrivate = 'only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows';
 
-/** @throws PlatformError 400/106 naming `path` for a text that is none; `plain` ones may have http, too. */
+/** With `plain` it may be http, too. @throws PlatformError 400/106 naming `path` where the text is not such a URL. */
 export function checkAccountUrl(path: string, text: string, { allowPrivate, plain }: Allowed): void {
   const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (!url || url.hostname === '') throw invalid(path, `must be an address with ${plain ? 'http or https' : 'https'}`);

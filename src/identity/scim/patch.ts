@@ -61,7 +61,10 @@ export function patched(schemas: Schemas, before: Json, operations: readonly Ope
   return resource;
 }
 
-/** What a person may have, already between operations: else a few of them make all others dear. @throws PlatformError 400/invalidValue */
+/**
+ * The bounds of an attribute, checked after each operation: a value that grows makes each later operation slower.
+ * @throws PlatformError 400/invalidValue
+ */
 function demandSmall(value: unknown): void {
   if (Array.isArray(value) && value.length > maxValues) throw badValue(`An attribute has at most ${maxValues} values.`);
   if (JSON.stringify(value ?? null).length > maxCharacters)

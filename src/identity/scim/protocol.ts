@@ -48,7 +48,7 @@ export interface Asked {
   count: number;
 }
 
-/** @throws PlatformError 400/invalidFilter, 400/106 for a number that is none. */
+/** @throws PlatformError 400/invalidFilter, or 400/106 where startIndex or count is not a number. */
 export function readAsked(query: unknown): Asked {
   const { filter, startIndex, count } = query as Json;
   return {
