@@ -3,6 +3,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { createServer as createTlsServer, type ServerOptions } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
+import { until } from '../support/until.ts';
 
 /** A message as a webhook gets it. */
 export interface Bridged {
@@ -55,10 +56,6 @@ export async function startReceiver(
   t: Test,
   { port = 0, tls }: { port?: number; tls?: ServerOptions } = {},
 ): Promise<Receiver> {
-  const changed = new Set<() => void>();
-  const until = async (isTrue: () => boolean) => {
-    while (!isTrue()) await new Promise<void>((resolve) => changed.add(resolve));
-  };
   const server: Server = tls ? createTlsServer(tls) : createServer();
   server.on('request', (request, response) => {
     const chunks: Buffer[] = [];
@@ -76,8 +73,6 @@ export async function startReceiver(
         if (status === 200) receiver.messages.push(...delivery.messages);
         response.writeHead(status, headers).end('thank you');
       }
-      for (const tell of changed) tell();
-      changed.clear();
     });
   });
   let connections = 0;
@@ -98,10 +93,18 @@ export async function startReceiver(
     behave: fine,
     maxConnections: 0,
     received: async (count) => {
-      await until(() => receiver.messages.length >= count);
+      await until(
+        () => receiver.messages.length,
+        (length) => length >= count,
+      );
       return receiver.messages;
     },
-    tried: (count) => until(() => receiver.tries.length >= count),
+    tried: async (count) => {
+      await until(
+        () => receiver.tries.length,
+        (length) => length >= count,
+      );
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

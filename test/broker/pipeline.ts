@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import mqttPacket, { type Packet } from 'mqtt-packet';
 import { createWebSocketStream, WebSocket } from 'ws';
+import { soon } from '../support/until.ts';
 import { frameIn, read } from './level5/packets.ts';
 import { connectPacket, publishPacket, subscribePacket } from './raw.ts';
 
@@ -138,14 +139,18 @@ export async function converse(
   stream.on('data', (chunk: Buffer) => hear(chunk, (cmd) => onPacket(cmd)));
   stream.on('error', () => {});
   const answer = (cmd: string) =>
-    Promise.race([
-      new Promise<void>((resolve) => {
-        onPacket = (one) => one === cmd && resolve();
-      }),
-      closed.then(() => {
-        heard.isCut = true;
-      }),
-    ]);
+    soon(
+      `a ${cmd}`,
+      Promise.race([
+        new Promise<void>((resolve) => {
+          onPacket = (one) => one === cmd && resolve();
+        }),
+        closed.then(() => {
+          heard.isCut = true;
+        }),
+      ]),
+      () => heard.answers,
+    );
   const bytesOf = (packet: Packet) => mqttPacket.generate(packet, { protocolVersion: level });
   const send = (packet: Packet) => stream.write(bytesOf(packet));
   const first = answer('connack');

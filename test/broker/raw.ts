@@ -2,6 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import mqttPacket, { type Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
+import { soon } from '../support/until.ts';
 
 export interface RawClient {
   readonly socket: Socket;
@@ -52,7 +53,8 @@ export function speak(socket: Socket, level: 4 | 5 = 4): RawClient {
       const packet = arrived.shift();
       if (packet) return Promise.resolve(packet);
       if (ended) return Promise.reject(new Error('the connection ended'));
-      return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
+      const came = new Promise<Packet>((resolve, reject) => waiting.push({ resolve, reject }));
+      return soon('a packet', came);
     },
     closed,
   };

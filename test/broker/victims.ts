@@ -2,6 +2,7 @@
 import type { Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
 import type { Service } from '../support/service.ts';
+import { soon } from '../support/until.ts';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.ts';
 
 type Login = { username: string; password: Buffer };
@@ -29,10 +30,11 @@ export class Witness {
 
   /** Waits for a line that holds `text`, counted from the last one that was waited for. */
   until(text: string): Promise<void> {
-    return new Promise((resolve) => {
+    const heard = new Promise<void>((resolve) => {
       this.#waiting = { text, resolve };
       this.#look();
     });
+    return soon(`a line with ${text}`, heard, () => this.#heard);
   }
 
   /** Sends, and waits for a line of the answer. */

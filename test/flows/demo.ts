@@ -6,6 +6,7 @@ import { dirname } from 'node:path';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.ts';
 import { inherited } from '../support/process.ts';
+import { soon } from '../support/until.ts';
 
 const project = process.cwd();
 const script: string = JSON.parse(readFileSync('package.json', 'utf8')).scripts.demo;
@@ -55,7 +56,8 @@ export function startDemo(
     });
   const said = async (text: string) => {
     while (!output.includes(text)) {
-      const more = await Promise.race([once(child.stdout, 'data'), ended.then(() => undefined)]);
+      const next = Promise.race([once(child.stdout, 'data'), ended.then(() => undefined)]);
+      const more = await soon(`"${text}"`, next, () => output);
       if (!more && !output.includes(text)) throw new Error(`It has not said "${text}": ${output}`);
     }
   };

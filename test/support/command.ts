@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Call, Ended } from './command-runner.ts';
 import { cliFile, inherited } from './process.ts';
+import { soon } from './until.ts';
 
 let runner: ChildProcess | undefined;
 /** Rejects when the runner ends. */
@@ -30,7 +31,7 @@ async function call(asked: Call): Promise<Ended> {
   runner.channel?.ref();
   const answered = once(runner, 'message') as Promise<[Ended]>;
   runner.send(asked);
-  const [ended] = await Promise.race([answered, gone]);
+  const [ended] = await soon(`the end of ${asked.args.join(' ')}`, Promise.race([answered, gone]));
   // It ends with the test's process.
   runner.unref();
   runner.channel?.unref();

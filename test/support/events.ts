@@ -1,6 +1,7 @@
 /** A reader of server-sent events, as a browser's EventSource reads them. */
 import type { Test } from 'tap';
 import type { Service } from './service.ts';
+import { soon } from './until.ts';
 
 /** A message, or of a gap since when messages are missing. */
 export interface EventData {
@@ -100,7 +101,8 @@ function read(response: Response, close: () => void): Events {
     const first = arrived.shift();
     if (first) return Promise.resolve(first);
     if (ended) return Promise.reject(new Error('the stream ended'));
-    return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
+    const came = new Promise<ServerEvent>((resolve, reject) => waiting.push({ resolve, reject }));
+    return soon('an event of a stream', came, () => lines.slice(-10));
   };
   const until = async (isLast: (one: ServerEvent) => boolean) => {
     const events = [await next()];
@@ -121,15 +123,19 @@ function read(response: Response, close: () => void): Events {
       return texts;
     },
     line: (matches) =>
-      new Promise((resolve) => {
-        const look = () => {
-          if (!lines.some((line) => matches.test(line))) return;
-          watching.delete(look);
-          resolve();
-        };
-        watching.add(look);
-        look();
-      }),
+      soon(
+        `the line ${matches} of a stream`,
+        new Promise((resolve) => {
+          const look = () => {
+            if (!lines.some((line) => matches.test(line))) return;
+            watching.delete(look);
+            resolve();
+          };
+          watching.add(look);
+          look();
+        }),
+        () => lines.slice(-10),
+      ),
     closed,
     close,
   };

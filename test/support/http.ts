@@ -2,6 +2,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { patience } from './until.ts';
 
 const plain = new http.Agent({ keepAlive: true });
 const secure = new https.Agent({ keepAlive: true });
@@ -69,6 +70,11 @@ export function request(
           reject(error);
         }
       });
+    });
+    sent.setTimeout(patience * 1000, () => {
+      const error = new Error(`${method} ${url}: nothing came for ${patience} seconds`);
+      reject(error);
+      sent.destroy(error);
     });
     sent.on('error', (error) => {
       if (!isAnswered) reject(error);

@@ -1,22 +1,24 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
 import type { Mail } from '../../src/emails/mail.ts';
 import type { Email } from '../../src/emails/texts.ts';
+import { until } from './until.ts';
 
 export class Mailbox implements Mail {
   readonly emails: Email[] = [];
-  readonly #waiting: (() => void)[] = [];
   /** What the mail server says instead of taking emails. */
   refusal: Error | undefined;
 
   async send(email: Email): Promise<void> {
     if (this.refusal) throw this.refusal;
     this.emails.push(email);
-    for (const arrived of this.#waiting.splice(0)) arrived();
   }
 
   /** As `tokenTo`, once there is an email to the address. */
   async nextTokenTo(address: string): Promise<string> {
-    while (this.to(address).length === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    await until(
+      () => this.emails.map(({ to }) => to),
+      (all) => all.includes(address),
+    );
     return this.tokenTo(address);
   }
 

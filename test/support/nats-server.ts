@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
+import { soon } from './until.ts';
 
 /** Options of a test: it says so when there is no server to test with. */
 export const withNats =
@@ -38,13 +39,14 @@ export async function natsServer(directory: string): Promise<NatsServer> {
     });
     child = started;
     let log = '';
-    await new Promise<void>((resolve, reject) => {
+    const ready = new Promise<void>((resolve, reject) => {
       started.stderr.on('data', (chunk) => {
         log += chunk;
         if (log.includes('Server is ready')) resolve();
       });
       started.once('exit', () => reject(new Error(log)));
     });
+    await soon('nats-server', ready, () => log);
   };
   const stop = async () => {
     if (!child || child.exitCode !== null || child.signalCode !== null) return;

@@ -15,6 +15,7 @@ import { request } from './http.ts';
 import type { OpenApi } from './openapi.ts';
 import { SecretWatch } from './secrets.ts';
 import { copyDatabases, copyKeys, copySchema, keepTemplate, keptDocument } from './template.ts';
+import { soon } from './until.ts';
 
 export type { Anything, Entity, Failure, List, Made, Point } from './answers.ts';
 
@@ -406,7 +407,7 @@ export function claimsOf(jwt: string): { id: string; userId: string; accountId: 
 
 /** When a client's connection has ended. */
 export function closed(client: MqttClient): Promise<void> {
-  return new Promise((resolve) => client.once('close', () => resolve()));
+  return soon('the end of a connection', new Promise((resolve) => client.once('close', () => resolve())));
 }
 
 /** The next message of a client that `matches`; it must have been subscribed before. */
@@ -414,12 +415,15 @@ export function nextMessage(
   client: MqttClient,
   matches: (topic: string, payload: Buffer) => boolean = () => true,
 ): Promise<{ topic: string; payload: Buffer; text: string }> {
-  return new Promise((resolve) => {
+  const heard: string[] = [];
+  const arrived = new Promise<{ topic: string; payload: Buffer; text: string }>((resolve) => {
     const listen = (topic: string, payload: Buffer) => {
+      heard.push(topic);
       if (!matches(topic, payload)) return;
       client.off('message', listen);
       resolve({ topic, payload, text: payload.toString() });
     };
     client.on('message', listen);
   });
+  return soon(`a message that is right by ${matches}`, arrived, () => heard);
 }

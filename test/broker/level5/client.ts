@@ -2,7 +2,7 @@
 import { connect as open, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { sharedService } from '../../support/shared.ts';
-import { until } from '../../support/until.ts';
+import { soon, until } from '../../support/until.ts';
 import { type Fixture, fixtureIn } from '../fixture.ts';
 import {
   type Asked,
@@ -76,7 +76,8 @@ export async function openSocket(t: Test, port: number): Promise<Client> {
     socket,
     send: (...packets) => void socket.write(Buffer.concat(packets)),
     next: async () => {
-      const one = arrived.shift() ?? ended ?? (await new Promise<Heard | Error>((resolve) => waiting.push(resolve)));
+      const one =
+        arrived.shift() ?? ended ?? (await soon('a packet', new Promise<Heard | Error>((give) => waiting.push(give))));
       if (one instanceof Error) throw one;
       return one;
     },

@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 import { temporaryDirectory } from '../../support/directory.ts';
 import { endingWithUs } from '../../support/ending.ts';
 import { cliFile, inherited } from '../../support/process.ts';
-import { until } from '../../support/until.ts';
+import { soon, until } from '../../support/until.ts';
 
 const mark = '--- end of block';
 
@@ -35,7 +35,7 @@ export interface Started {
   /** Resolves with the output when it has this. @throws Error when the program says that it has failed. */
   said(text: string): Promise<string>;
   /** Resolves when this is true. @throws Error as `said`. */
-  until(isTrue: () => Promise<boolean>): Promise<void>;
+  until(isTrue: () => Promise<boolean>): Promise<unknown>;
   stop(): void;
 }
 
@@ -147,7 +147,8 @@ export class Shell {
   async #printed(text: string, from: number): Promise<void> {
     while (!this.#output.includes(text, from)) {
       if (this.#ended) throw new Error(`The commands failed:\n${this.#output.slice(from)}${this.#errors}`);
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      const more = new Promise<void>((resolve) => this.#waiting.push(resolve));
+      await soon(`"${text}"`, more, () => this.#output.slice(from));
     }
   }
 }
