@@ -1,7 +1,7 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 
 import { audited } from '../support/audited.ts';
-import { beforeNextTransaction } from '../support/faults.ts';
+import { beforeTransaction } from '../support/faults.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
@@ -273,7 +273,7 @@ t.test('it ends when it expires: no session outlives it, and it cannot log in ag
 
 t.test('a write that began before the expiry is refused after it', async (t) => {
   const { jwt, id } = await station();
-  beforeNextTransaction(service, async () => {
+  beforeTransaction(t, service, 'POST /api/v1/devices', async () => {
     time.now = start + hour;
   });
   t.match(await make(jwt), { status: 403, body: { error: { code: 21, message: 'The station has expired.' } } });

@@ -16,8 +16,8 @@ t.before(async () => {
 
 const verify = (body: object, token = service.admin) =>
   service.http('POST', '/api/v1/provisioning/verify', { body, token });
-/** Resolves when so many more verifications have begun to wait. */
-const begun = (count: number) => watchesBegun(service, count);
+/** Resolves when so many more verifications have begun to wait for a unit. */
+const begun = (deviceId: string, count: number) => watchesBegun(service, deviceId, count);
 
 /** As it is now. */
 const look = async (deviceId: string) => (await verify({ deviceId, timeoutSeconds: 0 })).body.verification;
@@ -204,7 +204,7 @@ t.test('a wait ends with the login behind it: logout, deletion of a station', as
   const station = await program('station', limits);
   const backEnd = await program('backEnd');
   const device = await service.create('/devices', 'device', { serialNumber: 'of a station' }, station.jwt);
-  const wait = begun(2);
+  const wait = begun(device.id, 2);
   const waits = [station, backEnd].map(({ jwt }) => verify({ deviceId: device.id, timeoutSeconds: 60 }, jwt));
   await wait;
   const began = Date.now();
@@ -225,7 +225,7 @@ t.test('a unit that is deleted while it is waited for has no verdict', async (t)
 
 t.test('the end of the process does not wait for a unit, and gives no verdict', async (t) => {
   const { device } = await unit();
-  const wait = begun(1);
+  const wait = begun(device.id, 1);
   const verdict = verify({ deviceId: device.id, timeoutSeconds: 60 });
   await wait;
   const began = Date.now();

@@ -1,7 +1,7 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
 import { audited } from '../support/audited.ts';
-import { beforeNextTransaction, changeStored, losingAnswers } from '../support/faults.ts';
+import { beforeTransaction, changeStored, losingAnswers } from '../support/faults.ts';
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import { claimsOf, present, type Service, startService } from '../support/service.ts';
@@ -218,7 +218,7 @@ t.test('a caller that goes away in the middle gets the answer when it asks again
   const body = JSON.stringify({ accountId: service.accountId, entityId: device.id, entityType: 'device' });
   const { port } = new URL(service.server.url);
   const socket = connect(Number(port), '127.0.0.1');
-  beforeNextTransaction(service, async () => socket.destroy());
+  beforeTransaction(t, service, 'POST /api/v1/access/mqtt-credentials', async () => socket.destroy());
   socket.write(
     `POST /api/v1/access/mqtt-credentials HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.admin}\r\nIdempotency-Key: gone\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );

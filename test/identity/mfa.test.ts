@@ -6,7 +6,7 @@ import { resolveComponents } from '../../src/http/openapi/components.ts';
 import { Passwords } from '../../src/identity/secrets/passwords.ts';
 import { audited } from '../support/audited.ts';
 import { purgeNow } from '../support/clockwork.ts';
-import { beforeNextTransaction, changeStored, storeMore } from '../support/faults.ts';
+import { beforeTransaction, changeStored, storeMore } from '../support/faults.ts';
 import { countStatuses } from '../support/many.ts';
 import { answerOf, documentOf, type OpenApi } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
@@ -369,7 +369,7 @@ t.test('a new password and the end of an identity make its open logins void', as
 t.test('what changes while a login is under way counts', async (t) => {
   const who = await person();
   let secret = '';
-  beforeNextTransaction(service, async () => {
+  beforeTransaction(t, service, 'POST /api/v1/auth/login-user', async () => {
     ({ secret } = await enrolTotp(who));
   });
   t.match(await passwordStep(who), refused, 'a second factor is confirmed');
@@ -379,7 +379,7 @@ t.test('what changes while a login is under way counts', async (t) => {
   ]) {
     const token = await mfaToken(who);
     const [identity] = storedRows(service, 'SELECT "passwordHash" FROM "identities" WHERE "id" = ?', [who.userId]);
-    beforeNextTransaction(service, change);
+    beforeTransaction(t, service, 'POST /api/v1/auth/mfa-login-user', change);
     t.match(await codeStep(token, 'totp', codeAt(secret)), refused);
     await setHash(who, identity?.passwordHash);
   }
@@ -389,7 +389,7 @@ t.test('what changes while a login is under way counts', async (t) => {
   await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
   await enrolTotp(leaving);
   const { accountId } = service;
-  beforeNextTransaction(service, () =>
+  beforeTransaction(t, service, `DELETE /api/v1/users/${leaving.userId}/mfa/totp`, () =>
     service.ok('POST', '/api/v1/account-users', { body: { accountId, userId: leaving.userId } }),
   );
   t.match(await service.http('DELETE', `/api/v1/users/${leaving.userId}/mfa/totp`), absent, 'it becomes an admin');

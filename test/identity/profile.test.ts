@@ -1,5 +1,5 @@
 import { audited } from '../support/audited.ts';
-import { beforeNextTransaction } from '../support/faults.ts';
+import { beforeTransaction } from '../support/faults.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { countStatuses } from '../support/many.ts';
 import { part } from '../support/part.ts';
@@ -183,7 +183,9 @@ t.test('of ten changes at once with one old password exactly one is made', async
 
 t.test('anyone who is logged out while the hash is computed changes nothing', async (t) => {
   const { userId, email, password, token } = await person(top.id);
-  beforeNextTransaction(service, () => service.ok('POST', '/api/v1/sessions/logout', { token }));
+  beforeTransaction(t, service, 'POST /api/v1/profile/change-password', () =>
+    service.ok('POST', '/api/v1/sessions/logout', { token }),
+  );
   t.match(await changePassword({ userId, oldPassword: password }, token), failure(401, 'TokenInvalidError'));
   t.equal(await tryLogin(email, password), 200);
 });

@@ -1,6 +1,6 @@
 /** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
 
-import { beforeNextLogPart, logParts } from '../support/faults.ts';
+import { beforeLogPart, logParts } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -47,7 +47,7 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   t.equal(hits.total, expected.length);
   t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
 
-  beforeNextLogPart(service, () =>
+  beforeLogPart(t, service, `GET ${path.split('?')[0]}`, () =>
     service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } }),
   );
   await t.rejects(service.http('GET', path), 'the answer is cut where the device is deleted');

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { beforeNextTransaction } from '../support/faults.ts';
+import { beforeTransaction } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, type Person, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -40,7 +40,7 @@ t.test('what a caller may do is looked at again when its write has its turn', as
   for (const [name, revoke, refused] of cases) {
     const [home, away] = [await service.organization(), await service.organization()];
     const who = await service.endUser(home.id);
-    beforeNextTransaction(service, () => revoke(who, home, away));
+    beforeTransaction(t, service, 'POST /api/v1/end-users', () => revoke(who, home, away));
     const body = {
       accountId: service.accountId,
       organizationId: home.id,
@@ -57,7 +57,9 @@ t.test('a device that is moved away in between is not written to, nor pulled bac
   const { token } = await service.endUser(home.id);
   const device = await service.create('/devices', 'device', { serialNumber: 'r', organizationId: home.id });
   const path = `/api/v1/devices/${device.id}`;
-  beforeNextTransaction(service, () => service.ok('PUT', path, { ...etag('1'), body: { organizationId: away.id } }));
+  beforeTransaction(t, service, `PUT ${path}`, () =>
+    service.ok('PUT', path, { ...etag('1'), body: { organizationId: away.id } }),
+  );
   const pulled = await service.http('PUT', path, {
     token,
     ...etag('2'),
@@ -73,7 +75,7 @@ t.test('a code that is replaced in between moves nothing', async (t) => {
   const make = () =>
     service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
   const { associationCode } = await make();
-  beforeNextTransaction(service, make);
+  beforeTransaction(t, service, 'POST /api/v1/association/start-association-with-code', make);
   const answer = await service.http('POST', '/api/v1/association/start-association-with-code', {
     body: { associationCode, organizationId },
   });
@@ -84,7 +86,9 @@ t.test('a code that is replaced in between moves nothing', async (t) => {
 t.test('a move of an organization is not undone by a change of its name', async (t) => {
   const [parent, child] = [await service.organization(), await service.organization()];
   const path = `/api/v1/organizations/${child.id}`;
-  beforeNextTransaction(service, () => service.ok('PUT', path, { ...etag('1'), body: { parentId: parent.id } }));
+  beforeTransaction(t, service, `PUT ${path}`, () =>
+    service.ok('PUT', path, { ...etag('1'), body: { parentId: parent.id } }),
+  );
   await service.ok('PUT', path, { ...etag('2'), body: { name: 'renamed' } });
   t.match((await service.ok('GET', path)).organization, { name: 'renamed', parentId: parent.id });
 });
@@ -96,7 +100,7 @@ t.test('an ended admin writes nothing more', async (t) => {
     idmUserPassword: 'a fine password',
   });
   const { jwt } = await service.loginAs('second@example.com', 'a fine password');
-  beforeNextTransaction(service, () =>
+  beforeTransaction(t, service, 'POST /api/v1/devices', () =>
     service.ok('DELETE', `/api/v1/account-users/${second.id}`, etag(second.version)),
   );
   const body = { accountId: service.accountId, serialNumber: 'late' };

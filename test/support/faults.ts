@@ -1,5 +1,7 @@
-/** Faults and moments that no client can bring about. This is the only place, but for the start of a service, that reaches into it. */
+/** Faults and moments that no client can bring about; each names the request or what else it waits for, and never "the next". This is the only place, but for the start of a service, that reaches into it. */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { OutboxChange, OutboxMessage } from '../../db/messages/outbox/rows.ts';
@@ -14,7 +16,7 @@ import { clearRows } from '../../src/factory/results/expiry.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { Service } from './service.ts';
 import { storedRows } from './stored.ts';
-import { until } from './until.ts';
+import { soon, until } from './until.ts';
 
 /** Puts a function in the place of a method, which it is given; the answer puts the method back. */
 function replace<O extends object, N extends keyof O>(of: O, name: N, by: (method: O[N]) => O[N]): () => void {
@@ -27,15 +29,41 @@ function replace<O extends object, N extends keyof O>(of: O, name: N, by: (metho
   };
 }
 
-/** Runs when the registry is about to begin its next transaction, in the middle of the code that asked for it. */
-export function beforeNextTransaction({ server }: Service, work: () => Promise<unknown>): void {
-  const { registry } = server.ctx;
-  const original = registry.transaction;
-  registry.transaction = async (inner) => {
-    registry.transaction = original;
-    await work();
-    return original.call(registry, inner) as never;
-  };
+/** The request that is worked on, as `POST /api/v1/devices`. */
+const requests = new AsyncLocalStorage<string>();
+const named = new WeakSet<object>();
+
+/** Puts `work` in front of a method when a request calls it first; nothing that others do meanwhile is touched. */
+function beforeCall<N extends string, O extends Record<N, (...asked: never[]) => Promise<unknown>>>(
+  t: Test,
+  { server }: Service,
+  request: string,
+  of: O,
+  name: N,
+  work: () => Promise<unknown>,
+): void {
+  const { server: http } = server.app;
+  if (!named.has(http))
+    http.prependListener('request', ({ method, url = '' }: IncomingMessage) =>
+      requests.enterWith(`${method} ${url.split('?')[0]}`),
+    );
+  named.add(http);
+  const before =
+    (method: O[N]) =>
+    async (...asked: never[]) => {
+      if (requests.getStore() === request) {
+        restore();
+        await work();
+      }
+      return method(...asked);
+    };
+  const restore = replace(of, name, before as (method: O[N]) => O[N]);
+  t.teardown(restore);
+}
+
+/** Runs when a request, as `POST /api/v1/devices`, is about to begin its first transaction, in the middle of the code that asked for it. */
+export function beforeTransaction(t: Test, service: Service, request: string, work: () => Promise<unknown>): void {
+  beforeCall(t, service, request, service.server.ctx.registry, 'transaction', work);
 }
 
 /** Changes rows of `registry.db`, or of another database, as a program beside the service would. */
@@ -254,21 +282,20 @@ export async function whileSessionsFail<R>({ server }: Service, work: () => Prom
   });
 }
 
-/** Resolves when so many more requests have begun to wait for events of a device. */
-export function watchesBegun({ server }: Service, count: number): Promise<void> {
-  const { streams } = server.ctx;
-  const { watchDevice } = streams;
+/** Resolves when so many more requests have begun to wait for events of this device. */
+export function watchesBegun({ server }: Service, deviceId: string, count: number): Promise<void> {
   let left = count;
-  return new Promise((resolve) => {
-    streams.watchDevice = (...asked) => {
-      left -= 1;
+  const begun = new Promise<void>((resolve) => {
+    const restore = replace(server.ctx.streams, 'watchDevice', (watchDevice) => (caller, id, expires) => {
+      if (id === deviceId) left -= 1;
       if (left === 0) {
-        streams.watchDevice = watchDevice;
+        restore();
         resolve();
       }
-      return watchDevice.apply(streams, asked);
-    };
+      return watchDevice(caller, id, expires);
+    });
   });
+  return soon(`${count} requests that wait for events of ${deviceId}`, begun, () => `${left} are missing`);
 }
 
 /** What the service tells of a job while `work` is done: how much of it was done each time, also between two looks of a client. */
@@ -416,13 +443,9 @@ export function countPages(t: Test, { server }: Service): () => number {
   return () => count;
 }
 
-/** Runs when the service is about to read the next part of a page of the log. */
-export function beforeNextLogPart({ server }: Service, work: () => Promise<unknown>): void {
-  const restore = replace(server.ctx.messages.logs, 'more', (more) => async (places) => {
-    restore();
-    await work();
-    return more(places);
-  });
+/** Runs when a request is about to read the second part of a page of the log. */
+export function beforeLogPart(t: Test, service: Service, request: string, work: () => Promise<unknown>): void {
+  beforeCall(t, service, request, service.server.ctx.messages.logs, 'more', work);
 }
 
 /** How many entries were in each part of a page of the log that has been read since. */
