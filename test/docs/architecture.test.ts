@@ -1,6 +1,7 @@
 /** Holds the pages of docs/, README.md and CONTRIBUTING.md against the repository: paths, links, packages. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { filesAt, groupsOf } from '../run/files.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -56,12 +57,16 @@ t.test('every link within the pages leads somewhere', async (t) => {
     }
 });
 
-t.test('every test file is in a wing', async (t) => {
-  const filesIn = (folder: string) => readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
-  const wings = filesIn('test/wings').map((wing) => readFileSync(join('test/wings', wing), 'utf8'));
-  const imported = [...wings.join('').matchAll(/^import '\.\.\/(.*)';$/gm)].map(([, file]) => file);
-  const files = filesIn('test').filter((file) => /(?<!^(?:wings|alone|slow)\/.*)\.test\.ts$/.test(file));
-  t.strictSame(imported.sort(), files, 'each once');
+t.test('every test file is run once, and one that shares a process is a part of it', async (t) => {
+  const files = filesAt(['test', 'test/slow']);
+  const groups = groupsOf(files);
+  t.ok(files.length > 250);
+  t.strictSame(groups.flat().sort(), files.sort());
+  for (const file of groups.filter((group) => group.length > 1).flat()) {
+    const text = readFileSync(file, 'utf8');
+    t.match(text, /^const t = await part\(import\.meta\);$/m, file);
+    t.match(text, /^t\.end\(\);$/m, file);
+  }
 });
 
 t.test('the tree of docs/architecture.md has every folder of the source', async (t) => {
