@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { seed as seedAccount, seedAdmin } from '../../bench/seed.ts';
+import { dice } from '../support/dice.ts';
 import { proveMqtt5 } from './mqtt5.ts';
-import { dice, proveCrashes } from './proof.ts';
+import { proveCrashes } from './proof.ts';
 
 /** Milliseconds from the start of the process to its first answers; a busy machine is no loss. */
 const readyFigure = 5000;

@@ -6,6 +6,7 @@ import { type Equipped, equip } from '../../bench/equip.ts';
 import { openLink, publishBytes } from '../../bench/link.ts';
 import { seed, seedAdmin } from '../../bench/seed.ts';
 import { connectAll } from '../../bench/storm.ts';
+import { dice } from '../support/dice.ts';
 import { type Launched, launch, type Running } from '../support/process.ts';
 import { Api } from './api.ts';
 import { type Acknowledged, checkConnected, checkHeard, checkStored, connectedIds } from './check.ts';
@@ -318,13 +319,4 @@ async function publishFirst(port: number, { visitor, probeTopic }: Fleet): Promi
   link.send(publishBytes(probeTopic, '1', { qos: 1, messageId: 1 }));
   if (!(await Promise.race([acknowledged, link.closed]))) throw new Error('the connection ended before PUBACK');
   link.send({ cmd: 'disconnect' });
-}
-
-export function dice(seed: number): () => number {
-  // Neighbouring seeds would begin with nearly the same number.
-  let state = Math.imul(seed + 1, 2_654_435_761) >>> 0;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
 }

@@ -2,7 +2,8 @@
 import t from 'tap';
 import { seed, seedAdmin } from '../../bench/seed.ts';
 import { proveMqtt5 } from '../crash/mqtt5.ts';
-import { dice, proveCrashes } from '../crash/proof.ts';
+import { proveCrashes } from '../crash/proof.ts';
+import { dice } from '../support/dice.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 
 t.test(

@@ -16,16 +16,21 @@ export const cliFile = programOf('cli/main');
 /** What operators run. Types that Node takes out of sources at the start cost memory that they never pay. */
 const builtFile = inProject('dist/src/main.js');
 
-/** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
-export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
-
 /** What a process of a test keeps of this one's environment: coverage is measured in both, and both take compiled modules from one place. */
-const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env;
+const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE, TEST_SHAKE, TEST_SHAKE_SEED } = process.env;
 export const inherited = {
   PATH,
   ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
+  ...(TEST_SHAKE_SEED && { TEST_SHAKE_SEED }),
   ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE: resolve(NODE_COMPILE_CACHE) }),
 };
+
+/** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test; a shake has one of its own. */
+export const plainNode = [
+  ...['-u', 'NODE_OPTIONS'],
+  ...(TEST_SHAKE ? [`NODE_OPTIONS=--import=${TEST_SHAKE}`] : []),
+  process.execPath,
+];
 
 export interface Running {
   child: ChildProcess;
