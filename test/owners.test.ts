@@ -115,6 +115,7 @@ const messageOwners: Readonly<Record<string, Owner>> = {
   logs: { shownBy: stored, and: ['accountMessagesBytes'] },
   categoryMarks: { within: 'points', key: ['series', 'category', 'from'] },
   latePoints: { within: 'points', key: ['series', 'sequence'] },
+  aheadPoints: { within: 'points', key: ['series', 'received', 'sequence'] },
   arrivals: { within: 'points', key: ['accountId', 'first'] },
   messageCounts: { within: 'accounts', key: ['accountId'] },
   heldBytes: { within: 'accounts', key: ['accountId'] },

@@ -126,6 +126,11 @@ export const messageRules: readonly TableRule[] = [
     where: ofSeries,
     to: { series: 't."series" + :series', sequence: 't."sequence" + :sequence' },
   },
+  {
+    table: 'aheadPoints',
+    where: ofSeries,
+    to: { series: 't."series" + :series', sequence: 't."sequence" + :sequence' },
+  },
   { table: 'categoryMarks', where: ofSeries, to: { series: 't."series" + :series', category } },
   {
     table: 'series',

@@ -237,10 +237,20 @@ export class MessageStore {
     this.#makeRoom(points.length);
     const refusal = this.#refusal() ?? this.fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
-    this.touched.noteSeries(key, kept);
+    const parts = kept.some(isAhead)
+      ? { ahead: kept.filter(isAhead), onTime: kept.filter((point) => !isAhead(point)) }
+      : { ahead: [], onTime: kept };
     this.#pending += kept.length;
-    this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
+    this.#open.calls.push(this.#settled({ points: kept.length, logs: 0 }, refusal, done));
+    this.#add(key, parts.onTime);
+    this.#add({ ...key, ahead: true }, parts.ahead);
     this.#collected();
+  }
+
+  #add(key: SeriesKey, points: readonly Point[]): void {
+    if (points.length === 0) return;
+    this.touched.noteSeries(key, points);
+    this.#open.add(key, points);
   }
 
   /** Stores a log entry; `done` as for append. */
@@ -279,7 +289,7 @@ export class MessageStore {
   read(view: SeriesView, range: Range): StoredPoint[] {
     const seen = seenRange(range, view);
     if (!seen) return [];
-    const all = this.#seriesOf(view).map((series) => this.#read(series, seen));
+    const all = this.#seriesOf(view, range).map(({ id, ahead }) => marked(this.#read(id, seen), ahead));
     return fitting(
       all.reduce((one, other) => mergePoints(one, other, seen), []),
       all.length > 1 ? range.characters : undefined,
@@ -287,8 +297,12 @@ export class MessageStore {
   }
 
   /** The series of the possessions that are seen, oldest first. */
-  #seriesOf({ accountId, deviceId, channelTemplateId, sight }: SeriesView): number[] {
-    return this.#statements.series.all({ accountId, deviceId, channelTemplateId, first: sight?.first ?? 0 });
+  #seriesOf(
+    { accountId, deviceId, channelTemplateId, sight }: SeriesView,
+    { withoutAhead = false }: Pick<Range, 'withoutAhead'> = {},
+  ): { id: number; ahead: 0 | 1 }[] {
+    const key = { accountId, deviceId, channelTemplateId };
+    return this.#statements.series.all({ ...key, first: sight?.first ?? 0, mostAhead: withoutAhead ? 0 : 1 });
   }
 
   #read(series: number, range: Range): StoredPoint[] {
@@ -309,20 +323,20 @@ export class MessageStore {
     const id = category === undefined ? undefined : this.#statements.category.get(category);
     if (!seen || (category !== undefined && id === undefined)) return [];
     const longWork = new LongWork();
-    const all = this.#seriesOf(view);
+    const all = this.#seriesOf(view, range);
     let found: StoredPoint[] = [];
     for (const series of all) {
       const points =
-        id === undefined ? this.#read(series, seen) : await this.#categoryPages.page(series, id, seen, longWork);
-      found = mergePoints(found, points, seen);
+        id === undefined ? this.#read(series.id, seen) : await this.#categoryPages.page(series.id, id, seen, longWork);
+      found = mergePoints(found, marked(points, series.ahead), seen);
       if (all.length > 1) await longWork.giveWay();
     }
     return all.length > 1 ? fitting(found, range.characters) : found;
   }
 
-  /** The last points of a series by time, newest first, at most `limit`. */
+  /** The last points of a series by time, newest first, at most `limit`; without those that came ahead of their time. */
   latest(key: SeriesView, limit: number): StoredPoint[] {
-    return this.read(key, { ...everything, order: 'desc', limit });
+    return this.read(key, { ...everything, order: 'desc', limit, withoutAhead: true });
   }
 
   /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */
@@ -330,7 +344,12 @@ export class MessageStore {
     const seen = seenRange(query, view);
     const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
     if (!seen || (query.category !== undefined && category === undefined)) return [];
-    return this.#sums.sums(this.#seriesOf(view), category, seen, new LongWork());
+    return this.#sums.sums(
+      this.#seriesOf(view).map(({ id }) => id),
+      category,
+      seen,
+      new LongWork(),
+    );
   }
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
@@ -460,4 +479,13 @@ const nothing: Place = { points: 0, logs: 0 };
 
 function closed(): Error {
   return new Error('The message store is closed.');
+}
+
+function isAhead({ arrived }: Point): boolean {
+  return arrived !== undefined;
+}
+
+/** Says of the points of a series that is ahead that they are. */
+function marked(points: StoredPoint[], ahead: 0 | 1): StoredPoint[] {
+  return ahead === 0 ? points : points.map((point) => ({ ...point, aheadOfTime: true }));
 }

@@ -12,14 +12,17 @@ export interface Point {
   category: string;
   numericValue: number | null;
   stringValue: string | null;
+  /** When it came, in milliseconds since 1970, if its time was more than a day ahead of that. */
+  arrived?: number;
 }
 
-/** `possession` is that of the device whose points these are: each has a series of its own. 0 when it is left out. */
+/** Each possession of a device has a series of its own (0 when it is left out), and in it points that came ahead of their time. */
 export interface SeriesKey {
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
   possession?: number;
+  ahead?: boolean;
 }
 
 /** What is seen of a device: points of this possession and later ones, and nothing from before a time (milliseconds since 1970). */
@@ -29,7 +32,7 @@ export interface Seen {
 }
 
 /** The series of a channel as a reader sees them; whole without `sight`. */
-export interface SeriesView extends Omit<SeriesKey, 'possession'> {
+export interface SeriesView extends Omit<SeriesKey, 'possession' | 'ahead'> {
   sight?: Seen;
 }
 
@@ -88,10 +91,12 @@ export interface Range {
   limit: number;
   characters?: number;
   after?: Cursor;
+  /** Without points that came ahead of their time. */
+  withoutAhead?: boolean;
 }
 
 /** Points as they were stored: `sequence` tells apart those of one time, and grows over the life of the file. */
-export type StoredPoint = Point & { sequence: number };
+export type StoredPoint = Omit<Point, 'arrived'> & { sequence: number; aheadOfTime?: true };
 
 /** A search of the log; a missing end of the range means no bound. */
 export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {

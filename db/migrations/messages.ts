@@ -13,6 +13,7 @@ import * as retainedUse from './messages-0014.ts';
 import * as heldBytes from './messages-0015.ts';
 import * as messageProperties from './messages-0016.ts';
 import * as possessions from './messages-0017.ts';
+import * as aheadPoints from './messages-0018.ts';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -30,4 +31,5 @@ export const messageMigrations: readonly Migration[] = [
   heldBytes,
   messageProperties,
   possessions,
+  aheadPoints,
 ];

@@ -21,6 +21,7 @@ import { noteFailure, sendError } from './answers/errors.ts';
 import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
 import { lookAtBodyNames } from './body-names.ts';
+import { decodeBodies } from './content-encoding.ts';
 import { askAccountGate } from './guards/account-gate.ts';
 import { anonymousBodyBytes, limitConnections, throttleAnonymous } from './guards/anonymous.ts';
 import { answerHeaders } from './guards/answer-headers.ts';
@@ -97,6 +98,7 @@ export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Tr
     traffic.refusals.invalid += 1;
     answerTooSlow(request, reply);
   });
+  decodeBodies(app);
   strictBodies(app, ctx);
   answerErrors(app, ctx, fail);
   addLastHooks(app, ctx, traffic);

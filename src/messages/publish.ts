@@ -83,6 +83,7 @@ function mountPublish(scope: App, ctx: MessagesContext, hide: boolean): void {
       bodyLimit: Math.max(ctx.config.httpBodyBytes, maxPayloadBytes),
       config: {
         creates: true,
+        decodes: true,
         whenFull: true,
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'unknownReference', 'deleted', 'badCredentials', 'tooLarge', 'tooMany'],

@@ -53,8 +53,10 @@ export class Retention {
     return days === 0 ? undefined : this.#services.clock.now() - days * day;
   }
 
-  /** The points that are young enough to be kept, and why the others are not. */
+  /** The points that are young enough to be kept, and why the others are not. Those more than a day ahead say when they came. */
   split(accountId: string, channelDays: number | null, points: Point[]): { kept: Point[]; reason?: string } {
+    const now = this.#services.clock.now();
+    for (const point of points) if (point.time > now + day) point.arrived = now;
     const cutoff = this.cutoff(accountId, channelDays);
     if (cutoff === undefined || points.every(({ time }) => time >= cutoff)) return { kept: points };
     const kept = points.filter(({ time }) => time >= cutoff);

@@ -51,7 +51,11 @@ t.test('a time that makes sense only as seconds is not stored, and the milliseco
   t.equal(await send('auto', `${seconds}000,temperature,21.5,`), 1);
   t.equal(await send('auto', `1970-01-20T00:00:00Z,temperature,21.5,`), 1, 'a date is meant');
   t.equal(await send('auto', `900000000,temperature,21.5,`), 1, 'before 2000 as seconds');
-  t.equal(await send('auto', `${seconds + 7200},temperature,21.5,`), 1, 'after now as seconds');
+  t.match(await send('auto', `${seconds + 7200},temperature,21.5,`), /January 1970/, 'of a clock that runs ahead');
+  t.match(await send('auto', ',temperature,1,5'), /1,5 is not a number; write 1\.5/, 'a decimal comma');
+  t.match(await send('senml', '[{"n":"a","v":1,"bver":11}]'), /record 1: the version \(bver\) is above 10/);
+  t.match(await send('senml', '[{"n":"a","v":1},{"n":"b","v":1,"must_":1}]'), /record 2: the label must_ is unknown/);
+  t.equal(await send('senml', '[{"n":"a","v":1,"bver":10,"other":1}]'), 1);
   t.equal(await send('auto', String(seconds)), 1, 'a value is no time');
 
   const log = (sourceTimestamp: unknown) =>

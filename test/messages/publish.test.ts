@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import mqtt from 'mqtt';
 import { type Fixture, fixture, sibling, stored } from '../broker/fixture.ts';
 import { hits, metric } from '../broker/metrics.ts';
@@ -339,6 +340,36 @@ t.test('what of the query had no effect is named, and nothing of the payload', a
   };
   t.equal(await ignored(''), null);
   t.equal(await ignored('?qos=1&qoss=2'), 'qoss');
+});
+
+t.test('a compressed payload is decoded, within the limit of what is decoded; other bodies are not', async (t) => {
+  const template = await f.service.template({ channels: ['data'] });
+  const { device } = await f.service.device({ deviceTemplateId: template.id });
+  const topic = f.service.topic(device.id, 'data');
+  const data = `/api/v4/data/${topic}`;
+  const send = (url: string, coding: string, body: Buffer) =>
+    f.service.http('POST', url, { body, headers: { 'content-type': 'text/csv', 'content-encoding': coding } });
+  const codings = { gzip: gzipSync, 'x-gzip': gzipSync, GZIP: gzipSync, deflate: deflateSync, br: brotliCompressSync };
+  for (const [coding, compress] of Object.entries(codings)) {
+    t.match(await send(data, coding, compress(Buffer.from(`,${coding},1,`))), { status: 200 }, coding);
+    t.match(await send(path(topic), coding, compress(Buffer.from(`,${coding},2,`))), { status: 200 }, coding);
+  }
+  const { result } = await f.service.ok('GET', `${data}/latest`);
+  t.same(
+    result.map(({ category, numericValue }) => `${category} ${numericValue}`).sort(),
+    Object.keys(codings)
+      .flatMap((coding) => [`${coding} 1`, `${coding} 2`])
+      .sort(),
+  );
+  const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, 0x20));
+  await refused(send(data, 'gzip', bomb), 413, 106);
+  await refused(send(data, 'gzip', Buffer.from(',x,1,')), 400, 106);
+  await refused(send(data, 'gzip', gzipSync(Buffer.from(',x,1,')).subarray(0, 12)), 400, 106);
+  for (const coding of ['zstd', 'gzip, br', 'nonsense'])
+    await refused(send(data, coding, Buffer.from(',x,1,')), 415, 106);
+  const json = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+  await refused(f.service.http('POST', '/api/v1/devices', { body: gzipSync('{}'), headers: json }), 415, 106);
+  t.match(await send(data, 'identity', Buffer.from(',x,1,')), { status: 200 });
 });
 
 t.end();

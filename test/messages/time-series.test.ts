@@ -1,4 +1,5 @@
 import type { Test } from 'tap';
+import { purgeNow } from '../support/clockwork.ts';
 import { part } from '../support/part.ts';
 import { type Point, type Service, startService } from '../support/service.ts';
 
@@ -282,5 +283,48 @@ t.test('who is out of reach gets no rollup and no file, and who sees nothing sto
   );
   t.strictSame((await service.ok('GET', `${insider.path('live')}?rollup=1h`, { token })).result, []);
 });
+
+t.test(
+  'a point more than a day ahead is listed and marked, is never the latest, and is kept from its arrival on',
+  async (t) => {
+    const template = await service.template({
+      channels: [{ name: 'data', persistenceType: 'timeSeries', retentionDays: 1 }],
+    });
+    const { device, secret } = await service.device({ deviceTemplateId: template.id });
+    const client = await service.connect({ deviceId: device.id, secret });
+    t.teardown(() => client.end(true));
+    const path = `/api/v4/data/${service.topic(device.id, 'data')}`;
+    const before = now;
+    t.teardown(() => {
+      now = before;
+    });
+    const day = 86_400_000;
+    const ahead = now + 400 * day;
+    const rows = [`${ahead},x,3,`, `${now},x,1,`, `${now + day},x,2,`];
+    await client.publishAsync(service.topic(device.id, 'data'), rows.join('\n'), { qos: 1 });
+    const marked = { time: new Date(ahead).toISOString(), category: 'x', numericValue: 3, aheadOfTime: true };
+    const all = 'endDateTime=2030-01-01T00:00:00Z&startDateTime=2020-01-01T00:00:00Z&omitNull=true';
+    for (const category of ['', '&category=x']) {
+      const listed = (await service.ok('GET', `${path}?${all}${category}`)).result;
+      t.same(
+        listed.map(({ numericValue, aheadOfTime }) => [numericValue, aheadOfTime]),
+        [
+          [1, undefined],
+          [2, undefined],
+          [3, true],
+        ],
+      );
+      t.strictSame(listed[2], marked);
+      const latest = (await service.ok('GET', `${path}/latest?pageSize=10${category}`)).result;
+      t.same(
+        latest.map(({ numericValue }) => numericValue),
+        [2, 1],
+      );
+    }
+    now += 3 * day;
+    await purgeNow(service);
+    t.strictSame((await service.ok('GET', `${path}?${all}`)).result, []);
+  },
+);
 
 t.end();

@@ -115,15 +115,17 @@ export class Coming {
   /** Stores messages; on disk when it resolves. */
   async messages(move: string, { series, logs }: MessagesChunk): Promise<void> {
     const { stored } = this.#demand(move);
-    const { messages } = this.#ctx;
+    const { messages, clock } = this.#ctx;
     const given = series.map(
-      ({ points, ...key }) =>
+      ({ points, ahead, ...key }) =>
         new Promise<void>((resolve, reject) => {
           const taken = points.map(([time, , category, numericValue, stringValue]) => ({
             time,
             category,
             numericValue,
             stringValue,
+            // Points that came ahead of their time came to this cell just now.
+            ...(ahead === 1 && { arrived: clock.now() }),
           }));
           messages.append(key, taken, (error) => (error ? reject(error) : resolve()));
         }),

@@ -4,7 +4,6 @@ import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
-import type { SeriesKey } from '../../../db/messages/types.ts';
 import { invalid, PlatformError } from '../../../src/errors.ts';
 import { slotOf } from '../../../src/ids.ts';
 import type { CellsContext } from '../../context.ts';
@@ -37,7 +36,7 @@ const patience = 1000;
 
 /** Messages that have been stored in the order of their numbers. `isRoundOver` says that all that there was has been read. */
 export interface MessagesChunk {
-  series: (SeriesKey & { points: PointRow[] })[];
+  series: (Omit<SeriesRow, 'id'> & { points: PointRow[] })[];
   logs: StoredLog[];
   isRoundOver: boolean;
 }

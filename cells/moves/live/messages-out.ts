@@ -14,6 +14,7 @@ export interface SeriesRow {
   deviceId: string;
   channelTemplateId: string;
   possession: number;
+  ahead: 0 | 1;
 }
 
 /** Time, sequence, category, number, text. */
@@ -52,18 +53,18 @@ export class MessagesOut {
   series(): SeriesRow[] {
     return this.#file
       .prepare<[], SeriesRow>(
-        'SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession" FROM "series" WHERE "accountId" IN "moving" ORDER BY "id"',
+        'SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "ahead" FROM "series" WHERE "accountId" IN "moving" ORDER BY "id"',
       )
       .all();
   }
 
-  seriesOf({ deviceId, channelTemplateId, possession = 0 }: SeriesKey): SeriesRow | undefined {
+  seriesOf({ deviceId, channelTemplateId, possession = 0, ahead = false }: SeriesKey): SeriesRow | undefined {
     return this.#file
-      .prepare<[string, string, number], SeriesRow>(
-        `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession" FROM "series"
-         WHERE "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ? AND "accountId" IN "moving"`,
+      .prepare<[string, string, number, 0 | 1], SeriesRow>(
+        `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "ahead" FROM "series"
+         WHERE "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ? AND "ahead" = ? AND "accountId" IN "moving"`,
       )
-      .get(deviceId, channelTemplateId, possession);
+      .get(deviceId, channelTemplateId, possession, ahead ? 1 : 0);
   }
 
   /** Points of a series after a place, with numbers above `from` up to `to`. */

@@ -30,6 +30,7 @@ interface Swept {
   deviceId: string;
   channelTemplateId: string;
   possession: number;
+  ahead: 0 | 1;
   /** 1 when points have come with times before those of earlier ones. */
   disordered: number;
 }
@@ -114,6 +115,7 @@ export class Eviction {
       sweep.after = to;
       return;
     }
+    if (series.ahead === 1) this.#statements.removeAhead.run(series.id, sweep.before);
     this.#owners.swept(series);
     sweep.series = series.id;
     sweep.after = start;
@@ -126,7 +128,7 @@ function prepare(file: Sqlite.Database) {
   type Place = { series: number; time: number; sequence: number; toTime: number; toSequence: number; before: number };
   return {
     series: file.prepare<[string, number], Swept>(
-      `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "lateAfter" > 0
+      `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "ahead", "lateAfter" > 0
          OR EXISTS (SELECT 1 FROM "latePoints" WHERE "latePoints"."series" = "series"."id") AS "disordered"
        FROM "series" INDEXED BY "series_order" WHERE "accountId" = ? AND "id" > ? AND "oldest" IS NOT NULL
        ORDER BY "id" LIMIT 1`,
@@ -140,5 +142,6 @@ function prepare(file: Sqlite.Database) {
        FROM "points" WHERE ${stretch}`,
     ),
     remove: file.prepare<[Place]>(`DELETE FROM "points" WHERE ${stretch}`),
+    removeAhead: file.prepare<[number, number]>('DELETE FROM "aheadPoints" WHERE "series" = ? AND "sequence" < ?'),
   };
 }

@@ -21,6 +21,8 @@ export interface Series {
   deviceId: string;
   channelTemplateId: string;
   possession: number;
+  /** 1 for points that came ahead of their time: `oldest` is when the first of them came. */
+  ahead: 0 | 1;
   /** Time of its first point, in milliseconds; null when it has none. */
   oldest: number | null;
 }
@@ -156,6 +158,7 @@ export class SeriesRemoval {
 
   /** The points of a series before a time, oldest first, as many as go at once; how many. */
   #removePoints(series: Series, before: number): number {
+    if (series.ahead === 1) return this.#removeAhead(series, before);
     const { id, accountId } = series;
     const { pointAt, textBytes, deletePoints } = this.#statements;
     const next = pointAt.get(id, before, pointsAtOnce) ?? { time: before, sequence: 0 };
@@ -166,10 +169,25 @@ export class SeriesRemoval {
     return removed;
   }
 
+  /** As removePoints, by when they came. */
+  #removeAhead(series: Series, before: number): number {
+    const { id, accountId } = series;
+    const { aheadBefore, deletePoint, deleteAhead } = this.#statements;
+    const points = aheadBefore.all(id, before, pointsAtOnce);
+    let bytes = points.length * pointBytes;
+    for (const { received, time, sequence } of points) {
+      bytes += deletePoint.get(id, time, sequence) ?? 0;
+      deleteAhead.run(id, received, sequence);
+    }
+    this.#counts.remove(accountId, { points: points.length, logs: 0, bytes });
+    this.#swept(series);
+    return points.length;
+  }
+
   /** Notes what the first point of a series is now. */
   #swept(series: Omit<Series, 'oldest'>): void {
-    const { firstTime, keepOldest } = this.#statements;
-    const oldest = firstTime.get(series.id) ?? null;
+    const { firstTime, firstAhead, keepOldest } = this.#statements;
+    const oldest = (series.ahead === 1 ? firstAhead : firstTime).get(series.id) ?? null;
     keepOldest.run(oldest, series.id);
     this.#changed({ ...series, oldest });
   }
@@ -188,7 +206,7 @@ export class SeriesRemoval {
 
 /** What Arrivals counts of an entry. */
 const logColumns = `"sequence", "accountId", ${logSizeSql} AS "bytes"`;
-const columns = '"id", "accountId", "deviceId", "channelTemplateId", "possession", "oldest"';
+const columns = '"id", "accountId", "deviceId", "channelTemplateId", "possession", "ahead", "oldest"';
 
 function prepare(file: Sqlite.Database) {
   return {
@@ -215,6 +233,21 @@ function prepare(file: Sqlite.Database) {
     firstTime: file
       .prepare<[number], number>('SELECT "time" FROM "points" WHERE "series" = ? ORDER BY "time" LIMIT 1')
       .pluck(),
+    firstAhead: file
+      .prepare<[number], number>('SELECT "received" FROM "aheadPoints" WHERE "series" = ? ORDER BY "received" LIMIT 1')
+      .pluck(),
+    aheadBefore: file.prepare<[number, number, number], { received: number; time: number; sequence: number }>(
+      `SELECT "received", "time", "sequence" FROM "aheadPoints" WHERE "series" = ? AND "received" < ?
+       ORDER BY "received" LIMIT ?`,
+    ),
+    deletePoint: file
+      .prepare<[number, number, number], number | null>(
+        `DELETE FROM "points" WHERE "series" = ? AND "time" = ? AND "sequence" = ? RETURNING ${textSizeSql('"text"')}`,
+      )
+      .pluck(),
+    deleteAhead: file.prepare<[number, number, number]>(
+      'DELETE FROM "aheadPoints" WHERE "series" = ? AND "received" = ? AND "sequence" = ?',
+    ),
     keepOldest: file.prepare<[number | null, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
     deleteSeries: file.prepare<[number]>('DELETE FROM "series" WHERE "id" = ?'),
     logsOfDevice: file.prepare<[string, number], LogPlace>(

@@ -8,6 +8,7 @@ import {
   type NewLogEntry,
   type Point,
   type SeriesKey,
+  type SeriesView,
   type StoredPoint,
   severities,
   timeLimit,
@@ -25,6 +26,7 @@ export class OpenBatch {
   readonly #categoryIndex = new Map<string, number>();
   readonly #points: number[] = [];
   readonly #texts = new Map<number, string>();
+  readonly #arrived = new Map<number, number>();
 
   get pointCount(): number {
     return this.#points.length / pointWidth;
@@ -34,12 +36,11 @@ export class OpenBatch {
     return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length, this.outbox.length);
   }
 
-  add(key: SeriesKey, points: readonly Point[], done: (failure?: Error, end?: Place) => void): void {
-    this.calls.push(done);
-    if (points.length === 0) return;
+  add(key: SeriesKey, points: readonly Point[]): void {
     const series = this.#indexOfKey(key);
-    for (const { time, category, numericValue, stringValue } of points) {
+    for (const { time, category, numericValue, stringValue, arrived } of points) {
       if (stringValue !== null) this.#texts.set(this.#points.length / pointWidth, stringValue);
+      if (arrived !== undefined) this.#arrived.set(this.#points.length / pointWidth, arrived);
       this.#points.push(series, time, this.#indexOfCategory(category), numericValue ?? Number.NaN);
     }
   }
@@ -50,19 +51,20 @@ export class OpenBatch {
       categories: [...this.#categoryIndex.keys()],
       points: new Float64Array(this.#points),
       texts: this.#texts,
+      arrived: this.#arrived,
       logs: this.logs,
       changes: this.changes,
       outbox: this.outbox,
     };
   }
 
-  #indexOfKey({ accountId, deviceId, channelTemplateId, possession = 0 }: SeriesKey): number {
-    const name = `${deviceId}/${channelTemplateId}/${accountId}/${possession}`;
+  #indexOfKey({ accountId, deviceId, channelTemplateId, possession = 0, ahead = false }: SeriesKey): number {
+    const name = `${deviceId}/${channelTemplateId}/${accountId}/${possession}/${ahead}`;
     let index = this.#keyIndex.get(name);
     if (index === undefined) {
       index = this.#keyIndex.size;
       this.#keyIndex.set(name, index);
-      this.#keys.push([accountId, deviceId, channelTemplateId, possession]);
+      this.#keys.push([accountId, deviceId, channelTemplateId, possession, ahead ? 1 : 0]);
     }
     return index;
   }
@@ -131,13 +133,14 @@ export function prepareReads(reader: Sqlite.Database) {
       )
       .raw();
   return {
-    series: reader
-      .prepare<[Omit<SeriesKey, 'possession'> & { first: number }], number>(
-        `SELECT "id" FROM "series"
+    series: reader.prepare<
+      [Omit<SeriesView, 'sight'> & { first: number; mostAhead: 0 | 1 }],
+      { id: number; ahead: 0 | 1 }
+    >(
+      `SELECT "id", "ahead" FROM "series"
          WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId
-           AND "possession" >= @first ORDER BY "possession"`,
-      )
-      .pluck(),
+           AND "possession" >= @first AND "ahead" <= @mostAhead ORDER BY "possession", "ahead"`,
+    ),
     storedAbove: reader.prepare<[number], string>('SELECT "accountId" FROM "messageCounts" WHERE "bytes" > ?').pluck(),
     category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     ascending: points('>', '<', 'ASC'),

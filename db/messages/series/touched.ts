@@ -31,7 +31,7 @@ export class TouchedNotes {
   /** Points are about to be stored. */
   noteSeries(key: SeriesKey, points: readonly Point[]): void {
     if (this.#watched.size === 0 || !this.#watched.has(key.accountId)) return;
-    const name = `${key.deviceId}/${key.channelTemplateId}/${key.possession ?? 0}`;
+    const name = `${key.deviceId}/${key.channelTemplateId}/${key.possession ?? 0}/${key.ahead ?? false}`;
     const known = this.#touched.get(name);
     const since = points.reduce((least, { time }) => Math.min(least, time), known?.since ?? Number.POSITIVE_INFINITY);
     if (known) known.since = since;

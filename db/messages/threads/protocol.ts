@@ -35,8 +35,14 @@ export type Done = (error?: Error, end?: Readonly<Place>) => void;
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
 
-/** Account, device, channel template and possession of a series. */
-export type BatchKey = [accountId: string, deviceId: string, channelTemplateId: string, possession: number];
+/** Account, device, channel template and possession of a series, and whether it has the points that came ahead of their time. */
+export type BatchKey = [
+  accountId: string,
+  deviceId: string,
+  channelTemplateId: string,
+  possession: number,
+  ahead: 0 | 1,
+];
 
 /** The content of one transaction, flat because flat arrays are copied fastest between threads. */
 export interface Batch {
@@ -46,6 +52,8 @@ export interface Batch {
   points: Float64Array;
   /** By index of the point; sparse, most points have none. */
   texts: Map<number, string>;
+  /** When points of a series that is ahead came, in milliseconds since 1970, by index of the point. */
+  arrived: Map<number, number>;
   logs: LogRow[];
   /** Of MQTT sessions, in their order. */
   changes: MqttChange[];

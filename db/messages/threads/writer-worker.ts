@@ -87,8 +87,8 @@ class Writer {
       outbox: this.#outbox,
       size: () => this.size,
       sequence: () => this.#sequence,
-      changed: ({ id, accountId, deviceId, channelTemplateId, possession, oldest }) => {
-        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId, possession]));
+      changed: ({ id, accountId, deviceId, channelTemplateId, possession, ahead, oldest }) => {
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId, possession, ahead]));
         this.#marks.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
         this.#late.forgetBefore(id, oldest ?? Number.MAX_SAFE_INTEGER);
       },
@@ -174,7 +174,7 @@ class Writer {
     this.#fence?.close();
   }
 
-  #writePoints({ keys, categories, points, texts }: Batch): void {
+  #writePoints({ keys, categories, points, texts, arrived }: Batch): void {
     if (points.length === 0) return;
     const series: KnownSeries[] = [];
     for (const key of keys) series.push(this.#seriesOf(key));
@@ -182,7 +182,7 @@ class Writer {
     const oldest = Float64Array.from(series, (one) => one.oldest);
     const counts = new Uint32Array(series.length);
     const categoryIds: number[] = [];
-    const { addPoint } = this.#statements;
+    const { addPoint, addAhead } = this.#statements;
     const from = this.#sequence;
     for (let at = 0; at < points.length; at += pointWidth) {
       const index = points[at] as number;
@@ -190,7 +190,8 @@ class Writer {
       this.#sequence += 1;
       this.#late.add(ids[index] as number, time, this.#sequence);
       (counts[index] as number) += 1;
-      if (time < (oldest[index] as number)) oldest[index] = time;
+      const age = arrived.get(at / pointWidth) ?? time;
+      if (age < (oldest[index] as number)) oldest[index] = age;
     }
     const order = orderByTime(points, series.length);
     for (let n = 0; n < points.length / pointWidth; n += 1) {
@@ -206,6 +207,8 @@ class Writer {
       const sequence = from + point + 1;
       addPoint.run(id, time, sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
       this.#marks.add(id, category, time);
+      const received = arrived.get(point);
+      if (received !== undefined) addAhead.run(id, received, time, sequence);
     }
     this.#end = { ...this.#end, points: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
@@ -344,11 +347,11 @@ function prepare(file: Sqlite.Database) {
     freePages: file.prepare<[], number>('PRAGMA freelist_count').pluck(),
     findSeries: file.prepare<[BatchKey], { id: number; oldest: number | null }>(
       `SELECT "id", "oldest" FROM "series"
-       WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ?`,
+       WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ? AND "possession" = ? AND "ahead" = ?`,
     ),
     keepOldest: file.prepare<[number, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
     addSeries: file.prepare<[BatchKey]>(
-      'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId", "possession") VALUES (?, ?, ?, ?)',
+      'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId", "possession", "ahead") VALUES (?, ?, ?, ?, ?)',
     ),
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string, string]>('INSERT INTO "categories" ("text", "accountId") VALUES (?, ?)'),
@@ -364,6 +367,7 @@ function prepare(file: Sqlite.Database) {
       file.prepare<[string]>(`DELETE FROM "${table}" WHERE "accountId" = ?`),
     ),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
+    addAhead: file.prepare<[number, number, number, number]>('INSERT INTO "aheadPoints" VALUES (?, ?, ?, ?)'),
   };
 }
 

@@ -34,6 +34,8 @@ declare module 'fastify' {
     creates?: true;
     /** Whether it is served below the disk reserve, though it creates or is a PUT; by its body where that decides. */
     whenFull?: true | ((body: unknown) => boolean);
+    /** Whether a compressed body is decoded (src/http/content-encoding.ts). */
+    decodes?: true;
     /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
     made?: { at: string; status: number };
     /** Whether it changes something, though it is a GET: an account is not paused for its move before it has ended. */

@@ -186,7 +186,7 @@ export async function writeLogs(
   const received = clock.now();
   const posted = [given].flat().map((one, index) => {
     const place = Array.isArray(given) ? [index] : [];
-    checkEntry(one, place, received);
+    checkEntry(one, place);
     const payload = Buffer.from(JSON.stringify(one));
     if (payload.length > maxLogEntryLength)
       throw invalid(place.join() || 'body', `has more than ${maxLogEntryLength} bytes`);
@@ -204,11 +204,11 @@ export async function writeLogs(
 }
 
 /** Anyone who gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
-function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[], now: number): void {
+function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[]): void {
   if (severity !== undefined && severity !== null && !readSeverity(severity))
     throw invalid([...place, 'severity'].join('.'), `must be one of ${severities.join(', ')}`);
   const isTimed = sourceTimestamp !== undefined && sourceTimestamp !== null;
-  if (isTimed && readSourceTime(sourceTimestamp, now) === undefined)
+  if (isTimed && readSourceTime(sourceTimestamp) === undefined)
     throw invalid([...place, 'sourceTimestamp'].join('.'), 'must be an ISO 8601 date, or milliseconds since 1970');
 }
 

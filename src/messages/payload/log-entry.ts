@@ -41,7 +41,7 @@ export function readLogEntry(payload: Buffer, now: number): LogInput {
   const { message, details, severity, code, tags, sourceTimestamp, custom, ...rest } = json;
   const own = Object.entries(rest).filter(([name]) => !identifying.has(name));
   const level = readSeverity(severity);
-  const time = readSourceTime(sourceTimestamp, now);
+  const time = readSourceTime(sourceTimestamp);
   // Unreadable values are kept in `custom`.
   if (severity !== undefined && severity !== null && level === undefined) own.push(['severity', severity]);
   if (sourceTimestamp !== undefined && sourceTimestamp !== null && time === undefined)
@@ -68,12 +68,12 @@ function plainEntry(message: string, time: number): LogInput {
  * The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date; in the years 0000 to 9999.
  * Returns undefined for any other form, and for what makes sense only as seconds.
  */
-export function readSourceTime(value: unknown, now: number): number | undefined {
+export function readSourceTime(value: unknown): number | undefined {
   const time =
     typeof value === 'number' ? Math.round(value) : typeof value === 'string' ? readTime(value.trim()) : undefined;
   if (time === undefined || !isInYears(time)) return undefined;
   const isDate = typeof value === 'string' && value.includes('T');
-  return !isDate && areSeconds(time, now) ? undefined : time;
+  return !isDate && areSeconds(time) ? undefined : time;
 }
 
 function asText(value: unknown): string | null {

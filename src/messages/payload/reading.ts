@@ -9,8 +9,9 @@ export type Reading = { points: Point[] } | { reason: string };
 export const textLimit = 1024;
 /** Milliseconds since 1970; what lies outside no query can ask for, because dates have four digits for the year. */
 const firstTime = Date.parse('0000-01-01T00:00:00.000Z');
-/** Seconds since 1970 in the year 2000. */
+/** Seconds since 1970 in the years 2000 and 2100: as milliseconds they would be early in 1970. */
 const firstSeconds = Date.parse('2000-01-01T00:00:00.000Z') / 1000;
+const lastSeconds = Date.parse('2100-01-01T00:00:00.000Z') / 1000;
 const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** A point within the limits of every form, or what is wrong with it. */
@@ -28,9 +29,9 @@ export function isInYears(time: number): boolean {
   return time >= firstTime && time <= lastTime;
 }
 
-/** Whether a number of milliseconds makes sense only as seconds: as these it is between 2000 and now. */
-export function areSeconds(time: number, now: number): boolean {
-  return time >= firstSeconds && time * 1000 <= now;
+/** Whether a number of milliseconds makes sense only as seconds, which a clock that runs ahead may give too. */
+export function areSeconds(time: number): boolean {
+  return time >= firstSeconds && time < lastSeconds;
 }
 
 export function readTime(text: string): number | undefined {

@@ -2,7 +2,7 @@
  * A whole range as CSV or NDJSON: points are read and sent a little at a time, which takes no more memory than
  * a page; a rollup is within its limits.
  */
-import type { Cursor, Point, Range } from '../../../db/messages/store.ts';
+import type { Cursor, Point, Range, StoredPoint } from '../../../db/messages/store.ts';
 import type { Caller } from '../../caller.ts';
 import type { Config } from '../../config.ts';
 import { spreadsheetCell } from '../../formats/spreadsheets.ts';
@@ -33,7 +33,7 @@ export type Format = 'csv' | 'ndjson';
 interface Form {
   type: string;
   head: string;
-  lines(query: SeriesQuery): (point: Point) => string;
+  lines(query: SeriesQuery): (point: StoredPoint) => string;
   valuesHead(aggregates: readonly string[]): string;
   valueLine(value: Shown, aggregates: readonly string[], query: SeriesQuery): string;
 }

@@ -61,7 +61,7 @@ export async function readPage(
   };
 }
 
-/** The latest points of a channel, newest first. @throws PlatformError as findSeries. */
+/** The latest points of a channel, newest first, without those that came ahead of their time. @throws PlatformError as findSeries. */
 export async function readLatest(
   services: Services,
   caller: Caller,
@@ -74,6 +74,7 @@ export async function readLatest(
     ...everything,
     order: 'desc',
     limit: query.pageSize ?? defaultPageSize,
+    withoutAhead: true,
     characters: pageCharacters,
   };
   const found = key ? await readInTurn(services, caller, key, range, query.category, (points) => points) : [];

@@ -2,7 +2,7 @@
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../../db/messages/series/sums.ts';
-import type { MessageStore, Point, Range, SeriesView, StoredPoint } from '../../../db/messages/store.ts';
+import type { MessageStore, Range, SeriesView, StoredPoint } from '../../../db/messages/store.ts';
 import type { Placement } from '../../../db/registry/index.ts';
 import { oneOf } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
@@ -119,6 +119,9 @@ const valueShape = {
   category: Type.Optional(Type.String()),
   numericValue: numberOrNull,
   stringValue: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  aheadOfTime: Type.Optional(
+    Type.Literal(true, { description: 'Its time was more than a day ahead when it came. It is never the latest.' }),
+  ),
   ...Object.fromEntries(aggregates.map((name) => [name, numberOrNull])),
 };
 const pointExample = { time: '2026-03-01T12:00:00.000Z', category: 'inside', numericValue: 21.5, stringValue: null };
@@ -154,7 +157,7 @@ export const seriesAnswer = Type.Object({
 });
 
 /** A value as it is shown: a point, or an aggregate. */
-export type Shown = { time?: string; category?: string } & Record<string, string | number | null | undefined>;
+export type Shown = { time?: string; category?: string } & Record<string, string | number | boolean | null | undefined>;
 export interface SeriesAnswer {
   meta: Static<typeof seriesAnswer>['meta'];
   /** The JSON of what is in `result`, made as it is taken. */
@@ -271,11 +274,12 @@ export function readRange(query: SeriesQuery, now: number, former?: Stretch): St
 }
 
 /** How the points of one answer are shown. */
-export function showPoints({ omitNull = false }: SeriesQuery): (point: Point) => Shown {
-  return ({ time, category, numericValue, stringValue }) => {
+export function showPoints({ omitNull = false }: SeriesQuery): (point: StoredPoint) => Shown {
+  return ({ time, category, numericValue, stringValue, aheadOfTime }) => {
     const shown: Shown = { time: new Date(time).toISOString(), category };
     if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
     if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
+    if (aheadOfTime) shown.aheadOfTime = true;
     return shown;
   };
 }

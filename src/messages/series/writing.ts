@@ -34,6 +34,7 @@ export function seriesWriting(app: App, ctx: MessagesContext): void {
       bodyLimit: maxPayloadBytes || ctx.config.httpBodyBytes,
       config: {
         creates: true,
+        decodes: true,
         whenFull: true,
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],

@@ -37,9 +37,12 @@ function readRow(line: string, now: number): Point | string {
   const category = trimBlanks(line.slice(first + 1, second));
   const number = trimBlanks(line.slice(second + 1, third));
   const text = trimBlanks(line.slice(third + 1));
+  // Where a comma is the decimal sign, the text would be the decimals.
+  if (/^[+-]?\d+$/.test(number) && /^\d+$/.test(text))
+    return `${number},${text} is not a number; write ${number}.${text}, with a decimal point.`;
 
   const time = timestamp === '' ? now : readTime(timestamp);
-  if (time !== undefined && areSeconds(time, now) && !timestamp.includes('T'))
+  if (time !== undefined && areSeconds(time) && !timestamp.includes('T'))
     return `the timestamp ${time} would be in January 1970; as milliseconds it is ${time * 1000}.`;
   if (time === undefined) return 'the timestamp is neither epoch milliseconds nor an ISO 8601 date.';
   const numericValue = number === '' ? null : readDecimal(number);

@@ -7,6 +7,8 @@ export const senmlForm = 'SenML: such as [{"n": "temperature", "v": 21.5}]';
 
 /** SenML: a time below this many seconds is relative to now (RFC 8428, 4.5.3). */
 const relativeLimit = 2 ** 28;
+/** The version of RFC 8428. */
+const senmlVersion = 10;
 
 /** SenML, the old object and the array of RFC 8428. */
 export function readSenml(json: unknown, now: number): Reading {
@@ -38,6 +40,8 @@ function readRfcSenml(records: unknown[], now: number): Reading {
   let bv: unknown;
   for (const [index, record] of records.entries()) {
     if (!isObject(record)) return { reason: `record ${index + 1}: it is not an object.` };
+    const unknown = mustUnderstand(record);
+    if (unknown !== undefined) return { reason: `record ${index + 1}: ${unknown}` };
     bn = record.bn ?? bn;
     bt = record.bt ?? bt;
     bv = record.bv ?? bv;
@@ -50,6 +54,14 @@ function readRfcSenml(records: unknown[], now: number): Reading {
     points.push(point);
   }
   return points.length > 0 ? { points } : { reason: 'it holds no value.' };
+}
+
+/** What says that the record cannot be understood (RFC 8428, 4.4): a later version, or a label that must be understood. */
+function mustUnderstand(record: Record<string, unknown>): string | undefined {
+  const { bver = senmlVersion } = record;
+  if (!isNumber(bver) || bver > senmlVersion) return `the version (bver) is above ${senmlVersion}.`;
+  const label = Object.keys(record).find((name) => name.endsWith('_'));
+  return label === undefined ? undefined : `the label ${label.slice(0, 100)} is unknown, and has to be understood.`;
 }
 
 /** One SenML value; pairs are a base value and the entry's own. */
