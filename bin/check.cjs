@@ -16,9 +16,11 @@ function has(file) {
   return fs.existsSync(path.join(root, file));
 }
 
+var isOld = running[1] === needed[1] ? Number(running[2]) < Number(needed[2]) : Number(running[1]) < Number(needed[1]);
+/** The Node that `npm ci` brings into a checkout. */
+var ownNode = path.join(root, 'node_modules', 'node', 'bin', 'node');
+
 function problem(step) {
-  var isOld =
-    running[1] === needed[1] ? Number(running[2]) < Number(needed[2]) : Number(running[1]) < Number(needed[1]);
   if (isOld)
     return (
       'Slipway needs Node ' +
@@ -42,7 +44,9 @@ function problem(step) {
   return undefined;
 }
 
-var found = problem(process.argv[1] === __filename ? process.argv[2] : 'run');
+exports.otherNode = isOld && isCheckout && fs.existsSync(ownNode) ? ownNode : undefined;
+
+var found = exports.otherNode ? undefined : problem(process.argv[1] === __filename ? process.argv[2] : 'run');
 if (found) {
   console.error(found);
   process.exit(1);

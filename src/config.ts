@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -247,6 +248,9 @@ interface TlsFiles {
 function fitting(cert: string, key: string, ca: string | undefined): TlsFiles {
   const chain = ca ? `${cert}\n${ca}` : cert;
   createSecureContext({ cert: chain, key });
+  // OpenSSL keeps one pair for each kind of key, and compares only within a kind.
+  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
+    throw new Error('it is the key of another certificate.');
   return { cert, ca, chain, key };
 }
 

@@ -1,6 +1,7 @@
 /** On whose behalf something is done: each log line says it, and writes of the registry take turns by it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { LogOutput } from './log-output.ts';
 import type { Lane } from './scheduler/lanes.ts';
 
 /** The cause of a log line: a request, an MQTT connection, or a job. */
@@ -16,9 +17,9 @@ export interface Behalf {
 const behalves = new AsyncLocalStorage<Behalf>();
 
 /** A log that says of each line what has caused it, when that is known; `destination` is standard output without one. */
-export function openLog(level: string, destination?: DestinationStream): Logger {
+export function openLog(level: string, destination: DestinationStream = new LogOutput()): Logger {
   const options = { level, mixin: () => ({ ...causeNow() }) };
-  return destination ? pino(options, destination) : pino(options);
+  return pino(options, destination);
 }
 
 /** Runs `work`; what it logs and writes, and what it waits for logs and writes, is on this behalf; `{}` is the service itself. */

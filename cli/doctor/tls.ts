@@ -9,7 +9,9 @@ const day = 24 * 60 * 60_000;
 /** Days before its end at which somebody should have renewed it. */
 const soon = 30;
 
-export function lookAtTls({ tls, publicUrl }: Pick<Config, 'tls' | 'publicUrl'>, now: number): Finding[] {
+type Shown = Pick<Config, 'tls'> & Partial<Pick<Config, 'publicUrl' | 'mqttPublicUrl'>>;
+
+export function lookAtTls({ tls, publicUrl, mqttPublicUrl }: Shown, now: number): Finding[] {
   if (!tls) return [ok('there is no certificate')];
   const [own, ...authorities] = split(tls.chain).map((pem) => new X509Certificate(pem));
   if (!own) return [error('SLIPWAY_TLS_CERT holds no certificate.')];
@@ -22,9 +24,14 @@ export function lookAtTls({ tls, publicUrl }: Pick<Config, 'tls' | 'publicUrl'>,
     found.push(
       warning('The first certificate of SLIPWAY_TLS_CA has not issued SLIPWAY_TLS_CERT: clients may not trust it.'),
     );
-  const host = publicUrl === undefined ? undefined : new URL(publicUrl).hostname.replaceAll(/[[\]]/g, '');
-  if (host !== undefined && !isFor(own, host))
-    found.push(warning(`SLIPWAY_TLS_CERT is not for ${host}, the host of SLIPWAY_PUBLIC_URL.`));
+  for (const [variable, url] of Object.entries({
+    SLIPWAY_PUBLIC_URL: publicUrl,
+    SLIPWAY_MQTT_PUBLIC_URL: mqttPublicUrl,
+  })) {
+    const host = url === undefined ? undefined : new URL(url).hostname.replaceAll(/[[\]]/g, '');
+    if (host !== undefined && !isFor(own, host))
+      found.push(warning(`SLIPWAY_TLS_CERT is not for ${host}, the host of ${variable}.`));
+  }
   return found.length > 0
     ? found
     : [ok(`certificate and CAs are good until ${ends([own, ...authorities])}, and the key fits`)];

@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
+import { csvOptions } from '../../src/formats/csv-files.ts';
 import { csvCell } from '../../src/formats/spreadsheets.ts';
 import { UsageError } from '../usage.ts';
 
@@ -29,9 +30,14 @@ export function readUnits(path: string): Csv {
   const place = columns.indexOf('serialNumber');
   if (place < 0) throw new UsageError(`${path} has no column serialNumber in its first line.`);
   if (records.length === 0) throw new UsageError(`${path} has a header but no units.`);
-  const twice = columns.find((name, at) => columns.indexOf(name) !== at);
+  const twice = columns.find((name, at) => name !== '' && columns.indexOf(name) !== at);
   if (twice !== undefined) throw new UsageError(`${path} has the column ${twice} twice.`);
   const rows = records.map(({ record, info }) => {
+    const unnamed = columns.findIndex((name, at) => name === '' && record[at]);
+    if (unnamed >= 0)
+      throw new UsageError(
+        `${path} has a value in column ${unnamed + 1}, line ${info.lines}; that column has no name.`,
+      );
     const fields = columns.flatMap((name, at) =>
       name === 'serialNumber' || name === reasonColumn || !record[at] ? [] : [[name, record[at]]],
     );
@@ -49,9 +55,7 @@ function readRecords(path: string): Array<{ record: string[]; info: { lines: num
   try {
     const text = readFileSync(path);
     demandCommas(path, text);
-    // Cleared rows of a spreadsheet are commas alone.
-    const empty = { skip_empty_lines: true, skip_records_with_empty_values: true } as const;
-    const options = { bom: true, info: true, trim: true, ...empty } as const;
+    const options = { ...csvOptions, info: true, trim: true } as const;
     return parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
   } catch (error) {
     if (error instanceof UsageError) throw error;
@@ -70,7 +74,10 @@ function demandCommas(path: string, text: Buffer): void {
     }
     throw new UsageError(`${path} is not UTF-8, line ${line}: save it as CSV in UTF-8.`);
   }
-  const [header = ''] = text.subarray(0, 65_536).toString().split('\n', 1);
+  const [header = ''] = text
+    .subarray(0, 65_536)
+    .toString()
+    .split(/[\r\n]/, 1);
   const [found] = header.match(/(?<=serialNumber"? *)[;\t|]|[;\t|](?= *"?serialNumber)/) ?? [];
   const separator = found === '\t' ? 'tabs' : found;
   if (separator) throw new UsageError(`${path} has ${separator} between its columns; a comma is needed.`);

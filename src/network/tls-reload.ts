@@ -2,7 +2,10 @@
 import { statSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
+import { openSecret } from '../../db/files/modes.ts';
 import type { Config } from '../config.ts';
+
+const openKey = 'other users can read the new TLS key: run chmod 600 on it, or the next start refuses it';
 
 /** Milliseconds between two looks at the files. */
 const interval = 1000;
@@ -19,7 +22,7 @@ export interface TlsReload {
  */
 export function reloadTls(
   tls: NonNullable<Config['tls']>,
-  { log, apply }: { log: Pick<Logger, 'info' | 'error'>; apply(tls: NonNullable<Config['tls']>): void },
+  { log, apply }: { log: Pick<Logger, 'info' | 'warn' | 'error'>; apply(tls: NonNullable<Config['tls']>): void },
 ): TlsReload {
   const look = () => tls.files.map(identityOf);
   let seen = look();
@@ -28,6 +31,8 @@ export function reloadTls(
     try {
       const { cert, ca, chain, key } = tls.read();
       if (chain === tls.chain && key === tls.key) return;
+      const open = openSecret(tls.keyFile);
+      if (open) log.warn({ file: tls.keyFile, mode: open.mode }, openKey);
       apply({ ...tls, cert, ca, chain, key });
       // Others read it from the configuration, such as the greeting and readiness.
       Object.assign(tls, { cert, ca, chain, key });

@@ -8,6 +8,9 @@ import { type Server, startServer } from './server.ts';
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
 const closeTime = 4500;
 
+/** How long the last lines of the log may wait for their reader, in milliseconds. */
+const logTime = 200;
+
 /** Milliseconds between two looks at who holds the data directory; each commit looks, too. */
 const fenceInterval = 500;
 /** The exit code of a process whose data directory another one has taken over: it must not be started again there. */
@@ -70,6 +73,8 @@ export async function run(): Promise<void> {
     try {
       await server.close();
       log.info('stopped');
+      // What nobody reads of the log does not hold the process.
+      setTimeout(() => process.exit(), logTime).unref();
     } catch (error) {
       log.fatal({ err: error }, 'stopping failed');
       process.exitCode = 1;

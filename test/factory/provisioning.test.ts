@@ -1,6 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
+import { readUnits } from '../../cli/line/units-csv.ts';
 import { maxShareBytes } from '../../src/factory/jobs/shares.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 import { changeStored, formerHashes, nextShare, whileSessionsFail } from '../support/faults.ts';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
@@ -125,6 +129,40 @@ t.test('CSV, NDJSON and JSON say the same, whole or in pieces', async (t) => {
     t.match(await service.http('GET', `${jobs}/${job.id}/results`), { status: 400, body: { error: { code: 106 } } });
   }
   t.strictSame(await devicesWith('F '), [], 'a dry run makes nothing');
+});
+
+t.test('lines of CSV end in any mix of CR LF, LF and CR, for the API and the command', async (t) => {
+  const directory = temporaryDirectory(t);
+  const file = join(directory, 'units.csv');
+  const lines = ['serialNumber,name,', 'L-1,one,', ',,', '"L-2","two, or\nmore",', 'L-3,three,'];
+  const ends = ['\r\n', '\n', '\r'];
+  for (const first of ends)
+    for (const second of ends)
+      for (const last of [...ends, '']) {
+        const text = lines
+          .map((line, at) => line + (at === 0 ? first : at === lines.length - 1 ? last : second))
+          .join('');
+        const title = JSON.stringify([first, second, last]);
+        const answer = await postRows(service, text, '?dryRun=true');
+        t.equal(answer.status, 202, `${title} ${answer.text}`);
+        await follow(service, answer.body.job.id);
+        const serials = (await rowsOf(service, answer.body.job.id)).map(({ serialNumber }) => serialNumber);
+        t.strictSame(serials, ['L-1', 'L-2', 'L-3'], title);
+        writeFileSync(file, text);
+        t.strictSame(
+          readUnits(file).rows.map(({ serialNumber }) => serialNumber),
+          serials,
+          title,
+        );
+      }
+  // Where a piece of a long body ends between CR and LF.
+  const long = `serialNumber\r\n${Array.from({ length: 20_000 }, (_, n) => `M-${n}`).join('\r\n')}`;
+  t.match(await provision(service, long, '?dryRun=true'), { total: 20_000 });
+  const unnamed = 'serialNumber,,name\nL-1,,one\nL-2,x,two\n';
+  const { status, body } = await postRows(service, unnamed, '?dryRun=true');
+  t.match([status, body.error.details], [400, [{ message: /row 2 has a value in column 2, which has no name/ }]]);
+  writeFileSync(file, unnamed);
+  t.throws(() => readUnits(file), /a value in column 2, line 3; that column has no name/);
 });
 
 t.test('what cannot be meant is refused as a whole, naming it', async (t) => {

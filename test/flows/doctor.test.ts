@@ -108,6 +108,10 @@ t.test('a certificate that ends soon, has ended, or is not for the host is found
     return wrong(found, 'tls').join('\n');
   };
   t.equal(await look({}, ca.cert), '');
+  const elsewhere = await makeCertificate({ issuer: ca });
+  const mqttPublicUrl = 'mqtts://mqtt.example.com:8883';
+  const ofMqtt = lookAtTls({ tls: { ...unread, ...elsewhere, chain: elsewhere.cert + ca.cert }, mqttPublicUrl }, now);
+  t.match(wrong(ofMqtt, 'tls'), [/is not for mqtt\.example\.com, the host of SLIPWAY_MQTT_PUBLIC_URL/]);
   t.match(await look({ to: now + 10 * day }), /^warning SLIPWAY_TLS_CERT expires in \d+ days/);
   t.match(await look({ from: now - 3 * day, to: now - day }), /^error SLIPWAY_TLS_CERT expired/);
   t.match(await look({ from: now + day }), /^error SLIPWAY_TLS_CERT is not good before/);

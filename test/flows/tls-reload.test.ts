@@ -1,15 +1,18 @@
 /** A certificate that is renewed while devices are connected. */
-import { renameSync, writeFileSync } from 'node:fs';
+import { generateKeyPairSync } from 'node:crypto';
+import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import mqtt from 'mqtt';
+import { loadConfig } from '../../src/config.ts';
+import { reloadTls } from '../../src/network/tls-reload.ts';
 import { trustAnyCertificate } from '../broker/certificate.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { startProcess } from '../support/process.ts';
-import { startService } from '../support/service.ts';
+import { mainFile, runToEnd, startProcess } from '../support/process.ts';
+import { present, startService } from '../support/service.ts';
 
 const t = await part(import.meta);
 
@@ -94,6 +97,48 @@ t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and 
   t.notOk(closed);
   client.end(true);
   t.equal(await server.stop('SIGTERM'), 0);
+});
+
+t.test('a key of another kind beside the certificate is refused, at the start and when it is renewed', async (t) => {
+  const directory = temporaryDirectory(t);
+  const [certFile, keyFile] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
+  const { cert, key } = await makeCertificate();
+  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ type: 'pkcs8', format: 'pem' });
+  writeFileSync(certFile, cert, { mode: 0o600 });
+  writeFileSync(keyFile, rsa, { mode: 0o600 });
+  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_MQTTS_PORT: '0' };
+  const files = { SLIPWAY_TLS_CERT: certFile, SLIPWAY_TLS_KEY: keyFile };
+  const wrong = await runToEnd(mainFile, [], { ...env, ...files });
+  t.match(
+    wrong.stderr,
+    /^slipway cannot start: SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it is the key of another/,
+  );
+  writeFileSync(keyFile, key, { mode: 0o600 });
+  const { tls } = loadConfig({ ...env, ...files });
+  const lines: unknown[] = [];
+  const log = {
+    info: () => {},
+    warn: (_: object, msg: string) => lines.push(msg),
+    error: (_: object, msg: string) => lines.push(msg),
+  };
+  let applied = 0;
+  const reload = reloadTls(present(tls), {
+    log: log as never,
+    apply: () => {
+      applied += 1;
+    },
+  });
+  t.teardown(() => reload.stop());
+  writeFileSync(keyFile, rsa);
+  reload.now();
+  t.same([applied, lines.splice(0)], [0, ['the TLS certificate cannot be read again; the former one stays in use']]);
+  const renewed = await makeCertificate();
+  writeFileSync(certFile, renewed.cert);
+  writeFileSync(keyFile, renewed.key);
+  chmodSync(keyFile, 0o644);
+  reload.now();
+  t.equal(applied, 1);
+  t.match(lines, [/other users can read the new TLS key/]);
 });
 
 t.end();

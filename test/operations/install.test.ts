@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -54,6 +54,19 @@ t.test('the next minor version counts too, and the Node of the checkout is new e
   t.same(await folder(t, checkout, `>=${major}.${minor}`)('bin/check.cjs'), { code: 0, said: '' });
   const { engines } = json('package.json');
   t.same(await folder(t, checkout, engines.node)('bin/slipway.cjs'), { code: 0, said: 'it runs\n' });
+});
+
+t.test('in a checkout, the command runs with the Node that npm ci has brought', async (t) => {
+  const directory = temporaryDirectory(t);
+  const own = join(directory, 'node_modules/node/bin');
+  cpSync(join(project, 'bin'), join(directory, 'bin'), { recursive: true });
+  for (const file of [...checkout, 'node_modules/node/bin/node'])
+    mkdirSync(join(directory, file, '..'), { recursive: true });
+  for (const file of checkout) writeFileSync(join(directory, file), '');
+  writeFileSync(join(directory, 'package.json'), JSON.stringify({ engines: { node: '>=99.12' } }));
+  writeFileSync(join(own, 'node'), '#!/bin/sh\necho "own $2"; exit 3\n', { mode: 0o755 });
+  const ran = spawnSync('env', [...plainNode, 'bin/slipway.cjs', 'doctor'], { cwd: directory, encoding: 'utf8' });
+  t.same([ran.stdout, ran.stderr, ran.status], ['own doctor\n', '', 3]);
 });
 
 t.test('without npm the server says it too', async (t) => {

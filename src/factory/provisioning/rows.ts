@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
 import { invalid, PlatformError } from '../../errors.ts';
+import { csvOptions } from '../../formats/csv-files.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
@@ -132,15 +133,15 @@ function decoded(decode: () => string): string {
   }
 }
 
-/** The first line names the columns; an empty cell gives nothing. */
+/** The first line names the columns; an empty cell gives nothing, and neither do columns without a name. */
 async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
   let names: string[] | undefined;
   const { parse } = await import('csv-parse');
-  const parser = parse({ bom: true, skip_empty_lines: true, max_record_size: maxRowLength });
+  const parser = parse({ ...csvOptions, max_record_size: maxRowLength });
   try {
     await pipeline(pieces, parser, async (records: AsyncIterable<string[]>) => {
       for await (const record of records) {
-        if (names) rows.add(valuesOf(names, record));
+        if (names) rows.add(valuesOf(names, record, rows));
         else names = readHeader(record, rows);
       }
     });
@@ -153,16 +154,24 @@ async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<voi
 
 function readHeader(record: string[], rows: RowsIn): string[] {
   const names = record.map((name) => name.trim());
-  for (const name of names) rows.demandColumn(name, 'header');
-  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  for (const name of names) if (name !== '') rows.demandColumn(name, 'header');
+  const twice = names.find((name, at) => name !== '' && names.indexOf(name) !== at);
   if (twice !== undefined) throw invalid(twice, 'must not be a column twice');
   if (!names.includes('serialNumber')) throw invalid('serialNumber', 'is a required column');
   return names;
 }
 
-function valuesOf(names: readonly string[], record: readonly string[]): RowValues {
+function valuesOf(names: readonly string[], record: readonly string[], { rows }: RowsIn): RowValues {
   const values: RowValues = {};
-  for (const [at, name] of names.entries()) if (record[at]) values[name] = record[at];
+  for (const [at, name] of names.entries()) {
+    if (!record[at]) continue;
+    if (name === '')
+      throw invalid(
+        'rows',
+        `row ${rows.length + 1} has a value in column ${at + 1}, which has no name in the first line`,
+      );
+    values[name] = record[at];
+  }
   return values;
 }
 
