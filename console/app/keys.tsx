@@ -8,8 +8,12 @@ import { Palette, type Place } from './palette.tsx';
 
 /** The button that searches everything, and the keys. */
 export function Keys({ places }: { places: readonly Place[] }) {
-  const [shown, setShown] = useState<'keys' | 'palette'>();
-  const close = () => setShown(undefined);
+  const [shown, setShown] = useState<{ what: 'keys' | 'palette'; turn: number }>();
+  // Drawn before the next key, which belongs to it.
+  const open = (what: 'keys' | 'palette') =>
+    flushSync(() => setShown((before) => ({ what, turn: (before?.turn ?? 0) + 1 })));
+  // A dialog says that it is closed a little later: by then a key may have opened the next.
+  const close = () => setShown((now) => (now?.turn === shown?.turn ? undefined : now));
   // As soon as the page is there: nobody waits for the frame after.
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -17,22 +21,21 @@ export function Keys({ places }: { places: readonly Place[] }) {
       const isCombined = (ctrlKey || metaKey) && !altKey && key.toLowerCase() === 'k';
       const isTyping = (event.target as HTMLElement).matches('input, select, textarea');
       if (document.querySelector('dialog[open]') || (!isCombined && (isTyping || ctrlKey || metaKey || altKey))) return;
-      if (key === '?') setShown('keys');
+      if (key === '?') open('keys');
       if (!isCombined && key !== '/') return;
       event.preventDefault();
-      // Drawn before the next key, which belongs to it.
-      flushSync(() => setShown('palette'));
+      open('palette');
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
   }, []);
   return (
     <>
-      <button type="button" class="find" aria-keyshortcuts="Control+K /" onClick={() => setShown('palette')}>
+      <button type="button" class="find" aria-keyshortcuts="Control+K /" onClick={() => open('palette')}>
         <Icon name="search" /> <span>{texts.palette.title}</span> <kbd>Ctrl K</kbd>
       </button>
-      {shown === 'palette' && <Palette places={places} onClose={close} />}
-      {shown === 'keys' && <KeyList onClose={close} />}
+      {shown?.what === 'palette' && <Palette key={shown.turn} places={places} onClose={close} />}
+      {shown?.what === 'keys' && <KeyList key={shown.turn} onClose={close} />}
     </>
   );
 }

@@ -1,6 +1,6 @@
 /** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Field, Form, type Values } from './form.tsx';
 
@@ -17,9 +17,8 @@ export function Dialog({
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
-    ref.current?.showModal();
-  }, []);
+  // Before the next key: people type at once.
+  useLayoutEffect(() => ref.current?.showModal(), []);
   return (
     <dialog ref={ref} class={wide ? 'wide' : undefined} aria-labelledby={id} onClose={onClose}>
       <div class="inside">

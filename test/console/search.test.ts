@@ -68,6 +68,27 @@ t.test('what is typed right after the key that opens it is in it', async (t) => 
   }
 });
 
+t.test('a key right after Escape opens the search, before the dialog has said that it is closed', async (t) => {
+  const { page } = await openAs(t, browser, service, 'products');
+  for (const key of ['?', '/']) {
+    const open = (key: string) =>
+      `document.body.dispatchEvent(new KeyboardEvent('keydown', { bubbles: true, key: '${key}' }));`;
+    const isOpen = await page.evaluate(`
+      ${open(key)}
+      const first = document.querySelector('dialog[open]');
+      const said = new Promise((resolve) => first.addEventListener('close', () => setTimeout(resolve)));
+      first.close();
+      ${open('/')}
+      said.then(() => document.querySelector('dialog.palette[open]') !== null)`);
+    t.ok(isOpen, `after ${key}`);
+    await page.keyboard.type('organ');
+    t.equal(await palette(page).inputValue(), 'organ');
+    await palette(page).fill('');
+    await page.keyboard.press('Escape');
+    await palette(page).waitFor({ state: 'detached' });
+  }
+});
+
 t.test('a scanner types a serial number and Enter at once', async (t) => {
   await service.device({ serialNumber: 'SCANNED-0815' });
   const { page } = await openAs(t, browser, service, 'products');
