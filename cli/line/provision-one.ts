@@ -76,7 +76,14 @@ async function makeUnit(
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {
-    const [place] = await Promise.all([placeOf(client, flags), demandFields(client, serialNumber, fields)]);
+    // Both at once; where both are refused, it is the place that is named, whichever answer comes first.
+    const checked = demandFields(client, serialNumber, fields).then(
+      () => undefined,
+      (error: unknown) => ({ error }),
+    );
+    const place = await placeOf(client, flags);
+    const refusal = await checked;
+    if (refusal) throw refusal.error;
     const there = await findDevice(client, serialNumber, place.template);
     if (there) {
       const sentence = `Device ${there.id} has this serial number already; it was not made here.`;

@@ -1,6 +1,9 @@
 /** `slipway provision one`: one unit for one cycle of the line. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
 import { statSync, writeFileSync } from 'node:fs';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { Client } from '../../cli/line/client.ts';
@@ -80,6 +83,47 @@ t.test('a station names its own template and organization, by name or by id, and
     t.notMatch(refused.stderr, 'trying again', 'nor does any other call');
   }
 });
+
+t.test(
+  'of a place and a field that are refused it is the place that is named, whichever answer comes first',
+  async (t) => {
+    const other = await service.template();
+    const station = await stationOf(t, (await service.template()).id, (await service.organization()).id);
+    for (const late of ['/provisioning/addresses?template', '/provisioning/jobs']) {
+      const proxy = await delayingProxy(t, service, late);
+      const behind = new Station(t, service, { ...station.env, SLIPWAY_URL: proxy });
+      const refused = await one(behind, 'LATE-1', '--template', other.id, '--field', 'colour=red');
+      t.match(refused, { code: 2, stderr: `(--template ${other.id})` }, `${late} answers last`);
+    }
+  },
+);
+
+/** In front of the service: what is asked of `late` goes on once another answer has been sent. */
+async function delayingProxy(t: Test, { server }: Service, late: string): Promise<string> {
+  let answered = () => {};
+  const another = new Promise<void>((resolve) => {
+    answered = resolve;
+  });
+  const proxy = createServer((asked, reply) => {
+    const pass = () => {
+      const { method, url, headers } = asked;
+      const passed = request(server.url + url, { method, headers }, (answer) => {
+        reply.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(reply);
+        if (/addresses\?template|jobs/.test(url ?? '')) reply.once('finish', answered);
+      });
+      asked.pipe(passed);
+    };
+    if (asked.url?.includes(late)) void another.then(pass);
+    else pass();
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => {
+    proxy.closeAllConnections();
+    proxy.close();
+  });
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+}
 
 t.test('a name that several have is refused', async (t) => {
   for (const _ of [1, 2]) await service.organization({ name: 'Twin' });
