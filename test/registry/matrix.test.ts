@@ -781,6 +781,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, 'x'), body: {} });
   const key = derived((group as Thing & { groupKey?: string }).groupKey ?? '', mark);
   await service.http('POST', '/api/v1/enroll', { token: null, headers: basic(`${group.id}/${mark}`, key), body: {} });
+  // The refusal is written a little later; a snapshot must not see it change.
+  await service.ok('GET', `/api/v1/enrollment-groups/${group.id}/refusals`, { token });
   const firmware = { deviceTemplateId: entityId, firmwareVersion: '1' };
   const filled = await both('firmwarePackage', '/firmware/packages', 'firmwarePackage', firmware);
   if (mine) {
