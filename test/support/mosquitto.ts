@@ -9,13 +9,26 @@ import { freePort } from './nats-server.ts';
 /** Options of a test: it says so when there is no broker to test with. */
 export const withMosquitto = spawnSync('mosquitto', ['-h']).error ? { skip: 'mosquitto is not installed' } : {};
 
-/** Mosquitto with one user; its sessions are kept in `directory`. `start` resolves when it accepts connections. */
-export async function mosquitto(directory: string, username: string, password: string) {
+/**
+ * Mosquitto with one user; its sessions are kept in `directory`. `more` are lines of its configuration, `access` those of
+ * its access list. `start` resolves when it accepts connections.
+ */
+export async function mosquitto(
+  directory: string,
+  username: string,
+  password: string,
+  { more = [], access }: { more?: string[]; access?: string[] } = {},
+) {
   const port = await freePort();
   const file = join(directory, 'mosquitto.conf');
   const users = join(directory, 'users');
   spawnSync('mosquitto_passwd', ['-b', '-c', users, username, password]);
-  writeFileSync(file, `listener ${port} 127.0.0.1\nuser root\nallow_anonymous false\npassword_file ${users}\n`);
+  const lines = [`listener ${port} 127.0.0.1`, 'user root', 'allow_anonymous false', `password_file ${users}`, ...more];
+  if (access) {
+    lines.push(`acl_file ${join(directory, 'access')}`);
+    writeFileSync(join(directory, 'access'), [`user ${username}`, ...access, ''].join('\n'));
+  }
+  writeFileSync(file, `${lines.join('\n')}\n`);
   let child: ChildProcess | undefined;
   const start = async () => {
     child = spawn('mosquitto', ['-c', file], { stdio: 'ignore' });

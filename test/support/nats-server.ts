@@ -1,7 +1,9 @@
 /** A real NATS server with JetStream, if it is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
 import { soon } from './until.ts';
@@ -29,12 +31,14 @@ export interface StreamMessage {
   headers: Record<string, string>;
 }
 
-/** A server that keeps its files in `directory`; the caller starts it and kills it. */
-export async function natsServer(directory: string): Promise<NatsServer> {
+/** A server that keeps its files in `directory`; the caller starts it and kills it. `lines` are of its configuration. */
+export async function natsServer(directory: string, lines: string[] = []): Promise<NatsServer> {
   const port = await freePort();
+  const file = join(directory, 'nats.conf');
+  writeFileSync(file, lines.join('\n'));
   let child: ChildProcess | undefined;
   const start = async () => {
-    const started = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory], {
+    const started = spawn('nats-server', ['-c', file, '-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     child = started;
