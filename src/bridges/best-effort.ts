@@ -1,135 +1,134 @@
 /** Level 1: sent when it can be, dropped when it cannot. Nothing waits for it. */
-import type { Clock } from '../clock.ts';
-import { Alarm, pauseAfter } from './alarm.ts';
-import type { BridgedMessage, Outcome, Target } from './target.ts';
+import { contentBytes, type OutboxMessage, type OutboxRow } from '../../db/messages/outbox/rows.ts';
+import { Delivery, type DeliverySurroundings } from './delivery.ts';
+import type { Target } from './target.ts';
+import type { PendingRows } from './window.ts';
 
 /** Messages, and bytes of payloads and properties, that wait; past either the oldest are dropped. */
 const maxWaiting = 10_000;
 const maxBytes = 16_777_216;
-const batchSize = 500;
-const batchBytes = 1_048_576;
-/** How often a batch is tried. */
+/** How often a message is tried that fails alone. */
 const tries = 5;
 
-/** Events of a lane. */
-export interface Reports {
-  delivered(messages: number): void;
-  failed(reason: string): void;
-  dropped(messages: number): void;
-}
+/** One batch is under way at a time, and one of devices that are held. */
+export class BestEffort extends Delivery {
+  readonly #rows: MemoryRows;
+  readonly #around: DeliverySurroundings;
+  #sequence = 0;
 
-/** One batch is under way at a time, so messages stay in order. */
-export class BestEffort {
-  readonly #clock: Clock;
-  readonly #reports: Reports;
-  #target: Target;
-  #waiting: BridgedMessage[] = [];
-  #bytes = 0;
-  /** The batch under way, or what is to be tried again. */
-  #batch: BridgedMessage[] = [];
-  #sending = false;
-  #failures = 0;
-  #pausedUntil = 0;
-  #stopped = false;
-  readonly #alarm = new Alarm(() => this.#pump());
-
-  constructor(target: Target, { clock, reports }: { clock: Clock; reports: Reports }) {
-    this.#target = target;
-    this.#clock = clock;
-    this.#reports = reports;
+  constructor(bridgeId: string, target: Target, around: DeliverySurroundings) {
+    const rows = new MemoryRows();
+    const isToBlame = ({ failures }: { failures: number }) => failures >= tries;
+    const level = { bridgeId, guaranteed: false, maxInProgress: 1, retryAge: Number.POSITIVE_INFINITY, isToBlame };
+    const died = (messages: number) => around.reports.dropped(messages);
+    super(rows, target, level, { ...around, reports: { ...around.reports, died } });
+    this.#rows = rows;
+    this.#around = around;
   }
 
   /** Messages that are under way or wait. */
   get waiting(): number {
-    return this.#waiting.length + this.#batch.length;
+    return this.#rows.size;
   }
 
-  offer(message: BridgedMessage): void {
-    if (this.#stopped) return;
-    this.#waiting.push(message);
-    this.#bytes += message.size;
-    if (this.#waiting.length > maxWaiting || this.#bytes > maxBytes) this.#dropOldest();
-    if (!this.#sending) this.#alarm.soon();
-  }
-
-  retarget(target: Target): void {
-    this.#target = target;
-    this.#pausedUntil = 0;
-    this.#failures = 0;
-    this.#alarm.soon();
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    this.#alarm.stop();
+  offer(message: OutboxMessage): void {
+    this.#sequence += 1;
+    this.#rows.add({ ...message, sequence: this.#sequence, since: this.#around.clock.now() });
+    if (this.#rows.size > maxWaiting || this.#rows.bytes > maxBytes) this.#dropOldest();
+    this.wake();
   }
 
   /** A tenth at once, so that a full queue is not moved for every message. */
   #dropOldest(): void {
-    const dropped = this.#waiting.splice(0, Math.max(1, Math.floor(this.#waiting.length / 10)));
-    for (const { size } of dropped) this.#bytes -= size;
-    this.#reports.dropped(dropped.length);
+    const most = Math.max(1, Math.floor(this.#rows.size / 10));
+    const dropped = this.#rows.oldest(most, (sequence) => !this.isUnderWay(sequence));
+    this.forget(dropped);
+    this.#rows.remove(dropped);
+    this.#around.reports.dropped(dropped.length);
+  }
+}
+
+/** Rows in memory, in their order and by device. */
+class MemoryRows implements PendingRows {
+  readonly #rows = new Map<number, OutboxRow>();
+  readonly #byDevice = new Map<string, Set<number>>();
+  /** Sequences in order; those of rows that are gone are skipped, and taken out when they are many. */
+  #order: number[] = [];
+  bytes = 0;
+
+  get size(): number {
+    return this.#rows.size;
   }
 
-  #pump(): void {
-    if (this.#stopped || this.#sending) return;
-    if (this.#clock.now() < this.#pausedUntil) {
-      this.#alarm.later();
-      return;
-    }
-    if (this.#batch.length === 0) this.#batch = this.#takeBatch();
-    if (this.#batch.length === 0) return;
-    this.#sending = true;
-    const target = this.#target;
-    void target.send(this.#batch, { guaranteed: false }).then((outcome) => {
-      this.#sending = false;
-      if (this.#stopped) return;
-      if (outcome.result === 'accepted' || outcome.result === 'partial' || target === this.#target)
-        this.#settleBatch(outcome);
-      this.#pump();
-    });
+  add(row: OutboxRow): void {
+    this.#rows.set(row.sequence, row);
+    this.#order.push(row.sequence);
+    this.bytes += contentBytes(row);
+    const own = this.#byDevice.get(row.deviceId) ?? new Set();
+    this.#byDevice.set(row.deviceId, own.add(row.sequence));
   }
 
-  #takeBatch(): BridgedMessage[] {
-    let count = 0;
-    let bytes = 0;
-    for (const { size } of this.#waiting) {
-      if (count === batchSize || (count > 0 && bytes + size > batchBytes)) break;
-      count += 1;
-      bytes += size;
+  remove(sequences: readonly number[]): void {
+    for (const sequence of sequences) {
+      const row = this.#rows.get(sequence);
+      if (!row) continue;
+      this.#rows.delete(sequence);
+      this.bytes -= contentBytes(row);
+      const own = this.#byDevice.get(row.deviceId);
+      own?.delete(sequence);
+      if (own?.size === 0) this.#byDevice.delete(row.deviceId);
     }
-    this.#bytes -= bytes;
-    return this.#waiting.splice(0, count);
+    if (this.#order.length > 2 * this.#rows.size + maxWaiting) this.#order = [...this.#rows.keys()];
   }
 
-  #settleBatch(outcome: Outcome, delivered = this.#batch.length): void {
-    if (outcome.result === 'accepted') {
-      this.#reports.delivered(delivered);
-      this.#failures = 0;
-      this.#batch = [];
-      return;
+  oldest(most: number, isFree: (sequence: number) => boolean): number[] {
+    const found: number[] = [];
+    for (const sequence of this.#rows.keys()) {
+      if (found.length === most) break;
+      if (isFree(sequence)) found.push(sequence);
     }
-    if (outcome.result === 'partial') {
-      this.#settleParts(outcome);
-      return;
-    }
-    this.#reports.failed(outcome.reason);
-    this.#failures += 1;
-    const pause = outcome.result === 'retry' ? outcome.after : undefined;
-    this.#pausedUntil = this.#clock.now() + (pause ?? pauseAfter(this.#failures));
-    // Behind a target that is away the queue itself is the bound.
-    if (outcome.result === 'retry' && (outcome.about === 'target' || this.#failures < tries)) return;
-    this.#reports.dropped(this.#batch.length);
-    this.#batch = [];
-    this.#failures = 0;
+    return found;
   }
 
-  #settleParts({ accepted, refused, rest }: Extract<Outcome, { result: 'partial' }>): void {
-    const left = this.#batch.filter(({ id }) => !accepted.has(id) && !refused.has(id));
-    for (const reason of refused.values()) this.#reports.failed(reason);
-    if (refused.size > 0) this.#reports.dropped(refused.size);
-    if (accepted.size > 0) this.#settleBatch({ result: 'accepted' }, accepted.size);
-    this.#batch = left;
-    if (left.length > 0 && rest) this.#settleBatch(rest);
+  pending(after: number, limit: number, bytes: number): OutboxRow[] {
+    let [low, high] = [0, this.#order.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#order[middle] ?? 0) > after) high = middle;
+      else low = middle + 1;
+    }
+    const order = this.#order;
+    return this.#read(
+      limit,
+      bytes,
+      (function* () {
+        for (let at = low; at < order.length; at += 1) yield order[at] ?? 0;
+      })(),
+    );
+  }
+
+  pendingOf(deviceId: string, limit: number, bytes: number): OutboxRow[] {
+    return this.#read(limit, bytes, this.#byDevice.get(deviceId) ?? []);
+  }
+
+  places(after: number, limit: number): OutboxRow[] {
+    return this.pending(after, limit, Number.POSITIVE_INFINITY);
+  }
+
+  async end(sequences: number[]): Promise<void> {
+    this.remove(sequences);
+  }
+
+  #read(limit: number, bytes: number, sequences: Iterable<number>): OutboxRow[] {
+    const rows: OutboxRow[] = [];
+    let left = bytes;
+    for (const sequence of sequences) {
+      const row = this.#rows.get(sequence);
+      if (!row) continue;
+      left -= contentBytes(row);
+      if (rows.length === limit || (left < 0 && rows.length > 0)) break;
+      rows.push(row);
+    }
+    return rows;
   }
 }

@@ -69,7 +69,12 @@ export const withStatus = Type.Object({
     dropped: Type.Integer({ description: 'Best-effort messages dropped since the start of the service.' }),
     lastDelivered: Nullable(DateText),
     lastFailure: Nullable(DateText),
-    lastFailureReason: Nullable(Type.String()),
+    lastFailureReason: Nullable(
+      Type.String({ description: 'What the target said, or what is wrong, and what to do.' }),
+    ),
+    note: Nullable(
+      Type.String({ description: 'What the target cannot say of messages; null for a target that tells everything.' }),
+    ),
   }),
 });
 

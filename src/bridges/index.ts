@@ -17,7 +17,7 @@ import { BestEffort } from './best-effort.ts';
 import { Guaranteed } from './guaranteed.ts';
 import { KeptMessages } from './kept.ts';
 import { type BridgeRow, Opening } from './opening.ts';
-import { nameMessage, type Outcome, type Target } from './target.ts';
+import { type Fate, nameMessage, type Target } from './target.ts';
 
 /** Counting ends here: a bridge that is behind by more is far behind. */
 const maxCounted = 100_000;
@@ -141,8 +141,7 @@ export class Bridges {
       ...content,
     };
     if (channel.streamBridgeDelivery === 1) {
-      for (const { bestEffort } of bridges)
-        bestEffort.offer(nameMessage(this.#ctx.config.topicRoot, accountId, message, time));
+      for (const { bestEffort } of bridges) bestEffort.offer(message);
       done();
       return;
     }
@@ -191,11 +190,10 @@ export class Bridges {
   }
 
   /** Sends one marked message of no device, past everything that waits. Resolves with what became of it. */
-  test({ id, accountId }: BridgeRow): Promise<Outcome> {
+  async test({ id, accountId }: BridgeRow): Promise<{ fate: Fate; note?: string | undefined }> {
     const { clock, config } = this.#ctx;
     const target = this.#bridges.get(id)?.target;
-    const unopened: Outcome = { result: 'retry', about: 'target', reason: 'the bridge cannot be opened' };
-    if (!target) return Promise.resolve(unopened);
+    if (!target) return { fate: { result: 'retry', about: 'target', reason: 'the bridge cannot be opened' } };
     const names = { deviceId: noDevice, organizationId: null, deviceTemplateId: noDevice, channel: testChannel };
     const topic = formatTopic(config.topicRoot, accountId, noDevice, testChannel);
     const payload = Buffer.from(JSON.stringify({ test: true }));
@@ -210,7 +208,8 @@ export class Bridges {
       size: payload.length,
       test: true,
     } as const;
-    return target.send([message], { guaranteed: true });
+    const [part] = await target.send([message], { guaranteed: true });
+    return { fate: part ?? { result: 'retry', about: 'batch', reason: 'no answer in time' }, note: target.note };
   }
 
   /** The state of a bridge. */
@@ -228,6 +227,7 @@ export class Bridges {
       lastDelivered: date(bridge?.lastDelivered),
       lastFailure: date(time),
       lastFailureReason: reason ?? null,
+      note: bridge?.target.note ?? null,
     };
   }
 
@@ -310,7 +310,7 @@ export class Bridges {
     const bridge: Bridge = {
       row,
       target,
-      bestEffort: new BestEffort(target, around),
+      bestEffort: new BestEffort(row.id, target, around),
       guaranteed: new Guaranteed(row.id, target, around),
       dropped: 0,
       lastDelivered: undefined,

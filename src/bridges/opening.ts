@@ -7,7 +7,7 @@ import type { Sealing } from '../identity/secrets/sealing.ts';
 import { Scheduler, unbounded } from '../scheduler/scheduler.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
-import type { BridgedMessage, Form, Target } from './target.ts';
+import { type BridgedMessage, type Form, type Target, wholly } from './target.ts';
 
 export type BridgeRow = Row<'bridges'>;
 
@@ -68,13 +68,19 @@ export class Opening {
         }));
         return sent;
       });
-    return { send, close: () => target.close() };
+    return {
+      send,
+      close: () => target.close(),
+      get note() {
+        return target.note;
+      },
+    };
   }
 }
 
 /** Delivers nothing, so that guaranteed messages stay pending. */
 function waitingFor(reason: string): Target {
-  return { send: async () => ({ result: 'retry', about: 'target', reason }), close: () => {} };
+  return { send: async (batch) => wholly(batch, { result: 'retry', about: 'target', reason }), close: () => {} };
 }
 
 /** The owners under which texts of a bridge are sealed. */

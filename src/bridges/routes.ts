@@ -18,7 +18,7 @@ import { createBridge, deleteBridge, maxPerAccount, recordChange, updateBridge }
 import type { BridgesContext } from './context.ts';
 import type { KeptMessages } from './kept.ts';
 import type { BridgeRow } from './opening.ts';
-import { type Outcome, showMessage } from './target.ts';
+import { showMessage } from './target.ts';
 
 const deadLetterQuery = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
@@ -57,6 +57,7 @@ const testShape = Type.Object(
     test: Type.Object({
       delivered: Type.Boolean({ description: 'Whether the target has accepted the message.' }),
       reason: Nullable(Type.String({ description: 'Why not.' })),
+      note: Nullable(Type.String({ description: 'What the target cannot say of messages.' })),
       milliseconds: Type.Integer({ description: 'Until the target answered.' }),
     }),
   },
@@ -225,12 +226,7 @@ async function replay(
 /** Sends one marked message and returns the outcome. It counts against the caller's request rate. */
 async function testBridge({ bridges, clock }: BridgesContext, row: BridgeRow) {
   const began = clock.now();
-  const outcome = await bridges.test(row);
-  const delivered = outcome.result === 'accepted';
-  return { delivered, reason: delivered ? null : reasonOf(outcome), milliseconds: Math.round(clock.now() - began) };
-}
-
-function reasonOf(outcome: Exclude<Outcome, { result: 'accepted' }>): string {
-  if (outcome.result !== 'partial') return outcome.reason;
-  return outcome.rest?.reason ?? [...outcome.refused.values()][0] ?? 'not accepted';
+  const { fate, note = null } = await bridges.test(row);
+  const reason = fate.result === 'accepted' ? null : fate.reason;
+  return { delivered: reason === null, reason, note, milliseconds: Math.round(clock.now() - began) };
 }

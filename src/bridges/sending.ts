@@ -1,6 +1,14 @@
 /** Shared by targets that send messages one by one: rounds, outcomes, one lazy connection. */
 import type { Clock } from '../clock.ts';
-import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.ts';
+import {
+  type BridgedMessage,
+  type Fate,
+  type Outcome,
+  type Retry,
+  type SendOptions,
+  type Target,
+  wholly,
+} from './target.ts';
 
 /** The outcome of one message: stored, refused for good with a reason, or to be sent again. */
 export type Sent = 'accepted' | { refused: string } | Retry;
@@ -24,8 +32,9 @@ export function roundsOf(batch: readonly BridgedMessage[]): BridgedMessage[][] {
 const maxBatchTime = 3;
 
 /**
- * Sends round by round with `sendRound`, which answers in the order it was asked. Stops after a round with a retry, and
- * when `timeout` (milliseconds) has passed: a batch of one device has many rounds, and others wait for its place.
+ * Sends round by round with `sendRound`, which answers in the order it was asked. A device of which a message is to be sent
+ * again is in no later round. Stops when the target itself fails, and when `timeout` (milliseconds) has passed: a batch of
+ * one device has many rounds, and others wait for its place.
  */
 export async function sendInRounds(
   batch: readonly BridgedMessage[],
@@ -33,21 +42,41 @@ export async function sendInRounds(
   sendRound: (round: readonly BridgedMessage[]) => Promise<Sent[]>,
 ): Promise<Outcome> {
   const began = clock.now();
-  const accepted = new Set<string>();
-  const refused = new Map<string, string>();
-  let rest: Retry | undefined;
-  for (const round of roundsOf(batch)) {
+  const held = new Set<string>();
+  const sent: Array<[id: string, Sent]> = [];
+  for (const all of roundsOf(batch)) {
+    const round = all.filter(({ deviceId }) => !held.has(deviceId));
+    if (round.length === 0) continue;
     const results = await sendRound(round);
-    for (const [index, { id }] of round.entries()) {
-      const result = results[index];
-      if (result === 'accepted') accepted.add(id);
-      else if (result && 'refused' in result) refused.set(id, result.refused);
-      else rest = result ?? { result: 'retry', about: 'target', reason: 'no answer' };
+    let hasFailed = false;
+    for (const [index, { id, deviceId }] of round.entries()) {
+      const result = results[index] ?? { result: 'retry', about: 'target', reason: 'no answer' };
+      sent.push([id, result]);
+      if (result === 'accepted' || 'refused' in result) continue;
+      held.add(deviceId);
+      hasFailed ||= result.about === 'target';
     }
-    if (rest || clock.now() - began >= timeout) break;
+    if (hasFailed || clock.now() - began >= timeout) break;
   }
-  if (accepted.size === batch.length) return { result: 'accepted' };
-  return { result: 'partial', accepted, refused, rest };
+  return partsOf(sent);
+}
+
+/** Messages with the same fate are one part; each refusal is a part of its own, because it is told of one message. */
+export function partsOf(sent: ReadonlyArray<[id: string, Sent]>): Outcome {
+  const parts = new Map<string, Fate & { ids: string[] }>();
+  for (const [id, one] of sent) {
+    const fate = fateOf(one);
+    const key = fate.result === 'refused' ? id : JSON.stringify(fate);
+    const part = parts.get(key);
+    if (part) part.ids.push(id);
+    else parts.set(key, { ids: [id], ...fate });
+  }
+  return [...parts.values()];
+}
+
+function fateOf(sent: Sent): Fate {
+  if (sent === 'accepted') return { result: 'accepted' };
+  return 'refused' in sent ? { result: 'refused', reason: sent.refused } : sent;
 }
 
 /** One connection, opened when it is first needed and again after it has ended. */
@@ -101,13 +130,23 @@ export interface Ways<C> {
   endConnection(connection: C): void;
   /** @throws whatever keeps all of the batch from being delivered now. */
   send(connection: C, batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
+  /** An error in a sentence that holds nothing of addresses and secrets. */
+  explain?(error: unknown): string;
+}
+
+/** No answer came within the timeout of a target. */
+export class NoAnswer extends Error {
+  readonly code = 'NO_ANSWER';
 }
 
 /**
  * A target that keeps one connection; whatever fails is to be tried again, and is the fault of the target. A batch that
  * has no outcome after three times `timeout` (milliseconds) ends its connection: libraries have waits of their own.
  */
-export function targetOf<C>({ open, endConnection, send }: Ways<C>, { timeout }: { timeout: number }): Target {
+export function targetOf<C>(
+  { open, endConnection, send, explain = failureCode }: Ways<C>,
+  { timeout }: { timeout: number },
+): Target {
   const connecting: Connecting<C> = new Connecting(() => {
     const opened: Promise<C> = open(() => connecting.dropConnection(opened));
     return opened;
@@ -116,7 +155,7 @@ export function targetOf<C>({ open, endConnection, send }: Ways<C>, { timeout }:
     try {
       return await send(await connecting.get(), batch, options);
     } catch (error) {
-      return { result: 'retry', about: 'target', reason: failureCode(error) };
+      return wholly(batch, { result: 'retry', about: 'target', reason: explain(error) });
     }
   };
   return {
@@ -124,7 +163,7 @@ export function targetOf<C>({ open, endConnection, send }: Ways<C>, { timeout }:
       new Promise((resolve) => {
         const deadline = setTimeout(() => {
           connecting.reset();
-          resolve({ result: 'retry', about: 'target', reason: 'no answer in time' });
+          resolve(wholly(batch, { result: 'retry', about: 'target', reason: explain(new NoAnswer()) }));
         }, maxBatchTime * timeout);
         void attempt(batch, options).then((outcome) => {
           clearTimeout(deadline);
@@ -139,7 +178,6 @@ export function targetOf<C>({ open, endConnection, send }: Ways<C>, { timeout }:
 export function failureCode(error: unknown): string {
   if (!(error instanceof Error)) return 'failed';
   const { code } = error as NodeJS.ErrnoException;
-  if (code === 'NOT_PUBLIC') return error.message;
   if (typeof code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(code)) return code;
   const cause = error.cause instanceof Error ? error.cause : undefined;
   return cause ? failureCode(cause) : error.name;

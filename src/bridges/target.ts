@@ -22,25 +22,30 @@ export interface BridgedMessage extends Omit<OutboxMessage, 'properties' | 'expi
 }
 
 /**
- * To be sent again later: `about` the target itself, whatever it is sent, or maybe about something in this batch;
- * `after` in milliseconds, if the target has said so. Reasons hold nothing of addresses, secrets and payloads.
+ * To be sent again later: `about` the target itself, whatever it is sent, about these messages, as the target has said, or
+ * maybe about something in them; `after` in milliseconds, if the target has said so. Reasons hold nothing of addresses,
+ * secrets and payloads.
  */
 export interface Retry {
   result: 'retry';
-  about: 'target' | 'batch';
+  about: 'target' | 'messages' | 'batch';
   reason: string;
   after?: number;
 }
 
-/**
- * What became of a batch. `refused` is for good. `partial` tells messages apart by id: which are accepted, which are
- * refused and why, and `rest` for all others, which are sent again: at once when it is undefined.
- */
-export type Outcome =
-  | { result: 'accepted' }
-  | Retry
-  | { result: 'refused'; reason: string }
-  | { result: 'partial'; accepted: ReadonlySet<string>; refused: ReadonlyMap<string, string>; rest: Retry | undefined };
+/** What became of messages that the target does not tell apart. `refused` is for good. */
+export type Fate = { result: 'accepted' } | Retry | { result: 'refused'; reason: string };
+
+/** Messages of a batch, by their ids, and what became of them. */
+export type Part = Fate & { ids: readonly string[] };
+
+/** What became of a batch, part by part. Messages in no part are sent again at once. */
+export type Outcome = readonly Part[];
+
+/** The same for all messages of a batch. */
+export function wholly(batch: readonly Pick<BridgedMessage, 'id'>[], fate: Fate): Outcome {
+  return [{ ids: batch.map(({ id }) => id), ...fate }];
+}
 
 /** The level of a batch: only a guaranteed one waits until the target has stored it. */
 export interface SendOptions {
@@ -52,6 +57,8 @@ export interface Target {
   send(batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
   /** Ends what is under way. */
   close(): void;
+  /** What the target cannot say of messages, for people to read; undefined if there is nothing. */
+  readonly note?: string | undefined;
 }
 
 /** The parameters of every kind of target. */

@@ -181,7 +181,7 @@ t.test('no connection is made to an address that is not public, by whatever name
   const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };
   for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]']) {
     const webhook = new Webhook({ url: new URL(`http://${host}:${port}/`), credentials: { secret: 's' } }, around);
-    t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
+    t.match(await webhook.send([]), [{ result: 'retry', reason: /^not a public address/ }]);
     webhook.close();
   }
   t.equal(connections, 0);
@@ -206,7 +206,8 @@ t.test('nor to an address of this machine, whatever it is by then', async (t) =>
   } as ReturnType<typeof os.networkInterfaces>;
   const { mock: had } = mock.method(os, 'networkInterfaces', () => own);
   t.teardown(() => had.restore());
-  for (const webhook of webhooks) t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
+  for (const webhook of webhooks)
+    t.match(await webhook.send([]), [{ result: 'retry', reason: /^not a public address/ }]);
   for (const host of hosts)
     t.match(await service.http('POST', path, { body: body({ url: `https://${host}/` }) }), { status: 400 }, host);
   const found = await new Promise((resolve) => lookupPublic('8.8.4.4', { all: true }, resolve));

@@ -318,7 +318,7 @@ t.test('behind a target that is away messages wait, for three days', async (t) =
   await receiver.close();
   const { say, id } = await speaker();
   await say('sure', 'first');
-  await until(async () => (await statusOf(bridge)).lastFailureReason === 'ECONNREFUSED');
+  await until(async () => (await statusOf(bridge)).lastFailureReason?.includes('ECONNREFUSED'));
   offset += 71 * hour;
   await say('sure', 'second');
   const before = (await statusOf(bridge)).lastFailure;
@@ -327,7 +327,7 @@ t.test('behind a target that is away messages wait, for three days', async (t) =
   offset += 2 * hour;
   await until(async () => (await statusOf(bridge)).deadLetters === 1);
   const [dead] = (await deadLettersOf(bridge)).results;
-  t.match(dead, { reason: /not delivered for too long: ECONNREFUSED/ });
+  t.match(dead, { reason: /not delivered for too long: Nothing accepts connections.*ECONNREFUSED/ });
   t.equal(textOf(dead), 'first');
   const back = await startReceiver(t, { port: receiver.port });
   offset += 10 * minute;
@@ -414,8 +414,14 @@ t.test('level 1 never slows a publisher: what finds no room is dropped, the olde
   t.match(await statusOf(bridge), { pending: 0 });
   receiver.behave = () => 200;
   offset += 10 * minute;
-  const left = (await receiver.received(1 + texts.length - dropped)).map(textOf);
-  t.strictSame(left, ['first', ...texts.slice(dropped)]);
+  const all = ['first', ...texts];
+  await until(async () => {
+    offset += 1000;
+    return (await statusOf(bridge)).waiting === 0;
+  });
+  const left = receiver.messages.map(textOf).filter((text) => text !== 'first');
+  t.strictSame(left, all.slice(all.length - left.length), 'the newest are left');
+  t.equal(receiver.messages.length + (await statusOf(bridge)).dropped, all.length);
 });
 
 t.test('a deleted bridge takes with it what is pending; delivered and dead rows go when they are old', async (t) => {
@@ -445,7 +451,7 @@ t.test('over HTTPS the certificate counts', async (t) => {
   const { bridge } = await bridged(t, receiver);
   const { say } = await speaker();
   await say('sure', 'x');
-  await until(async () => (await statusOf(bridge)).lastFailureReason === 'DEPTH_ZERO_SELF_SIGNED_CERT');
+  await until(async () => (await statusOf(bridge)).lastFailureReason?.includes('DEPTH_ZERO_SELF_SIGNED_CERT'));
   t.strictSame(receiver.tries, []);
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
   offset += minute;

@@ -2,6 +2,7 @@
 import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
 import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../network/outbound.ts';
+import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
 import {
@@ -45,6 +46,7 @@ function openKinesis(spec: TargetSpec, around: Surroundings): Target {
       if (!around.allowPrivate && namesPrivateAddress(spec.url)) throw new NotPublic();
       return sendInRounds(batch, around, (round) => putRecords(connection, spec, round, ending.signal));
     },
+    explain: (error) => explain(failureCode(error)),
   };
   const target = targetOf(ways, around);
   const close = () => {
@@ -115,18 +117,35 @@ async function putRecords(
     const answer = await client.send(command, { abortSignal });
     return round.map((_, index) => {
       const code = answer.Records?.[index]?.ErrorCode;
-      return code === undefined ? 'accepted' : { result: 'retry', about: 'target', reason: wordOf(code) };
+      return code === undefined ? 'accepted' : { result: 'retry', about: 'messages', reason: explain(code) };
     });
   } catch (error) {
     const name = error instanceof Error ? error.name : '';
     // Alone it is the record's fault; of several, all are tried again, one by one.
-    if (final.includes(name) && round.length === 1) return [{ refused: name }];
+    if (final.includes(name) && round.length === 1) return [{ refused: sentenceOf('kinesis', 'tooLarge', name) }];
     const about = final.includes(name) ? 'batch' : 'target';
-    return round.map(() => ({ result: 'retry', about, reason: wordOf(failureCode(error)) }));
+    return round.map(() => ({ result: 'retry', about, reason: explain(failureCode(error)) }));
   }
 }
 
+/** Names of Kinesis for what is wrong. */
+const names: Array<[Fault, RegExp]> = [
+  [
+    'wrongPassword',
+    /^(UnrecognizedClient|InvalidSignature|IncompleteSignature|MissingAuthenticationToken|ExpiredToken)/,
+  ],
+  ['wrongPassword', /^(InvalidClientTokenId|SignatureDoesNotMatch)/],
+  ['notPermitted', /^(AccessDenied|KMSAccessDenied)/],
+  ['noTopic', /^ResourceNotFound/],
+  ['throttled', /^(ProvisionedThroughputExceeded|Throttling|LimitExceeded|KMSThrottling)/],
+  ['wrongProtocol', /^(SyntaxError|UnknownError)$/],
+];
+
 /** A code that the server has chosen: it may be anything. */
-function wordOf(code: string): string {
-  return /^\w{1,64}$/.test(code) ? code : 'failed';
+function explain(code: string): string {
+  const fault = names.find(([, form]) => form.test(code))?.[0];
+  const word = /^\w{1,64}$/.test(code) ? code : 'failed';
+  return fault
+    ? sentenceOf('kinesis', fault, word)
+    : explainCode('kinesis', word === 'TimeoutError' ? 'NO_ANSWER' : word);
 }

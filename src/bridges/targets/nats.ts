@@ -2,6 +2,7 @@
 import type { JetStreamClient } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { openSocket } from '../../network/outbound.ts';
+import { explainCode, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
 import {
@@ -64,6 +65,7 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
         if (!guaranteed) await connection.nc.flush().catch(() => {});
         return results;
       }),
+    explain,
   };
   return targetOf(ways, around);
 }
@@ -116,7 +118,7 @@ async function publish(
   try {
     const subject = subjectOf(prefix, message);
     // The limit of the server covers headers too.
-    if (value.length + headerBytes > most) return { refused: `larger than the ${most} bytes that the server takes` };
+    if (value.length + headerBytes > most) return { refused: sentenceOf('nats', 'tooLarge', `${most} bytes`) };
     if (guaranteed) await js.publish(subject, value, { msgID: message.id, headers: marks });
     else {
       marks.set('Nats-Msg-Id', message.id);
@@ -133,14 +135,28 @@ function limitOf(most: unknown): number {
   return typeof most === 'number' && most > 0 ? most : Number.POSITIVE_INFINITY;
 }
 
+/** Errors of JetStream that say that a stream is full. */
+const full = [10_023, 10_047, 10_077];
+
 function sentOf(error: unknown): Sent {
   const name = error instanceof Error ? error.name : '';
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (code === tooLargeForStream) return { refused: 'larger than the stream takes' };
+  if (code === tooLargeForStream) return { refused: sentenceOf('nats', 'tooLarge') };
+  const ofMessage = (reason: string): Sent => ({ result: 'retry', about: 'messages', reason });
   // Nobody answered on the subject: JetStream is not enabled there, or no stream takes the subject.
-  if (name === 'JetStreamNotEnabled') return { result: 'retry', about: 'target', reason: 'no stream has this subject' };
-  const reason = typeof code === 'number' ? `answered ${code}` : failureCode(error);
-  return { result: 'retry', about: 'target', reason };
+  if (name === 'JetStreamNotEnabled' || name === 'NoRespondersError') return ofMessage(sentenceOf('nats', 'noTopic'));
+  if (failureCode(error) === 'PermissionViolationError') return ofMessage(sentenceOf('nats', 'notPermitted'));
+  if (typeof code === 'number')
+    return ofMessage(full.includes(code) ? sentenceOf('nats', 'throttled', `${code}`) : `answered ${code}`);
+  return { result: 'retry', about: 'target', reason: explain(error) };
+}
+
+function explain(error: unknown): string {
+  const code = failureCode(error);
+  if (code === 'AuthorizationError' || code === 'UserAuthenticationExpiredError')
+    return sentenceOf('nats', 'wrongPassword', code);
+  // A server that wants TLS says so before the login.
+  return explainCode('nats', code === 'TimeoutError' ? 'NO_ANSWER' : code);
 }
 
 /** `<prefix>.<account>.d.<device>.<channel>`: each part is one token. */

@@ -1,20 +1,18 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
 import { createHash, createHmac } from 'node:crypto';
-import {
-  type ClientRequest,
-  type HttpClient,
-  httpClient,
-  type IncomingMessage,
-  NotPublic,
-} from '../../network/outbound.ts';
+import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage } from '../../network/outbound.ts';
+import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
+import { failureCode, NoAnswer } from '../sending.ts';
 import {
   type BridgedMessage,
+  type Fate,
   type Outcome,
   type Surroundings,
   showMessage,
   type Target,
   type TargetKind,
   type TargetSpec,
+  wholly,
 } from '../target.ts';
 
 /** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
@@ -49,9 +47,13 @@ export class Webhook implements Target {
     this.#client = httpClient(url, around, { maxSockets: maxSockets, maxFreeSockets: socketsKept });
   }
 
-  send(batch: readonly BridgedMessage[]): Promise<Outcome> {
+  async send(batch: readonly BridgedMessage[]): Promise<Outcome> {
+    return wholly(batch, await this.#sendAll(batch));
+  }
+
+  #sendAll(batch: readonly BridgedMessage[]): Promise<Fate> {
     const { headerPrefix, clock } = this.#around;
-    if (this.#closed) return Promise.resolve(failed(new Error()));
+    if (this.#closed) return Promise.resolve(failed(new Error(), false));
     // As bytes: each signature would make them again.
     const body = Buffer.from(JSON.stringify({ messages: batch.map(showMessage) }));
     const seconds = Math.floor(clock.now() / 1000);
@@ -65,7 +67,7 @@ export class Webhook implements Target {
     try {
       return this.#post(this.#client.request({ method: 'POST', headers }), body);
     } catch (error) {
-      return Promise.resolve(failed(error as Error));
+      return Promise.resolve(failed(error, false));
     }
   }
 
@@ -76,9 +78,18 @@ export class Webhook implements Target {
   }
 
   /** Resolves when its socket is free again or gone: a target that answers and does not end has no more of them. */
-  #post(request: ClientRequest, body: Buffer): Promise<Outcome> {
+  #post(request: ClientRequest, body: Buffer): Promise<Fate> {
     return new Promise((resolve) => {
-      let outcome: Outcome | undefined;
+      let outcome: Fate | undefined;
+      // From then on a failure may be the fault of what is sent.
+      let hasBegun = false;
+      request.on('socket', (socket) => {
+        hasBegun = request.reusedSocket;
+        if (hasBegun) return;
+        socket.once(request.protocol === 'https:' ? 'secureConnect' : 'connect', () => {
+          hasBegun = true;
+        });
+      });
       this.#underWay.add(request);
       const deadline = setTimeout(() => request.destroy(new NoAnswer()), this.#around.timeout);
       let patience: NodeJS.Timeout | undefined;
@@ -89,13 +100,13 @@ export class Webhook implements Target {
         drain(response);
       });
       request.on('error', (error) => {
-        outcome ??= failed(error);
+        outcome ??= failed(error, hasBegun);
       });
       request.on('close', () => {
         clearTimeout(deadline);
         clearTimeout(patience);
         this.#underWay.delete(request);
-        resolve(outcome ?? failed(new Error()));
+        resolve(outcome ?? failed(new Error(), hasBegun));
       });
       request.end(body);
     });
@@ -121,26 +132,37 @@ function idOf(body: string | Buffer): string {
   return `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
 }
 
-class NoAnswer extends Error {}
+/** Codes of connections that are broken off while something is sent: proxies do so with what is too large for them. */
+const brokenOff = ['ECONNRESET', 'EPIPE', 'ECONNABORTED'];
 
 /** Of an error only its code is told: its message may name the address. */
-function failed(error: NodeJS.ErrnoException): Outcome {
-  const reason = () => {
-    if (error instanceof NotPublic) return error.message;
-    if (error instanceof NoAnswer) return 'no answer in time';
-    return error.code ?? 'connection closed';
-  };
-  // A timeout may be the fault of what was sent.
-  return { result: 'retry', about: error instanceof NoAnswer ? 'batch' : 'target', reason: reason() };
+function failed(error: unknown, hasBegun: boolean): Fate {
+  const code = failureCode(error);
+  const isBrokenOff = hasBegun && brokenOff.includes(code);
+  const about = error instanceof NoAnswer || isBrokenOff ? 'batch' : 'target';
+  if (isBrokenOff) return { result: 'retry', about, reason: `broken off while it was sent (${code})` };
+  return { result: 'retry', about, reason: code === 'Error' ? 'connection closed' : explainCode('webhook', code) };
 }
+
+/** Statuses that say what is wrong. */
+const statuses: Record<number, Fault> = {
+  401: 'wrongPassword',
+  403: 'notPermitted',
+  404: 'noTopic',
+  410: 'noTopic',
+  413: 'tooLarge',
+  429: 'throttled',
+};
 
 /** Statuses of a target that is not itself, whatever it is sent. */
 const unwell = [429, 502, 503, 504];
 /** Client errors that may pass. */
 const passing = [408, 425, 429];
 
-function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): Outcome {
-  const reason = `answered ${statusCode}`;
+function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): Fate {
+  const fault = statuses[statusCode];
+  const answered = `answered ${statusCode}`;
+  const reason = fault ? sentenceOf('webhook', fault, answered) : answered;
   if (statusCode >= 200 && statusCode < 300) return { result: 'accepted' };
   if (statusCode >= 400 && statusCode < 500 && !passing.includes(statusCode)) return { result: 'refused', reason };
   // Redirects are not followed: nobody has checked, nor allowed, where they lead.
