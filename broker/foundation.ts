@@ -55,7 +55,7 @@ export function layFoundation(services: BrokerGround): Foundation {
   });
   const groups = new SharedGroups({
     fanOut,
-    accountOf: (topic) => authority.accountOf(topic),
+    accountOf: (topic) => authority.receivingAccountOf(topic),
     spend: (cost) => scheduler.spend(cost),
     mayHear: ({ identity }, topic, message = {}) =>
       identity !== undefined && authority.mayHearMessage(identity.caller, identity.ownChannels, topic, message),
@@ -103,6 +103,7 @@ function sessionRules({ gate }: BrokerGround, authority: Authority): Persistence
   return {
     deviceOf: (topic) => authority.deviceOf(topic),
     accountOf: (topic) => authority.accountOf(topic),
+    receivingAccountOf: (topic) => authority.receivingAccountOf(topic),
     reachOf: (live) => authority.reachOf(live),
     mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
     mayQueue: (clientId, topic, message) => authority.mayQueue(clientId, topic, message),

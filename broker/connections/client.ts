@@ -9,6 +9,7 @@ import { type EndCode, ends } from '../reasons.ts';
 import { lastPacketId } from '../sessions/session-queue.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import { isShared, matchedFilter } from '../topics.ts';
+import { accountIn } from './client-ids.ts';
 import { copyFor, hasOptions, isSameFilter, type Match, matchFilters } from './filters.ts';
 import type { About } from './limits.ts';
 import { newLiveClient } from './live-clients.ts';
@@ -145,6 +146,7 @@ export class Client implements BrokerClient {
 
   #receiverOf({ nl }: Filter): Receive {
     const receive: Receive = (packet, received) => this.#receive(packet as Outgoing, received);
+    receive.accountId = accountIn(this.id);
     if (nl) receive.wants = (_, publisher) => publisher !== this.id;
     return receive;
   }

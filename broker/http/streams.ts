@@ -11,7 +11,7 @@ import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Outgoing } from '../message-types.ts';
-import { FilterTree } from '../sessions/filter-tree.ts';
+import { AccountFilters } from '../sessions/account-filters.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
 import { isBefore, type Marks } from './marks.ts';
@@ -57,7 +57,7 @@ export class Streams {
   readonly #parts: StreamParts;
   readonly #byPrincipal = new Map<string, Set<Stream>>();
   readonly #byId = new Map<string, Stream>();
-  readonly #filters = new FilterTree();
+  readonly #filters = new AccountFilters();
   readonly #heartbeat: NodeJS.Timeout;
   readonly #byAccount = new Map<string, Set<Stream>>();
   readonly #writer: EventWriter<Stream>;
@@ -144,7 +144,7 @@ export class Streams {
     };
     this.#byId.set(stream.id, stream);
     for (const [index, key] of this.#indexesOf(stream)) index.set(key, (index.get(key) ?? new Set()).add(stream));
-    for (const filter of filters) this.#filters.set(filter, stream.id, 0);
+    for (const filter of filters) this.#filters.set(caller.accountId, filter, stream.id, 0);
     body.on('error', () => {});
     body.once('close', () => this.#end(stream));
     body.push(`retry: ${retry}\n\n`);
@@ -174,7 +174,7 @@ export class Streams {
         this.#deliver(packet as Outgoing);
         done();
       };
-      const wants = (topic: string) => this.#filters.match(topic).size > 0;
+      const wants = (topic: string) => this.#filters.match(this.#parts.authority.accountOf(topic), topic).length > 0;
       aedes.subscribe('#', Object.assign(deliver, { wants }), () => {});
       // The marks do not know messages that were stored before.
       await this.#stored();
@@ -259,7 +259,7 @@ export class Streams {
       marks.handedOn(accountId, payload, packet.qos);
       if (this.#byId.size === 0) return;
       let event: Event | undefined;
-      for (const id of this.#filters.match(packet.topic).keys()) {
+      for (const id of this.#filters.match(accountId, packet.topic)) {
         const stream = this.#byId.get(id);
         scheduler.spend(1);
         if (!stream || stream.ended || !authority.mayHearMessage(stream.caller, undefined, packet.topic, packet))
@@ -386,7 +386,7 @@ export class Streams {
       for (const filter of [...stream.filters]) {
         if (this.#canMatch(stream.caller, filter)) continue;
         stream.filters.delete(filter);
-        this.#filters.delete(filter, stream.id);
+        this.#filters.delete(stream.caller.accountId, filter, stream.id);
         ended.subscriptions += 1;
       }
       if (stream.filters.size > 0) continue;
@@ -414,7 +414,7 @@ export class Streams {
     stream.ended = true;
     stream.waiting = [];
     stream.wake?.();
-    for (const filter of stream.filters) this.#filters.delete(filter, stream.id);
+    for (const filter of stream.filters) this.#filters.delete(stream.caller.accountId, filter, stream.id);
     this.#byId.delete(stream.id);
     for (const [index, key] of this.#indexesOf(stream)) {
       const streams = index.get(key);

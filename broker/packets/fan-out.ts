@@ -1,13 +1,17 @@
 import type { AedesPublishPacket } from 'aedes';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
-import { FilterTree } from '../sessions/filter-tree.ts';
+import { AccountFilters } from '../sessions/account-filters.ts';
 
-/** Receivers that are known by topic, and topics; beyond it all are looked up again. */
-const maxKnown = 20_000;
+/** As the account of receivers that hear the messages of all accounts: they are the service's own. */
+const everyAccount = '';
 
-/** `wants` is that of a receiver that has subscribed to more than it wants; `publisher` is a client id. */
+/**
+ * `accountId` is that of a client or a group; `wants` that of a receiver that has subscribed to more than it wants, where
+ * `publisher` is a client id.
+ */
 export type Receive = ((packet: AedesPublishPacket, received: () => void) => void) & {
+  accountId?: string;
   wants?(topic: string, publisher: string | undefined): boolean;
 };
 type Done = (error?: Error) => void;
@@ -36,10 +40,7 @@ interface Waiting {
  */
 export class FanOut {
   readonly #parts: FanOutParts;
-  readonly #filters = new FilterTree<Receive>();
-  /** Receivers by topic, as long as no subscription changes. */
-  readonly #known = new Map<string, readonly Receive[]>();
-  #knownSize = 0;
+  readonly #filters = new AccountFilters<Receive>();
   /** Messages that wait. */
   #count = 0;
   /** Not in use. */
@@ -58,28 +59,24 @@ export class FanOut {
   }
 
   on(filter: string, receive: Receive, done?: Done): this {
-    this.#filters.set(filter, receive, 0);
-    this.#forget();
+    this.#filters.set(receive.accountId ?? everyAccount, filter, receive, 0);
     this.#after(done);
     return this;
   }
 
   removeListener(filter: string, receive: Receive, done?: Done): this {
-    this.#filters.delete(filter, receive);
-    this.#forget();
+    this.#filters.delete(receive.accountId ?? everyAccount, filter, receive);
     this.#after(done);
     return this;
   }
 
   /** Those who have subscribed to a filter that matches `topic`. */
   receiversOf(topic: string): readonly Receive[] {
-    const known = this.#known.get(topic);
-    if (known) return known;
-    const receivers = [...this.#filters.match(topic).keys()];
-    if (this.#knownSize > maxKnown) this.#forget();
-    this.#knownSize += 1 + receivers.length;
-    this.#known.set(topic, receivers);
-    return receivers;
+    const all = this.#filters.match(everyAccount, topic);
+    const accountId = this.#parts.accountOf(topic);
+    if (accountId === everyAccount) return all;
+    const own = this.#filters.match(accountId, topic);
+    return all.length === 0 ? own : [...all, ...own];
   }
 
   /** How many want a message on `topic`. */
@@ -145,12 +142,6 @@ export class FanOut {
 
   #laneOf(topic: string): Lane {
     return { accountId: this.#parts.accountOf(topic), callerId: '' };
-  }
-
-  #forget(): void {
-    if (this.#knownSize === 0) return;
-    this.#known.clear();
-    this.#knownSize = 0;
   }
 
   /** A SUBSCRIBE has many filters: all that change in one turn are told of together. */

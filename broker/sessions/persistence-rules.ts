@@ -8,6 +8,8 @@ export interface PersistenceRules {
   deviceOf(topic: string): string | undefined;
   /** The account that a topic names; empty for one that names none. */
   accountOf(topic: string): string;
+  /** The account whose sessions a message on `topic` may be for. */
+  receivingAccountOf(topic: string): string;
   /** The retained messages that a connection may receive. */
   reachOf(live: LiveClient): Reach;
   /** Whether a filter of a stored session can match anything in its owner's reach. */

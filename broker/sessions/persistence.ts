@@ -252,7 +252,7 @@ export class SessionStore {
   #sessionsFor(topic: string, publisher: string | undefined, message?: Dated): Session[] {
     const sessions: Session[] = [];
     if (this.#sessions.size.filters === 0) return sessions;
-    for (const clientId of this.#sessions.holdersOf(topic).keys()) {
+    for (const clientId of this.#sessions.holdersOf(this.#rules.receivingAccountOf(topic), topic)) {
       const session = this.#sessions.get(clientId);
       if (!session || !this.#rules.mayQueue(clientId, topic, message)) continue;
       const isOwn = clientId === publisher;

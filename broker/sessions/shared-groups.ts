@@ -5,7 +5,7 @@ import type { Dated } from '../former-messages.ts';
 import { type Filter, forOneClient, type GroupName, type Incoming, type Outgoing } from '../message-types.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
-import { FilterTree } from './filter-tree.ts';
+import { AccountFilters } from './account-filters.ts';
 
 /** Groups of one account, and members of all its groups: each is looked at for a message. */
 const max = { groups: 1000, members: 10_000 };
@@ -13,12 +13,9 @@ const max = { groups: 1000, members: 10_000 };
 const membersOfCost = 8;
 /** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
 const maxCopies = 16;
-/** Groups that are known by topic, and topics; beyond it all are looked up again. */
-const maxKnown = 20_000;
-
 export interface GroupServices {
   fanOut: Pick<FanOut, 'on' | 'removeListener'>;
-  /** The account that a topic names. */
+  /** The account whose groups a message on `topic` may be for. */
   accountOf(topic: string): string;
   /** Counts what has been done in this turn of the event loop. */
   spend(cost: number): void;
@@ -92,10 +89,7 @@ interface Wanted {
 export class SharedGroups {
   readonly #services: GroupServices;
   readonly #groups = new Map<string, Group>();
-  readonly #byTopic = new FilterTree<Group>();
-  /** Groups by topic, as long as none begins or ends. */
-  readonly #known = new Map<string, readonly Group[]>();
-  #knownSize = 0;
+  readonly #byTopic = new AccountFilters<Group>();
   readonly #perAccount = new Map<string, { groups: number; members: number }>();
   /** By payload, as Aedes passes it on. */
   readonly #choices = new WeakMap<Uint8Array, Map<Group, Choice>>();
@@ -192,39 +186,22 @@ export class SharedGroups {
     if (known) return known;
     const { filter = shared } = parseShared(shared) ?? {};
     const receive: Receive = (packet, received) => this.#receive(group, packet as Outgoing, received);
-    receive.wants = (topic) => this.#isOf(group, topic) && this.#hasHearer(group, topic);
+    receive.accountId = accountId;
+    receive.wants = (topic) => this.#hasHearer(group, topic);
     const group: Group = { key, accountId, shared, filter, members: new Map(), stored: 0, receive };
     this.#groups.set(key, group);
     this.#count(group, { groups: 1 });
-    this.#byTopic.set(filter, group, 0);
-    this.#forgetKnown();
+    this.#byTopic.set(accountId, filter, group, 0);
     this.#services.fanOut.on(filter, receive);
     return group;
   }
 
   #end(group: Group): void {
-    const { key, filter, receive } = group;
+    const { key, accountId, filter, receive } = group;
     this.#groups.delete(key);
     this.#count(group, { groups: -1 });
-    this.#byTopic.delete(filter, group);
-    this.#forgetKnown();
+    this.#byTopic.delete(accountId, filter, group);
     this.#services.fanOut.removeListener(filter, receive);
-  }
-
-  /** Groups that a message on `topic` is for. */
-  #groupsFor(topic: string): readonly Group[] {
-    const known = this.#known.get(topic);
-    if (known) return known;
-    const groups = [...this.#byTopic.match(topic).keys()].filter((group) => this.#isOf(group, topic));
-    if (this.#knownSize > maxKnown) this.#forgetKnown();
-    this.#knownSize += 1 + groups.length;
-    this.#known.set(topic, groups);
-    return groups;
-  }
-
-  #forgetKnown(): void {
-    this.#known.clear();
-    this.#knownSize = 0;
   }
 
   // Messages
@@ -236,7 +213,7 @@ export class SharedGroups {
   choose(packet: Incoming): Written[] {
     const written: Written[] = [];
     if (this.#groups.size === 0) return written;
-    const groups = this.#groupsFor(packet.topic);
+    const groups = this.#byTopic.match(this.#services.accountOf(packet.topic), packet.topic);
     // The only group, without stored sessions, chooses when the message comes: nothing is written for it.
     if (groups.length === 0 || (groups.length === 1 && groups[0]?.stored === 0)) return written;
     const choices = new Map<Group, Choice>();
@@ -277,10 +254,6 @@ export class SharedGroups {
 
   #receive(group: Group, packet: Outgoing, done: () => void): void {
     const { topic, qos, payload } = packet;
-    if (!this.#isOf(group, topic)) {
-      done();
-      return;
-    }
     const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
     const choice = choices?.get(group);
     choices?.delete(group);
@@ -358,11 +331,6 @@ export class SharedGroups {
       else busy ??= member;
     }
     return busy ?? (wanted.isConnected ? undefined : stored);
-  }
-
-  /** A wildcard may stand for the account: the messages of others are not its own. */
-  #isOf({ accountId }: Group, topic: string): boolean {
-    return this.#services.accountOf(topic) === accountId;
   }
 
   #hasHearer({ members }: Group, topic: string): boolean {

@@ -5,7 +5,7 @@ import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Filter } from '../message-types.ts';
 import { isShared } from '../topics.ts';
-import { FilterTree } from './filter-tree.ts';
+import { AccountFilters } from './account-filters.ts';
 import type { Journal } from './journal.ts';
 import { SessionQueue } from './session-queue.ts';
 import type { SharedGroups } from './shared-groups.ts';
@@ -54,7 +54,7 @@ export class StoredSessions {
   /** Those of each principal, the longest left first. */
   readonly #byOwner = new Map<string, Set<Session>>();
   /** The filters that queue messages. */
-  readonly #filters = new FilterTree();
+  readonly #filters = new AccountFilters();
   readonly #perAccount = new Map<string, number>();
   /** Bytes in queues, by account. */
   readonly #bytes = new Map<string, number>();
@@ -287,9 +287,9 @@ export class StoredSessions {
     if (filters.delete(filter)) this.#journal.record({ kind: 'unsubscribe', session: number, filter });
   }
 
-  /** Client ids of the sessions in whose queues a message on `topic` belongs, with the highest QoS of their filters. */
-  holdersOf(topic: string): ReadonlyMap<string, 0 | 1 | 2> {
-    return this.#filters.match(topic);
+  /** Client ids of the sessions of an account in whose queues a message on `topic` belongs. */
+  holdersOf(accountId: string, topic: string): readonly string[] {
+    return this.#filters.match(accountId, topic);
   }
 
   /** The sessions of a principal, by its ownerId. */
@@ -306,13 +306,13 @@ export class StoredSessions {
     const { topic: filter, qos } = subscription;
     filters.set(filter, subscription);
     if (isShared(filter)) this.#services.groups.store(clientId, subscription);
-    else if (qos > 0) this.#filters.set(filter, clientId, qos);
-    else this.#filters.delete(filter, clientId);
+    else if (qos > 0) this.#filters.set(accountIn(clientId), filter, clientId, qos);
+    else this.#filters.delete(accountIn(clientId), filter, clientId);
   }
 
   #drop(clientId: string, filter: string): void {
     if (isShared(filter)) this.#services.groups.forget(clientId, filter);
-    else this.#filters.delete(filter, clientId);
+    else this.#filters.delete(accountIn(clientId), filter, clientId);
   }
 
   #add(number: number, clientId: string, expirySeconds: number | null): Session {

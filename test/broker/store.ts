@@ -27,6 +27,7 @@ const unlimited = { maxQueueBytes: 0, maxSessions: 0, maxUnreleased: 0, retained
 const rules: PersistenceRules = {
   deviceOf: (topic) => topic,
   accountOf: () => 'a',
+  receivingAccountOf: () => 'a',
   mayStand: () => true,
   reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,

@@ -73,6 +73,20 @@ t.test('0x10 for a message that nobody receives and nothing stores', async (t) =
     t.equal((await outcome(client, qos, f.topic('chat'), 'x')).code, 0x10, 'the only filter does not want it');
 });
 
+t.test('0x10 whatever another account has subscribed to: live, for a stored session or a group', async (t) => {
+  const f = await ownDevice(t);
+  const other = await neighbour(f);
+  const filters = ['#', '$share/all/#', '+/#', 'slipway/v1/+/d/+/#'];
+  const live = await connected(t, other, { clientId: 'live' });
+  t.same(await subscribed(live, filters), [1, 1, 1, 1]);
+  const kept = await connected(t, other, { clientId: 'kept', properties: { sessionExpiry: 60 } });
+  t.same(await subscribed(kept, filters), [1, 1, 1, 1]);
+  await leave(kept);
+  const client = await connected(t, f);
+  for (const qos of [1, 2] as const) t.equal((await outcome(client, qos, f.topic('chat'), 'x')).code, 0x10);
+  t.equal((await outcome(await connected(t, other), 1, other.topic('chat'), 'x')).code, 0, 'its own messages come');
+});
+
 t.test('0x87 for a message that is not permitted, and the connection stays', async (t) => {
   const f = await ownDevice(t);
   const other = await neighbour(f);
