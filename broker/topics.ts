@@ -4,9 +4,9 @@ import type { Caller } from '../src/caller.ts';
 import { mayHearChannel } from '../src/channels.ts';
 import { serviceChannel, serviceChannelNames } from '../src/topics.ts';
 
-/** U+0000, or the replacement character that the parser puts for bad UTF-8; both end a connection [MQTT-1.5.3]. */
+/** U+0000 ends a connection [MQTT-1.5.3-2]. */
 export function hasForbiddenCharacter(text: string): boolean {
-  return text.includes('\0') || text.includes('\uFFFD');
+  return text.includes('\0');
 }
 
 /** Whether wildcards stand alone in their level, and `#` last [MQTT-4.7.1-2, MQTT-4.7.1-3]. */

@@ -18,7 +18,7 @@ import { faultOf } from './safe-error.ts';
 
 /** Bytes of topic and packet id that a PUBLISH may hold next to its payload. */
 export const publishOverhead = 4096;
-/** Bytes of any packet that is neither CONNECT nor PUBLISH; a SUBSCRIBE of many filters is the largest. */
+/** Bytes of any packet that is neither CONNECT nor PUBLISH, at least; a SUBSCRIBE of many filters is the largest. */
 const otherPackets = 65_536;
 /** Bytes next to a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
 const webSocketOverhead = 65_536;
@@ -37,7 +37,7 @@ export interface Connecting {
   /** The request of a WebSocket. */
   request: IncomingMessage | undefined;
   /** The client is let in: the deadline is over, and the larger limits hold. */
-  accept(isSessionPresent: boolean, properties: Properties): void;
+  accept(isSessionPresent: boolean, properties: Properties): boolean;
 }
 
 /** The services of the sockets. */
@@ -77,7 +77,11 @@ export class Sockets {
       connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
       publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
       properties: propertiesOf(mqtt),
-      other: otherPackets,
+      // As long as CONNACK says that any may be.
+      other: Math.max(
+        otherPackets,
+        mqtt.maxPayloadBytes && mqtt.maxPayloadBytes + publishOverhead + propertiesOf(mqtt),
+      ),
     };
   }
 
@@ -158,7 +162,7 @@ export class Sockets {
         const accept = (isSessionPresent: boolean, properties: Properties) => {
           clearTimeout(deadline);
           release();
-          connection.accept(isSessionPresent, properties);
+          return connection.accept(isSessionPresent, properties);
         };
         return this.#parts.connected({ conn, connection, connect, request, accept });
       },

@@ -91,11 +91,18 @@ export class WebSockets {
   }
 
   #acceptWebSocket(ws: WebSocket, request: IncomingMessage, deadline: NodeJS.Timeout | undefined): void {
+    let isOver = false;
     ws.on('message', (_, isBinary) => {
       // MQTT packets travel in binary frames only [MQTT-6.0.0-1].
-      if (!isBinary) ws.close(1003);
+      if (isBinary || isOver) return;
+      isOver = true;
+      ws.close(1003);
     });
-    this.#sockets.accept(createWebSocketStream(ws), deadline, request);
+    const stream = createWebSocketStream(ws);
+    const push = stream.push.bind(stream);
+    // Nothing of a text frame, and of what comes after it, is a packet.
+    stream.push = (chunk, encoding) => (isOver && chunk !== null) || push(chunk, encoding);
+    this.#sockets.accept(stream, deadline, request);
   }
 }
 

@@ -156,7 +156,7 @@ export class ConnectHooks {
       client.subscribe(filter);
     }
     refreshFilters(live);
-    accept(isSessionPresent, this.#propertiesFor(client, connect, { keepAlive, sessionExpiry }));
+    if (!accept(isSessionPresent, this.#propertiesFor(client, connect, { keepAlive, sessionExpiry }))) return;
     live.ready = true;
     this.#parts.guarded('ready', () => this.#tellConnected(live));
     // After CONNACK has left: a program may begin to listen only when it hears that it is connected.

@@ -55,7 +55,8 @@ export interface Codec {
   /** @throws Malformed, which ends the connection: nothing that is malformed is handled [MQTT-4.8.0-1]. */
   read(frame: Frame): Packet;
   /** `properties` are those of MQTT 5. */
-  accepted(isSessionPresent: boolean, properties: Properties): Buffer;
+  /** Undefined when it is longer than the client takes. */
+  accepted(isSessionPresent: boolean, properties: Properties): Buffer | undefined;
   refused(refusal: ConnectRefusal): Buffer;
   /** `why` gives MQTT 5 its reason code and Reason String. */
   answer(cmd: Answer['cmd'], messageId: number, code?: number, sentence?: string): Buffer;

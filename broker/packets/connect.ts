@@ -1,10 +1,10 @@
 import { type Properties, saidOfMessage } from '../../src/formats/message-properties.ts';
 import type { Will } from '../message-types.ts';
-import type { Codec } from './codec.ts';
+import { type Codec, types } from './codec.ts';
 import { Fields, Malformed } from './fields.ts';
 import { Level3 } from './level-3.ts';
 import { Level4 } from './level-4.ts';
-import { Level5, secondsOf } from './level-5.ts';
+import { demandResponseTopic, Level5, secondsOf } from './level-5.ts';
 
 /** A CONNECT of a level that is spoken here. */
 export interface Connect {
@@ -38,6 +38,9 @@ export class MalformedConnect5 extends Malformed {
   override name = 'MalformedConnect5';
 }
 
+/** Bytes to the level of a CONNECT, behind the longest header, and of the body of the shortest one. */
+const toLevel = 12;
+const shortestConnect = 10;
 const bridgeBit = 0x80;
 const level5 = 5;
 const levels: Record<string, 3 | 4> = { MQTT: 4, MQIsdp: 3 };
@@ -48,6 +51,12 @@ const beginOfLevel5 = Buffer.from([0, 4, 0x4d, 0x51, 0x54, 0x54, level5]);
 export function beginsLevel5(bytes: Buffer): boolean {
   const at = bytes.indexOf(beginOfLevel5);
   return at >= 2 && at <= 5;
+}
+
+/** Whether more bytes are needed, and may come, to tell of which level a CONNECT is. */
+export function mayTellLevel(begin: Buffer): boolean {
+  const isConnect = begin[0] === types.connect << 4 && (begin[1] ?? shortestConnect) >= shortestConnect;
+  return isConnect && begin.length < toLevel;
 }
 
 /**
@@ -106,7 +115,7 @@ function readFields(fields: Fields, hasProperties: boolean) {
   const properties: Properties = hasProperties ? fields.properties('connect').properties : {};
   const clientId = fields.text('client id');
   const will = hasWill ? readWill(fields, willQos as 0 | 1 | 2, (flags & 0x20) !== 0, hasProperties) : undefined;
-  const username = flags & 0x80 ? fields.text('username') : undefined;
+  const username = flags & 0x80 ? nameIn(fields.text('username')) : undefined;
   const password = flags & 0x40 ? fields.bytes() : undefined;
   fields.end();
   return { clientId, username, password, cleanStart: (flags & 0x02) !== 0, keepAlive, will, properties };
@@ -116,10 +125,16 @@ function readWill(fields: Fields, qos: 0 | 1 | 2, retain: boolean, hasProperties
   const { properties, travelling } = hasProperties
     ? fields.properties('will')
     : { properties: {} as Properties, travelling: noBytes };
+  demandResponseTopic(properties);
   const said = saidOfMessage(properties, ownCopy(travelling));
   const topic = fields.text('will topic');
   const payload = ownCopy(fields.bytes());
   return { topic, payload, qos, retain, delay: properties.willDelay ?? 0, said };
+}
+
+/** Without what SDKs of AWS IoT say of themselves behind it: no name has a question mark. */
+function nameIn(username: string): string {
+  return username.split('?', 1)[0] as string;
 }
 
 /** Never throws: no more is known of such a packet than that somebody sent it. */

@@ -7,9 +7,9 @@ import { OverLimit } from '../connections/limits.ts';
 import { laneOfClient } from '../connections/live-clients.ts';
 import type { PublishRate } from '../connections/publish-rate.ts';
 import type { Codec, ConnectRefusal, Packet } from './codec.ts';
-import { beginsLevel5, type Connect, readConnect, type UnsupportedConnect } from './connect.ts';
+import { beginsLevel5, type Connect, mayTellLevel, readConnect, type UnsupportedConnect } from './connect.ts';
 import { codeOfMalformedConnect, disconnected, endOf, rateLimits } from './ends.ts';
-import type { Malformed } from './fields.ts';
+import { faults, type Malformed } from './fields.ts';
 import { Frames } from './frames.ts';
 import { costOf, InFlight, isRated, lengthOf, mustBeAlone } from './in-flight.ts';
 import { refusalBytes } from './level-4.ts';
@@ -45,6 +45,7 @@ export interface ConnectionEvents {
   failed(error: Error): void;
 }
 
+const nothing = Buffer.alloc(0);
 /** Milliseconds that the last answers may take to leave before the socket is destroyed. */
 const farewell = 5000;
 
@@ -72,6 +73,8 @@ export class Connection {
   #isHanding = false;
   readonly #inFlight = new InFlight();
   readonly #frames = new Frames();
+  /** Bytes of a CONNECT that is not told by them. */
+  #begin: Buffer = nothing;
   #codec: Codec | undefined;
   /** The next packet, when it has to wait, and whether it has taken its part of the rate; or why the connection ends there. */
   #next: Packet | undefined;
@@ -124,12 +127,18 @@ export class Connection {
     this.#rate.charge('points', points);
   }
 
-  /** The client is let in: CONNACK with these properties, and packets are handed on from the next turn on. */
-  accept(isSessionPresent: boolean, properties: Properties): void {
-    if (this.#state !== 'proving' || !this.#codec) return;
-    write(this.#conn, this.#codec.accepted(isSessionPresent, properties));
+  /** The client is let in: CONNACK with these properties, and packets are handed on from the next turn on. False if it is too long. */
+  accept(isSessionPresent: boolean, properties: Properties): boolean {
+    if (this.#state !== 'proving' || !this.#codec) return false;
+    const bytes = this.#codec.accepted(isSessionPresent, properties);
+    if (!bytes) {
+      this.#endWith(refusedConnect(faults.tooLarge), () => this.#client?.close());
+      return false;
+    }
+    write(this.#conn, bytes);
     this.#state = 'open';
     setImmediate(() => this.#handOn());
+    return true;
   }
 
   /** CONNACK says why the client is not let in [MQTT-3.2.2-5]. */
@@ -168,8 +177,10 @@ export class Connection {
     let isLevel5 = false;
     try {
       for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
-        isLevel5 ||= this.#frames.isEmpty && beginsLevel5(chunk);
-        this.#frames.push(chunk);
+        const begin = this.#beginWith(chunk);
+        if (!begin) continue;
+        isLevel5 ||= this.#frames.isEmpty && beginsLevel5(begin);
+        this.#frames.push(begin);
         const frame = this.#frames.next((first, length) => checkConnect(this.#limits, first, length));
         if (!frame) continue;
         const connect = readConnect(frame.body, this.#events.clock);
@@ -191,6 +202,14 @@ export class Connection {
       } else this.#endWith(refusedConnect(code, (error as Error).message), () => this.#conn.destroy());
       this.#events.failed(error as Error);
     }
+  }
+
+  /** At first as many bytes as tell the level: a CONNECT that is too long is answered as its level is. */
+  #beginWith(chunk: Buffer): Buffer | undefined {
+    if (!this.#frames.isEmpty) return chunk;
+    const begin = Buffer.concat([this.#begin, chunk]);
+    this.#begin = mayTellLevel(begin) ? begin : nothing;
+    return this.#begin === nothing ? begin : undefined;
   }
 
   readonly #checkLength = (first: number, length: number, isShortest: boolean): void => {

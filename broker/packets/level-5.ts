@@ -98,8 +98,13 @@ export class Level5 implements Codec {
     }
   }
 
-  accepted(isSessionPresent: boolean, properties: Properties): Buffer {
-    return withProperties(types.connack << 4, Buffer.from([isSessionPresent ? 1 : 0, 0]), properties);
+  /** Without what the client can do without where it has no room [MQTT-3.2.2-19 and so on]. */
+  accepted(isSessionPresent: boolean, properties: Properties): Buffer | undefined {
+    const { responseInformation: _, ...needed } = properties;
+    const { topicAliasMaximum: __, ...least } = needed;
+    return [properties, needed, least]
+      .map((some) => withProperties(types.connack << 4, Buffer.from([isSessionPresent ? 1 : 0, 0]), some))
+      .find((bytes) => this.#fits(bytes.length));
   }
 
   refused({ code, sentence }: ConnectRefusal): Buffer {
@@ -216,6 +221,7 @@ export class Level5 implements Codec {
       // A server gives identifiers, and is given none [MQTT-3.3.4-6].
       if (properties.subscriptionIdentifier) throw protocolError('a subscription identifier of a client');
       // It may be a part of what was read, which would be kept with it.
+      demandResponseTopic(properties);
       packet.said = saidOfMessage(properties, Buffer.from(travelling));
       alias = properties.topicAlias;
     }
@@ -269,6 +275,11 @@ export class Level5 implements Codec {
 /** CONNACK for a client that is not let in; its CONNECT may be malformed. */
 export function refusedConnect(code: number, sentence?: string): Buffer {
   return withProperties(types.connack << 4, Buffer.from([0, code]), reasonString(sentence));
+}
+
+/** A topic, no filter [MQTT-3.3.2-14]. @throws Malformed */
+export function demandResponseTopic({ responseTopic }: Properties): void {
+  if (responseTopic !== undefined && /[+#]/.test(responseTopic)) throw protocolError('a wildcard in a Response Topic');
 }
 
 /** Seconds of a session; all bits set for one that does not expire [MQTT-3.1.2.11.2]. */
@@ -332,7 +343,7 @@ function subscribe(flags: number, body: Buffer): Packet {
   const subscriptions: Filter[] = [];
   if (fields.left === 0) throw protocolError('a SUBSCRIBE without filters');
   while (fields.left > 0) {
-    const topic = fields.text('filter');
+    const topic = filterIn(fields);
     const options = fields.byte();
     const qos = options & 3;
     const rh = (options >> 4) & 3;
@@ -347,6 +358,13 @@ function subscribe(flags: number, body: Buffer): Packet {
   return { cmd: 'subscribe', messageId, subscriptions };
 }
 
+/** One that cannot match anything is answered; one of no characters is none [MQTT-4.7.3-1]. */
+function filterIn(fields: Fields): string {
+  const filter = fields.text('filter');
+  if (filter === '') throw new Malformed('an empty filter');
+  return filter;
+}
+
 function unsubscribe(flags: number, body: Buffer): Packet {
   if (flags !== 2) throw new Malformed('reserved flags of UNSUBSCRIBE');
   const fields = new Fields(body);
@@ -354,6 +372,6 @@ function unsubscribe(flags: number, body: Buffer): Packet {
   fields.properties('unsubscribe');
   const unsubscriptions: string[] = [];
   if (fields.left === 0) throw protocolError('an UNSUBSCRIBE without filters');
-  while (fields.left > 0) unsubscriptions.push(fields.text('filter'));
+  while (fields.left > 0) unsubscriptions.push(filterIn(fields));
   return { cmd: 'unsubscribe', messageId, unsubscriptions };
 }

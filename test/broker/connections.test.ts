@@ -1,7 +1,9 @@
 /** What a connection must be, whatever Aedes and Node do by default. */
+import { once } from 'node:events';
 import { connect as connectTls } from 'node:tls';
 import { Aedes } from 'aedes';
 import mqtt from 'mqtt';
+import { generate } from 'mqtt-packet';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.ts';
@@ -275,6 +277,33 @@ t.test('TLS takes suites with forward secrecy and authenticated encryption only'
     });
   t.equal(await attempt('ECDHE-ECDSA-AES128-GCM-SHA256'), 'ECDHE-ECDSA-AES128-GCM-SHA256');
   for (const weak of ['ECDHE-ECDSA-AES128-SHA', 'ECDHE-ECDSA-AES256-SHA384']) t.equal(await attempt(weak), 'refused');
+});
+
+t.test('nothing of a WebSocket is a packet from its first text frame on', async (t) => {
+  const own = await sibling(f);
+  const listener = await rawConnected(t, own, { clientId: 'listener' });
+  listener.send(subscribePacket(1, [own.topic('chat'), 0]));
+  await listener.next();
+  const webSocket = new WebSocket(f.service.webSocket(), ['mqtt']);
+  await once(webSocket, 'open');
+  const login = { username: own.device.id, password: Buffer.from(own.secret), clientId: 'texts' };
+  webSocket.send(generate(connectPacket(login)));
+  await once(webSocket, 'message');
+  const closed = once(webSocket, 'close');
+  webSocket.send(generate(publishPacket(own.topic('chat'), 'in a text')).toString('latin1'));
+  webSocket.send(generate(publishPacket(own.topic('chat'), 'after it')));
+  t.equal((await closed)[0], 1003);
+  listener.send({ cmd: 'pingreq' });
+  t.match(await listener.next(), { cmd: 'pingresp' }, 'nothing was published');
+});
+
+t.test('any character of Unicode but U+0000 may be in a topic', async (t) => {
+  const own = await sibling(f);
+  const client = await rawConnected(t, own, { clientId: 'replaced' });
+  client.send(publishPacket(own.topic('\uFFFD'), '', { qos: 1, messageId: 1 }));
+  t.match(await client.next(), { cmd: 'puback' });
+  client.send(subscribePacket(2, [own.topic('\uFFFD'), 0]));
+  t.match(await client.next(), { cmd: 'suback' });
 });
 
 t.end();

@@ -480,7 +480,7 @@ t.test('messages of one client pass in order however long each takes to be store
 
 t.test('malformed filters and topics end the connection; $ topics are refused', async (t) => {
   const f = await shared();
-  for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b', '\uFFFD']) {
+  for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b']) {
     const client = await rawConnected(t, f, { clientId: 'strange' });
     client.send(subscribePacket(1, [filter, 0]));
     await client.closed;

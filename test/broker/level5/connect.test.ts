@@ -1,4 +1,5 @@
 /** CONNECT and CONNACK of MQTT 5. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import mqtt from 'mqtt';
 import { part } from '../../support/part.ts';
 import { unlessBehindProxy } from '../../support/service.ts';
@@ -28,6 +29,7 @@ import {
   pingreq,
   property,
   publish,
+  subscribe,
   type Written,
 } from './packets.ts';
 
@@ -465,6 +467,60 @@ t.test('the CONNECT of one connection says nothing about another', async (t) => 
   t.equal((await soFar(one)).length, 1);
   t.match(await soFar(other), [{ properties: {} }, { properties: {} }]);
   t.strictSame((await attempt(t, f)).connack.properties.topicAliasMaximum, 32);
+});
+
+// What does not fit, and what no name is
+
+t.test('CONNACK is not longer than the client takes: it leaves out what it may, or is 0x95', async (t) => {
+  const f = await ownDevice(t);
+  const asking = (maximumPacketSize: number) => ({ maximumPacketSize, requestResponseInformation: 1 as const });
+  const { connack } = await connected(t, f, { properties: asking(100) });
+  t.ok(connack.size <= 100, `${connack.size} bytes`);
+  t.equal(connack.properties.responseInformation, undefined);
+  const small = await connected(t, f, { properties: asking(13) });
+  t.ok(small.connack.size <= 13, `${small.connack.size} bytes`);
+  t.match(await refused(t, f, { properties: asking(12) }), { code: 0x95, size: 5 });
+});
+
+t.test('a SUBSCRIBE may be as long as CONNACK says', async (t) => {
+  const f = await ownDevice(t);
+  const client = await connected(t, f);
+  const pairs = Array.from({ length: 80 }, (_, n): [string, string] => [`${n}`, 'x'.repeat(1000)]);
+  t.same(await subscribed(client, [f.topic('chat')], { userProperties: pairs }), [1]);
+});
+
+t.test('a CONNECT that is too long is told so, wherever it is cut', async (t) => {
+  const f = await ownDevice(t);
+  const bytes = connect({ clientId: 'x'.repeat(20_000) });
+  for (const at of [1, 2, 3, 4, 8, 10, 11, 14]) {
+    const client = await openSocket(t, f.service.server.mqttPort);
+    client.socket.setNoDelay(true);
+    client.send(bytes.subarray(0, at));
+    // Until the service has read them.
+    for (let turns = 0; turns < 50; turns += 1) await nextTurn();
+    client.send(bytes.subarray(at, 100));
+    t.match(await client.next(), { cmd: 'connack', code: 0x95 }, `after ${at} bytes`);
+  }
+});
+
+t.test('a wildcard in a Response Topic is a protocol error, an empty filter is malformed', async (t) => {
+  const f = await ownDevice(t);
+  const responseTopic = f.topic('+');
+  const will = { topic: f.topic('chat'), payload: '', properties: { responseTopic } };
+  t.match(await refused(t, f, { will }), { code: 0x82 });
+  const client = await connected(t, f);
+  client.send(publish(f.topic('chat'), '', { properties: { responseTopic } }));
+  t.equal(await disconnectCode(t, client), 0x82);
+  const other = await connected(t, f);
+  other.send(subscribe(1, ['']));
+  t.equal(await disconnectCode(t, other), 0x81);
+});
+
+t.test('what an SDK says of itself behind a username is no part of it', async (t) => {
+  const f = await ownDevice(t);
+  await connected(t, f, { username: `${f.device.id}?SDK=Python&Version=1.4.8` });
+  await connected(t, f, { username: '?SDK=Python', clientId: f.device.id });
+  t.match(await refused(t, f, { username: `${f.device.id}x?SDK=Python` }), { code: 0x86 });
 });
 
 t.end();
