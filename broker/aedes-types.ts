@@ -96,8 +96,8 @@ export interface LiveClient {
   highestQos: 0 | 1 | 2;
   /** Refused packets since `since` (milliseconds); the window is a minute. */
   refusals: { since: number; count: number };
-  /** The order of what is answered to this client, and of its messages to others. */
-  readonly turns: Turns;
+  /** The order of what is answered to this client, and of its messages to others; that of its predecessor goes on. */
+  turns: Turns;
   /** The order of the messages to this client. */
   readonly leaving: Turns;
   /** The counter of the last message in its reach that this client has been offered. */

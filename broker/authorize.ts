@@ -13,7 +13,7 @@ import type { Counters } from './connections/counters.ts';
 import { type Dated, FormerMessages } from './former-messages.ts';
 import { forOneClient, isOrdered, type Outgoing } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
-import type { Reach } from './sessions/retained.ts';
+import type { Reach } from './sessions/retained-search.ts';
 import {
   canMatch,
   couldMatchChannel,
@@ -132,6 +132,7 @@ export class Authority {
   reachOf({ identity, client }: LiveClient): Reach {
     const accountId = identity?.caller.accountId ?? '';
     return {
+      accountId,
       prefix: identity?.ownChannels ?? `${this.#root}/${accountId}/d/`,
       mayHear: (topic) => identity !== undefined && this.sightOf(identity.caller, identity.ownChannels, topic),
       isOver: () => client.closed,

@@ -16,11 +16,13 @@ import { changesRegistry, Message, type Origin, type Sent, type Verdict } from '
 import type { Rejections } from './ingest/rejections.ts';
 import type { Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
+import { type Turn, Turns } from './packets/turns.ts';
 import type { Presence } from './presence.ts';
 import type { Publications } from './publications.ts';
 import { endsConnection, type Reason, reason, rowOf, unusable } from './reasons.ts';
 import { reasonOf } from './refusals.ts';
 import type { ServiceChannels } from './service-channels.ts';
+import type { SessionStore } from './sessions/persistence.ts';
 
 /** A caller with its rights; `ownChannels` are those of a device. */
 export type Sender = Pick<ProvenIdentity, 'caller' | 'ownChannels'>;
@@ -36,6 +38,7 @@ export interface PublishingParts {
   counters: Counters;
   fanOut: FanOut;
   ingest: Ingest;
+  persistence: Pick<SessionStore, 'afterRetaining' | 'isRetaining' | 'retaining'>;
   presence: Pick<Presence, 'message'>;
   publications: Publications;
   rejections: Rejections;
@@ -172,40 +175,48 @@ export class Publishing {
 
   /** In the order of its connection, once what PUBACK promises is on disk; QoS 0 waits only for its place before the store. */
   #accept(message: Message): void {
-    const { activity, ingest, publications } = this.#parts;
+    const { activity, ingest, persistence, publications } = this.#parts;
     const { origin, packet, route } = message;
-    const { live } = origin;
+    const { live, turns = live?.turns ?? new Turns() } = origin;
     activity.message(route.accountId);
-    if (!live) {
-      ingest.store(message, (failure) => this.#pass(message, failure));
-      return;
-    }
     // A will is no message of a device that works.
-    if (!live.hasPublished && !live.client.closed) publications.first(live);
-    const { turns } = live;
-    if (ingest.passBy(message)) {
-      if (turns.idle) this.#pass(message);
-      else this.#inTurn(live, () => this.#pass(message));
+    if (live && !live.hasPublished && !live.client.closed) publications.first(live);
+    if (live && ingest.passBy(message)) {
+      if (turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) this.#pass(message);
+      else
+        this.#finish(
+          turns,
+          turns.take(() => this.#guarded(() => this.#pass(message))),
+          packet,
+        );
       return;
     }
-    if (packet.qos === 0 && !changesRegistry(route)) {
+    if (live && packet.qos === 0 && !changesRegistry(route)) {
       const turn = turns.take(() => this.#guarded(() => this.#pass(message)));
-      const begin = () => turns.finish(turn);
+      const begin = () => this.#finish(turns, turn, packet);
       if (ingest.store(message, () => {}, begin)) begin();
       return;
     }
     const from = performance.now();
-    const wasOpen = !live.client.closed;
+    const wasOpen = live && !live.client.closed;
+    const passed = packet.qos > 0 && packet.retain ? persistence.retaining(packet.topic) : undefined;
     let failure: Error | undefined;
     const turn = turns.take(() => {
       this.#guarded(() => this.#pass(message, failure));
+      passed?.();
       if (packet.qos === 1 && wasOpen && !failure)
         this.#parts.counters.acknowledgement.observe(performance.now() - from);
     });
     ingest.store(message, (error) => {
       failure = error;
-      turns.finish(turn);
+      this.#finish(turns, turn, packet);
     });
+  }
+
+  /** A retained message that need not be stored comes after those of its topic that are still being stored. */
+  #finish(turns: Turns, turn: Turn, { topic, retain, qos }: Incoming): void {
+    if (retain && qos === 0) this.#parts.persistence.afterRetaining(topic, () => turns.finish(turn));
+    else turns.finish(turn);
   }
 
   /** It is the turn of a message. */

@@ -150,6 +150,7 @@ export class ConnectHooks {
     const { isSessionPresent, sessionExpiry, leftWill } = persistence.begin(client);
     live.sessionPresent = isSessionPresent;
     if (leftWill) publishes.publishLeftWill(leftWill);
+    live.turns = publishes.orderOf(client.id) ?? live.turns;
     for (const filter of persistence.filtersOf(client)) {
       if (!authority.maySubscribe(live, filter.topic)) continue;
       grant(live, filter);
@@ -245,6 +246,8 @@ export class ConnectHooks {
     if (live.ready && !isAway) this.#parts.deliveries.passOnShared(live, client.sessionExpiry === 0);
     if (!will || !live.ready) persistence.deleteWill(client);
     else if (!persistence.delayWill(client, will)) publishes.publishWill(client, will);
+    // What its successor says comes after all that it has said.
+    publishes.keepOrder(client.id, live.turns);
   }
 
   #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {

@@ -3,11 +3,14 @@ import { saidOfStored } from '../../src/formats/message-properties.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Incoming, Outgoing, Will } from '../message-types.ts';
+import { NamedTurns, Turns } from '../packets/turns.ts';
 import type { HookParts } from './parts.ts';
 
 /** Wills when they fire, and messages on their way to each receiver. */
 export class PublishHooks {
   readonly #parts: HookParts;
+  /** Orders of clients whose connection has ended, by client id. */
+  readonly #left = new NamedTurns();
 
   constructor(parts: HookParts) {
     this.#parts = parts;
@@ -31,7 +34,17 @@ export class PublishHooks {
     });
   }
 
-  /** Publishes what a crashed process has left to say, under the rights that its owner has now. */
+  /** The order of a client goes on after its connection, as long as anything of it is on its way. */
+  keepOrder(clientId: string, turns: Turns): void {
+    this.#left.keep(clientId, turns);
+  }
+
+  /** The order in which what comes of this client has its place; undefined when nothing of it is on its way. */
+  orderOf(clientId: string): Turns | undefined {
+    return this.#left.of(clientId);
+  }
+
+  /** Publishes what a connection has left to say, under the rights that its owner has now. */
   publishLeftWill(left: StoredWill): void {
     const { authority, publishing, services } = this.#parts;
     const identity = authority.identityOf(left);
@@ -39,14 +52,16 @@ export class PublishHooks {
     const { topic, qos, retain, payload, properties, messageExpiry } = left;
     const said = saidOfStored(properties, messageExpiry);
     const will = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload), said };
+    const turns = this.orderOf(left.clientId) ?? new Turns();
     publishing.publish(identity, toPacket(will), {
-      live: undefined,
+      ...{ live: undefined, turns },
       acknowledge: () => {},
       isRefusedTooOften: () => false,
       end: (_, failure) => {
         if (failure) services.log.error({ fault: faultOf(failure), topic }, 'a will could not be stored');
       },
     });
+    this.keepOrder(left.clientId, turns);
   }
 
   /** The hard gate: every message to every client passes here, live, retained or queued. */

@@ -7,6 +7,7 @@ import type { Granted } from '../packets/codec.ts';
 import type { Deliveries } from '../packets/deliveries.ts';
 import { levelsOf } from '../publish.ts';
 import { type Reason, reason } from '../reasons.ts';
+import type { RetainedSearch } from '../sessions/retained-search.ts';
 import { isShared, isWellFormed } from '../topics.ts';
 import type { HookParts } from './parts.ts';
 
@@ -25,6 +26,8 @@ interface Subscribed {
   granted: string[];
   /** Those that get what is retained. */
   first: Filter[];
+  /** What is retained for them. */
+  search: RetainedSearch | undefined;
 }
 
 /** SUBSCRIBE and UNSUBSCRIBE. */
@@ -44,13 +47,20 @@ export class SubscribeHooks {
     const { client } = live;
     // Of the same filters the last one counts.
     const asked = new Map(filters.map((filter) => [filter.topic, filter]));
+    let search: RetainedSearch | undefined;
     try {
       const { refused, first } = this.#grant(live, asked);
       const granted = [...asked.values()].filter(({ topic }) => !refused.has(topic));
-      if (!client.clean) await persistence.addSubscriptions(client, granted);
+      // All in one turn: what comes then is kept for the session, is live, and comes after what is retained now.
+      if (first.length > 0) search = this.#search(live, first);
+      const durable = client.clean ? undefined : persistence.addSubscriptions(client, granted);
       if (!client.closed) for (const filter of granted) client.subscribe(filter);
+      await durable;
       const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
-      return { answers, granted: granted.map(({ topic }) => topic), first };
+      return { answers, granted: granted.map(({ topic }) => topic), first, search };
+    } catch (error) {
+      search?.close();
+      throw error;
     } finally {
       for (const topic of asked.keys()) if (isShared(topic)) groups.settle(client.id, topic);
     }
@@ -90,46 +100,63 @@ export class SubscribeHooks {
     if (isTooOften) throw new OverLimit('refusals_per_minute', { isNoted: true });
   }
 
+  #search(live: LiveClient, filters: readonly Filter[]): RetainedSearch {
+    const { deliveries, persistence } = this.#parts;
+    // All filters of one SUBSCRIBE have the same.
+    const identifier = filters[0]?.identifier;
+    const topics = filters.map(({ topic }) => topic);
+    return persistence.searchRetained(live, topics, (packet) => {
+      if (identifier !== undefined) packet.identifiers = [identifier];
+      const delivered = new Promise<void>((resolve) => deliveries.deliver(live.client, packet, resolve));
+      return { length: packet.payload.length, delivered };
+    });
+  }
+
   /** SUBACK is written: sends what is retained for the filters, and the states of devices, before the next packet. */
-  async sendFirst(live: LiveClient, { granted, first }: Pick<Subscribed, 'granted' | 'first'>): Promise<void> {
-    const { authority, control, news, services } = this.#parts;
+  async sendFirst(live: LiveClient, subscribed: Subscribed): Promise<void> {
+    const { services } = this.#parts;
+    const { first, search } = subscribed;
+    try {
+      if (!this.#begin(live, subscribed)) return;
+      if (search) await this.#sendRetained(live, search);
+      for (const { topic, qos } of first) await this.#sendState(live, topic, qos);
+    } catch (error) {
+      const { connectionId } = live;
+      services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
+    } finally {
+      search?.close();
+    }
+  }
+
+  /** Whether any filter is in force. */
+  #begin(live: LiveClient, { granted }: Pick<Subscribed, 'granted'>): boolean {
+    const { authority, control, news } = this.#parts;
     refreshFilters(live);
     // A right may have been lost between SUBSCRIBE and here.
     dropFilters(live, authority.refusedFilters(live));
-    if (granted.length === 0) return;
+    if (granted.length === 0) return false;
     news.subscribed(live, granted);
     for (const topic of granted) {
       const device = live.identity && authority.controlledBy(live.identity.caller, topic);
       if (device) control.listening(device);
     }
-    const { connectionId } = live;
-    try {
-      await this.#sendRetained(live, first);
-      for (const { topic, qos } of first) await this.#sendState(live, topic, qos);
-    } catch (error) {
-      services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
-    }
+    return true;
   }
 
-  async #sendRetained(live: LiveClient, filters: readonly Filter[]): Promise<void> {
-    const { deliveries, scheduler, persistence } = this.#parts;
+  async #sendRetained(live: LiveClient, search: RetainedSearch): Promise<void> {
+    const { scheduler, persistence } = this.#parts;
     const { client } = live;
-    if (filters.length === 0) return;
-    // All filters of one SUBSCRIBE have the same.
-    const identifier = filters[0]?.identifier;
-    const topics = filters.map(({ topic }) => topic);
     const lane = laneOfClient(live);
     let sent = 0;
-    for await (const packet of persistence.retainedFor(live, topics)) {
-      if (identifier !== undefined) packet.identifiers = [identifier];
-      scheduler.spend(costOfRetained + packet.payload.length / bytesOfCost);
+    for await (const { length, delivered } of persistence.sendRetained(search)) {
+      scheduler.spend(costOfRetained + length / bytesOfCost);
       sent += 1;
-      if (sent % retainedPerTurn === 0 && scheduler.isOver)
-        await new Promise<void>((resolve) => scheduler.wait(lane, resolve));
+      await delivered;
       if (client.closed) return;
-      await new Promise<void>((resolve) => deliveries.deliver(client, packet, resolve));
       // A client that reads its answers is alive, though its own packets have to wait.
       client.keepAlive();
+      if (sent % retainedPerTurn === 0 && scheduler.isOver)
+        await new Promise<void>((resolve) => scheduler.wait(lane, resolve));
     }
   }
 

@@ -1,6 +1,5 @@
 import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
-import type { BrokerClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
@@ -53,8 +52,8 @@ export class Ingest {
     // Connections have limits of their own.
     maxWaiting: unbounded,
   });
-  /** Messages of a client that wait for an earlier one, which a thread is reading. */
-  readonly #reading = new WeakMap<BrokerClient, Turns>();
+  /** By the order that they keep: messages that wait for an earlier one, which a thread is reading. */
+  readonly #reading = new WeakMap<Turns, Turns>();
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -107,13 +106,13 @@ export class Ingest {
   store(message: Message, settled: Done, begun = () => {}): boolean {
     this.#pending += 1;
     const { packet, route, origin } = message;
-    const client = origin.live?.client;
+    const order = origin.turns ?? origin.live?.turns;
     if (packet.qos === 0) message.full = this.#noRoomFor(packet, route);
     // It is delivered all the same.
     if (message.full) packet.retain = false;
     try {
       const read = this.#read(message);
-      const line = client && this.#reading.get(client);
+      const line = order && this.#reading.get(order);
       if (!(read instanceof Promise)) {
         if (read) message.read = read;
         if (!line || line.idle) return this.#enter(message, settled, begun);
@@ -121,7 +120,7 @@ export class Ingest {
         return false;
       }
       const own = line ?? new Turns();
-      if (client && !line) this.#reading.set(client, own);
+      if (order && !line) this.#reading.set(order, own);
       let failure: Error | undefined;
       const turn = own.take(() =>
         failure ? this.#settle(message, failure, settled, begun) : this.#enter(message, settled, begun),

@@ -9,6 +9,7 @@ import type { LiveClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { ChannelKind } from '../connections/counters.ts';
 import type { Incoming } from '../message-types.ts';
+import type { Turns } from '../packets/turns.ts';
 import type { Reason } from '../reasons.ts';
 
 /** What has become of a message. */
@@ -32,6 +33,8 @@ export type PostedLog = LogInput & { id: string; received: number };
 export interface Origin {
   /** The connection whose order the message keeps; undefined where there is none. */
   readonly live: LiveClient | undefined;
+  /** The order that it keeps where there is no connection. */
+  readonly turns?: Turns;
   /** On whose behalf it is stored, when that is no connection. */
   readonly cause?: Cause | undefined;
   /** The log entry that its payload was read as. */

@@ -44,3 +44,26 @@ export class Turns {
     this.#first = 0;
   }
 }
+
+/** Lines that others have to find by a name, each for as long as somebody is in it. */
+export class NamedTurns {
+  readonly #lines = new Map<string, { turns: Turns }>();
+
+  of(name: string): Turns | undefined {
+    return this.#lines.get(name)?.turns;
+  }
+
+  /** Finds it under this name until all who are in it now have passed; `emptied` is called then, unless it is kept again. */
+  keep(name: string, turns: Turns, emptied: () => void = () => {}): void {
+    if (turns.idle) return;
+    const line = { turns };
+    this.#lines.set(name, line);
+    turns.finish(
+      turns.take(() => {
+        if (this.#lines.get(name) !== line) return;
+        this.#lines.delete(name);
+        emptied();
+      }),
+    );
+  }
+}

@@ -1,6 +1,6 @@
 import type { LiveClient } from '../aedes-types.ts';
 import type { Dated } from '../former-messages.ts';
-import type { Reach } from './retained.ts';
+import type { Reach } from './retained-search.ts';
 
 /** What the persistence asks about permissions. */
 export interface PersistenceRules {

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { MqttChange, MqttState, StoredWill } from '../../db/messages/sessions/changes.ts';
+import type { MqttChange, MqttState, RetainedMessage, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
@@ -13,6 +13,7 @@ import type { PersistenceRules } from './persistence-rules.ts';
 import { type Kept, type QueueServices, Queues } from './queues.ts';
 import { ReceivedIds } from './received-ids.ts';
 import { Retained, type RetainedRoom } from './retained.ts';
+import type { RetainedSearch, Sending } from './retained-search.ts';
 import { SessionRevocation } from './revocation.ts';
 import type { SharedGroups } from './shared-groups.ts';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.ts';
@@ -278,25 +279,35 @@ export class SessionStore {
     this.#retained.store(packet);
   }
 
-  /** The retained messages for a SUBSCRIBE of this connection. Ends early instead of failing. */
-  async *retainedFor(live: LiveClient, filters: string[]): AsyncIterableIterator<Outgoing> {
+  /** A message that is to be retained is on its way to the disk; call what it returns when it has been passed on, or not. */
+  retaining(topic: string): () => void {
+    return this.#retained.retaining(topic);
+  }
+
+  isRetaining(topic: string): boolean {
+    return this.#retained.isRetaining(topic);
+  }
+
+  /** Calls back when those of this topic that are on their way to the disk now have been passed on. */
+  afterRetaining(topic: string, work: () => void): void {
+    this.#retained.afterRetaining(topic, work);
+  }
+
+  /** Begins to look for what is retained for a SUBSCRIBE of this connection, as it is now. Close it. */
+  searchRetained(live: LiveClient, filters: string[], send: (packet: Outgoing) => Sending): RetainedSearch {
     this.#searches += 1;
+    const ended = () => {
+      this.#searches -= 1;
+    };
+    return this.#retained.search(filters, this.#rules.reachOf(live), (message) => send(packetOf(message)), ended);
+  }
+
+  /** Sends what a search finds. Ends early instead of failing. */
+  async *sendRetained(search: RetainedSearch): AsyncIterableIterator<Sending> {
     try {
-      for await (const retained of this.#retained.matching(filters, this.#rules.reachOf(live))) {
-        const { topic, qos, payload } = retained;
-        yield {
-          cmd: 'publish',
-          topic,
-          qos,
-          payload: Buffer.from(payload),
-          retain: true,
-          ...carriedOf(retained),
-        } as Outgoing;
-      }
+      yield* this.#retained.sending(search);
     } catch (error) {
       this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
-    } finally {
-      this.#searches -= 1;
     }
   }
 
@@ -442,4 +453,10 @@ export class SessionStore {
   takeDueWills(): StoredWill[] {
     return this.#wills.takeDue(this.#services.clock.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
   }
+}
+
+function packetOf(retained: RetainedMessage): Outgoing {
+  const { topic, qos, payload } = retained;
+  const about = { topic, qos, payload: Buffer.from(payload), retain: true, ...carriedOf(retained) };
+  return { cmd: 'publish', ...about } as Outgoing;
 }

@@ -1,22 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
-import { type Heard, isHeard } from '../../src/sight.ts';
+import { isHeard } from '../../src/sight.ts';
 import type { Counters } from '../connections/counters.ts';
 import { type Carried, type Outgoing, storedProperties } from '../message-types.ts';
-import { FilterTree } from './filter-tree.ts';
+import { NamedTurns, Turns } from '../packets/turns.ts';
 import type { Journal } from './journal.ts';
+import { type Reach, RetainedSearch, type Sending } from './retained-search.ts';
 
 /** Topics read at once; others get their turn in between. */
 const pageSize = 100;
-
-/** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */
-export interface Reach {
-  readonly prefix: string;
-  mayHear(topic: string): Heard;
-  isOver(): boolean;
-}
-const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
 
 /** `stored` is known of one that comes from another server. */
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried & { stored?: number };
@@ -63,6 +56,14 @@ export class Retained {
   readonly #admitted = new Map<string, Admitted>();
   /** Payloads of messages that are on disk and that `store` has not been told of. */
   readonly #promised = new WeakSet<Uint8Array>();
+
+  /** Messages on their way to the disk that have not been passed on, by topic. */
+  readonly #lines = new NamedTurns();
+  /** What has been passed on last on these topics, whatever the disk has; null for nothing. */
+  readonly #passed = new Map<string, RetainedMessage | null>();
+
+  /** Those that have not ended, by account. */
+  readonly #searches = new Map<string, Set<RetainedSearch>>();
 
   #lastSwept = '';
 
@@ -113,6 +114,25 @@ export class Retained {
     };
   }
 
+  /** From now on subscribers find what has been passed on, not what the disk has; call what it returns when this one has been. */
+  retaining(topic: string): () => void {
+    if (!this.#passed.has(topic)) this.#passed.set(topic, this.#read(topic) ?? null);
+    const line = this.#lines.of(topic) ?? new Turns();
+    const turn = line.take(() => {});
+    this.#lines.keep(topic, line, () => this.#passed.delete(topic));
+    return () => line.finish(turn);
+  }
+
+  isRetaining(topic: string): boolean {
+    return this.#lines.of(topic) !== undefined;
+  }
+
+  afterRetaining(topic: string, work: () => void): void {
+    const line = this.#lines.of(topic);
+    if (line) line.finish(line.take(work));
+    else work();
+  }
+
   #count(topic: string, before = 0, after = 0): void {
     if (before === after) return;
     const accountId = this.#accountOf(topic);
@@ -137,8 +157,9 @@ export class Retained {
   store(message: Message): boolean {
     const { topic, payload } = message;
     const isOnDisk = typeof payload !== 'string' && this.#promised.delete(payload);
-    if (isOnDisk && !this.#unwritten.has(topic)) return true;
     if (!isOnDisk && this.lacksRoomFor(message)) return false;
+    this.#pass(message);
+    if (isOnDisk && !this.#unwritten.has(topic)) return true;
     const change = this.change(message);
     const newer = this.#admitted.get(topic);
     if (newer) {
@@ -149,6 +170,14 @@ export class Retained {
     this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(message));
     this.#record(change);
     return true;
+  }
+
+  /** A message goes to those who have subscribed: first, who waits for what is retained on its topic gets what was there. */
+  #pass(message: Message): void {
+    const { topic } = message;
+    for (const search of this.#searches.get(this.#accountOf(topic)) ?? [])
+      if (search.isAhead(topic) && search.hears(topic)) search.sendEarly(topic, this.#found(topic, search));
+    if (this.#passed.has(topic)) this.#passed.set(topic, retainedOf(this.change(message)));
   }
 
   #record(change: RetainedChange): void {
@@ -170,17 +199,35 @@ export class Retained {
     return { kind: 'retain', retained: { accountId: this.#accountOf(topic), ...about, stored } };
   }
 
-  /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
-  async *matching(filters: readonly string[], reach: Reach = everything): AsyncIterableIterator<RetainedMessage> {
-    const tree = new FilterTree();
-    for (const filter of filters) tree.set(filter, '', 0);
-    for (const prefix of rangesOf(filters, reach.prefix)) {
-      for await (const topic of this.#topicsIn(prefix, reach)) {
-        const heard = tree.match(topic).size > 0 && reach.mayHear(topic);
-        const message = heard && this.#read(topic);
-        if (message && isHeard(heard, message.stored) && !this.#hasExpired(message)) yield message;
+  /** Begins a search: what matches one of the filters now and is in reach. Close it. */
+  search(filters: readonly string[], reach: Reach, send: RetainedSearch['send'], ended: () => void): RetainedSearch {
+    const { accountId } = reach;
+    const open = this.#searches.get(accountId) ?? new Set();
+    this.#searches.set(accountId, open);
+    const search = new RetainedSearch(filters, reach, send, (one) => {
+      if (!open.delete(one)) return;
+      ended();
+      if (open.size === 0 && this.#searches.get(accountId) === open) this.#searches.delete(accountId);
+    });
+    open.add(search);
+    return search;
+  }
+
+  /** Sends the messages of a search, each once; topics out of reach are not looked at. */
+  async *sending(search: RetainedSearch): AsyncIterableIterator<Sending> {
+    for (const prefix of search.ranges) {
+      for await (const topic of this.#topicsIn(prefix, search.reach)) {
+        if (!search.pass(topic)) continue;
+        const message = this.#found(topic, search);
+        if (message) yield search.send(message);
       }
     }
+  }
+
+  #found(topic: string, search: RetainedSearch): RetainedMessage | undefined {
+    const heard = search.hears(topic);
+    const message = heard && this.#read(topic);
+    return message && isHeard(heard, message.stored) && !this.#hasExpired(message) ? message : undefined;
   }
 
   /** Clears some of what can never be delivered again. */
@@ -207,7 +254,8 @@ export class Retained {
 
   /** The retained topics that begin with `prefix`, sorted, in steps in which others get their turn. */
   async *#topicsIn(prefix: string, { isOver }: Reach): AsyncIterableIterator<string> {
-    const unwritten = [...this.#unwritten.keys()].filter((topic) => topic.startsWith(prefix)).sort();
+    const known = new Set([...this.#unwritten.keys(), ...this.#passed.keys()]);
+    const unwritten = [...known].filter((topic) => topic.startsWith(prefix)).sort();
     const seen = new Set(unwritten);
     for (let page = this.#rows.retainedTopics(prefix, '', pageSize); page.length > 0 && !isOver(); ) {
       for (const topic of page) {
@@ -222,30 +270,9 @@ export class Retained {
   }
 
   #read(topic: string): RetainedMessage | undefined {
-    const unwritten = this.#unwritten.get(topic);
-    return unwritten === undefined ? this.#rows.retained(topic) : (unwritten ?? undefined);
+    const known = this.#passed.get(topic) ?? (this.#passed.has(topic) ? null : this.#unwritten.get(topic));
+    return known === undefined ? this.#rows.retained(topic) : (known ?? undefined);
   }
-}
-
-/**
- * The literal prefixes of the filters, those that are in reach, none of them within another: each retained topic is
- * looked at once, however many filters there are.
- */
-function rangesOf(filters: readonly string[], reach: string): string[] {
-  const prefixes = new Set<string>();
-  for (const filter of filters) {
-    const wildcard = filter.search(/\/?[+#]/);
-    const prefix = wildcard === -1 ? filter : filter.slice(0, wildcard);
-    if (prefix.startsWith(reach)) prefixes.add(prefix);
-    else if (wildcard !== -1 && reach.startsWith(prefix)) prefixes.add(reach);
-  }
-  const ranges: string[] = [];
-  // Sorted, what is within a prefix follows it.
-  for (const prefix of [...prefixes].sort()) {
-    const last = ranges.at(-1);
-    if (last === undefined || !prefix.startsWith(last)) ranges.push(prefix);
-  }
-  return ranges;
 }
 
 /** Null for a message that clears its topic. */

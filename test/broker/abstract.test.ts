@@ -10,7 +10,7 @@ import type { Incoming, Outgoing, Will } from '../../broker/message-types.ts';
 import { matches } from '../../broker/topics.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { clientOf, openStore, storeOn } from './store.ts';
+import { clientOf, openStore, retainedFor, storeOn } from './store.ts';
 
 const t = await part(import.meta);
 
@@ -80,7 +80,7 @@ async function adapted() {
       store.storeRetained(packet);
     },
     createRetainedStreamCombi: (filters: string[]) =>
-      Readable.from(store.retainedFor(anybody.live, filters)).map((packet) => ({ ...packet, id: retainedId })),
+      Readable.from(retainedFor(store, anybody.live, filters)).map((packet) => ({ ...packet, id: retainedId })),
     // Aedes asks for several filters at once, always.
     createRetainedStream: (filter: string) => adapter.createRetainedStreamCombi([filter]),
 

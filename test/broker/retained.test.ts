@@ -1,12 +1,17 @@
 /** Retained messages are searched within the caller's reach, and each client has one search at a time. */
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { generate, type Packet } from 'mqtt-packet';
+import type { Test } from 'tap';
 import { interceptSearches } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
-import { connected, published } from './conversation.ts';
-import { fixture, fixtureIn } from './fixture.ts';
+import { connected, disconnected, published, subscribed, taken, texts } from './conversation.ts';
+import { type Fixture, fixture, fixtureIn } from './fixture.ts';
 import { metric } from './metrics.ts';
+import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
 
@@ -61,6 +66,97 @@ t.test('a search ends when its client has gone', async (t) => {
   for (let turns = 0; turns < 100; turns += 1) await nextTurn();
   t.ok(before > 0);
   t.ok(pages <= before + 1, `${pages - before} pages in a hundred turns; an endless search takes one in each`);
+});
+
+/** One write of packets. */
+function inOneWrite(client: { socket: Socket }, ...packets: Packet[]): void {
+  client.socket.write(Buffer.concat(packets.map((packet) => generate(packet))));
+}
+
+/** What is retained on a topic of a device, for somebody who subscribes now. */
+async function retainedOn(t: Test, f: Fixture, topic: string): Promise<string[]> {
+  const client = await connected(t, f.service.server, f, { clientId: 'reader' });
+  client.send(subscribePacket(1, [topic, 1]));
+  t.match(await client.next(), { cmd: 'suback' });
+  const found = texts((await taken(client, () => true)).filter(({ retain }) => retain));
+  await disconnected(client);
+  return found;
+}
+
+t.test('the birth of a device comes after its will, whatever their QoS is', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const listener = await connected(t, f.service.server, f, { clientId: 'listener' });
+  await subscribed(listener, [f.topic('chat'), 1]);
+  for (const willQos of [0, 1, 2] as const)
+    for (const retain of [true, false]) {
+      const will = { topic: f.topic('chat'), payload: Buffer.from('Offline'), qos: willQos, retain };
+      const login = { username: f.device.id, password: Buffer.from(f.secret), clientId: 'tasmota', will };
+      for (let round = 0; round < 5; round += 1) {
+        await connected(t, f.service.server, f, { clientId: 'tasmota', will });
+        const next = await rawClient(t, f.service.server.mqttPort);
+        inOneWrite(next, connectPacket(login), publishPacket(f.topic('chat'), 'Online', { qos: 0, retain }));
+        t.match(await next.next(), { cmd: 'connack', returnCode: 0 });
+        const heard = texts(await taken(listener, (messages) => messages.length >= 2));
+        t.same(heard, ['Offline', 'Online'], `a will of QoS ${willQos}, retained: ${retain}`);
+        if (retain) t.same(await retainedOn(t, f, f.topic('chat')), ['Online']);
+        await disconnected(next);
+      }
+    }
+});
+
+t.test('a retained message of QoS 0 comes after one that is being stored, also that of another client', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const first = await connected(t, f.service.server, f, { clientId: 'first' });
+  const second = await connected(t, f.service.server, f, { clientId: 'second' });
+  const listener = await connected(t, f.service.server, f, { clientId: 'listener' });
+  await subscribed(listener, [f.topic('chat'), 1]);
+  for (let round = 0; round < 10; round += 1) {
+    const comes = once(second.socket, 'data');
+    first.send(publishPacket(f.topic('chat'), `stored ${round}`, { qos: 1, messageId: 1, retain: true }));
+    second.send(publishPacket(f.topic('chat'), `at once ${round}`, { qos: 0, retain: true }));
+    second.send({ cmd: 'pingreq' });
+    await comes;
+    const heard = texts(await taken(listener, (messages) => messages.length >= 2));
+    t.same(heard, [`stored ${round}`, `at once ${round}`]);
+    t.same(await retainedOn(t, f, f.topic('chat')), [`at once ${round}`]);
+  }
+});
+
+t.test('who subscribes while messages flow gets one retained message, and after it those that follow', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const sender = await connected(t, f.service.server, f, { clientId: 'sender' });
+  let sent = 0;
+  const send = () => {
+    sent += 1;
+    sender.send(publishPacket(f.topic('chat'), `${sent}`, { qos: 1, messageId: 1 + (sent % 60_000), retain: true }));
+  };
+  await published(sender, f.topic('chat'), '0', { retain: true });
+  let isOver = false;
+  for (let ahead = 0; ahead < 20; ahead += 1) send();
+  const flows = (async () => {
+    for (; !isOver; send()) await sender.next();
+  })();
+  for (let round = 0; round < 40; round += 1) {
+    const clean = round % 2 === 0;
+    const client = await connected(t, f.service.server, f, { clientId: `late ${round}`, clean });
+    client.send(subscribePacket(1, [f.topic('chat'), 1]));
+    t.match(await client.next(), { cmd: 'suback' });
+    const messages = await taken(client, (some) => some.length >= 10);
+    t.same(
+      messages.map(({ retain }) => retain),
+      messages.map((_, at) => at === 0),
+      'the first is the retained one',
+    );
+    const numbers = texts(messages).map(Number);
+    t.same(
+      numbers,
+      numbers.map((_, at) => (numbers[0] as number) + at),
+      'and none is missing',
+    );
+    await disconnected(client);
+  }
+  isOver = true;
+  await flows;
 });
 
 t.end();

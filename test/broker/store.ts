@@ -1,8 +1,9 @@
 /** A session store on a message store of its own, without a broker. */
 import assert from 'node:assert';
 import type { Test } from 'tap';
-import type { BrokerClient } from '../../broker/aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../../broker/aedes-types.ts';
 import { type Counters, newCounters } from '../../broker/connections/counters.ts';
+import type { Outgoing } from '../../broker/message-types.ts';
 import { FanOut } from '../../broker/packets/fan-out.ts';
 import { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
@@ -29,7 +30,7 @@ const rules: PersistenceRules = {
   accountOf: () => 'a',
   receivingAccountOf: () => 'a',
   mayStand: () => true,
-  reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
+  reachOf: () => ({ accountId: 'a', prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
   hasOwner: () => true,
   isAway: () => false,
@@ -91,4 +92,15 @@ export function clientOf(id: string, more: Partial<BrokerClient> = {}): BrokerCl
     live: {},
     ...more,
   } as BrokerClient;
+}
+
+/** What a client that subscribes to these filters finds. */
+export async function* retainedFor(store: SessionStore, live: LiveClient, filters: string[]): AsyncIterable<Outgoing> {
+  const found: Outgoing[] = [];
+  const search = store.searchRetained(live, filters, (packet) => {
+    found.push(packet);
+    return { length: packet.payload.length, delivered: Promise.resolve() };
+  });
+  for await (const _ of store.sendRetained(search)) yield* found.splice(0);
+  search.close();
 }
