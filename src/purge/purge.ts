@@ -1,5 +1,6 @@
 /** The end of what has been in the trash for 30 days, and of what has ended, in small steps. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { forgetInterrupted } from '../identity/federation/forgetting.ts';
 import { expireMessages } from '../messages/retention.ts';
 import {
   purgeActivity,
@@ -58,6 +59,7 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeChannels,
     fieldPurge(),
     purgeEnrollments,
+    forgetInterrupted,
     purgeUnreferenced,
     purgeSessions,
     purgeExpired,

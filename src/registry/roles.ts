@@ -2,7 +2,7 @@
 
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.ts';
+import type { Db, Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { roleColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
@@ -25,10 +25,11 @@ import { inWords } from '../entity/kind-verbs.ts';
 import { demandPage, type Page } from '../entity/list.ts';
 import { type ListQuery, listSchema } from '../entity/list-query.ts';
 import { oneSlice } from '../entity/row-slices.ts';
-import { change, demandLive, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { change, demandLive, findLive, insert, inThread, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { checkPassword, choosersKeptAt, type Ended, endVoided } from '../identity/grants.ts';
+import { laneOf } from '../limits/lanes.ts';
 import { demandWithin } from '../limits/table.ts';
 import { builtInRoles, largestRights, type Rights, type Role, type RoleScope } from '../rights.ts';
 import type { RegistryContext } from './context.ts';
@@ -41,6 +42,9 @@ const shape = Type.Object({
   ...shownProperties(roleColumns),
   builtIn: Type.Boolean({ description: 'Built-in roles cannot be changed.' }),
 });
+
+/** People whose passwords are voided in one transaction. */
+const peopleAtOnce = 20;
 
 const listing = { ...listingOf('roles', roleColumns), defaultSort: 'name' as const };
 const listQuery = listSchema(listing, { builtIn: Type.Optional(Type.Boolean({ description: 'Equal to this.' })) });
@@ -177,19 +181,16 @@ async function update(
   demandOwn(found);
   const before = demandLive(found);
   const rights = body.rights && checkRights(before.scope as RoleScope, body.rights);
-  const { row, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const isRaised = rights && missingIn(rights, [JSON.parse(before.rights) as Rights]) !== undefined;
+  if (isRaised) await voidInSteps(ctx, caller, before, version, rights);
+  const { row, ended } = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
     if (rights) await demandHas(tx, caller, rights);
-    const isRaised = rights && missingIn(rights, [JSON.parse(before.rights) as Rights]) !== undefined;
-    const changed = await change(
-      tx,
-      'roles',
-      before.id,
-      version,
-      { caller, clock: ctx.clock },
-      readChanges(roleColumns, body),
-    );
+    const by = { caller, clock: ctx.clock };
+    const changed = await change(tx, 'roles', before.id, version, by, readChanges(roleColumns, body));
     await recordChange(ctx, tx, caller, changed, 'updated');
-    return { row: changed, ended: isRaised ? await voidPasswords(ctx, tx, changed) : [] };
+    // Of those who have come meanwhile.
+    const people = isRaised ? await withForeignPassword(tx, before.id).execute() : [];
+    return { row: changed, ended: await voidPasswords(ctx, tx, people) };
   });
   ctx.access.rolesChanged();
   for (const one of ended) endVoided(ctx, caller, one);
@@ -198,17 +199,42 @@ async function update(
   return show(row);
 }
 
+/**
+ * Before a role gets more rights: voids the passwords of its people that others have chosen, some at a time. A request that is
+ * going to be refused voids none. @throws PlatformError 403/21.
+ */
+async function voidInSteps(ctx: RegistryContext, caller: Caller, role: Row<'roles'>, version: number, rights: Rights) {
+  const people = await ctx.readers.read(laneOf(caller), withForeignPassword(ctx.registry.query, role.id).compile());
+  for (let from = 0; from < people.length; from += peopleAtOnce) {
+    const some = people.slice(from, from + peopleAtOnce).map(({ id }) => id);
+    const ended = await writeAs(ctx, caller, undefined, async (tx) => {
+      await demandHas(tx, caller, rights);
+      const now = await findLive(tx, 'roles', role.accountId, role.id);
+      if (now?.version !== version) return [];
+      return voidPasswords(ctx, tx, await withForeignPassword(tx, role.id, some).execute());
+    });
+    for (const one of ended) endVoided(ctx, caller, one);
+  }
+}
+
 /** A password that others have chosen must not open what a role gives now; its owner asks for another one. */
-async function voidPasswords(ctx: RegistryContext, tx: Tx, { id }: Row<'roles'>): Promise<Ended[]> {
-  const holders = sql<string>`(select "userId" from "accountUsers" where "roleId" = ${id} and "deleted" is null
-    union select "userId" from "endUsers" where "roleId" = ${id} and "deleted" is null)`;
+async function voidPasswords(ctx: RegistryContext, tx: Tx, people: ReadonlyArray<Row<'identities'>>): Promise<Ended[]> {
+  const ended: Ended[] = [];
+  for (const person of people) ended.push(await checkPassword(tx, ctx, person, 'role'));
+  return ended;
+}
+
+/** Those who have a role and a password that others have chosen; `among` says who is asked about. */
+function withForeignPassword(db: Db, roleId: string, among?: readonly string[]) {
+  const holders = sql<string>`(select "userId" from "accountUsers" where "roleId" = ${roleId} and "deleted" is null
+    union select "userId" from "endUsers" where "roleId" = ${roleId} and "deleted" is null)`;
   // A role may be that of a whole fleet's people, nearly all of whom have chosen their own.
   const chosen = sql<SqlBool>`coalesce("passwordChosenBy", 'other') not in (${sql.join(choosersKeptAt('role'))})`;
-  const people = tx.selectFrom('identities').selectAll().where('passwordHash', 'is not', null).where(chosen);
-  const ended: Ended[] = [];
-  for (const person of await people.where(sql<SqlBool>`"id" in ${holders}`).execute())
-    ended.push(await checkPassword(tx, ctx, person, 'role'));
-  return ended;
+  const people = db.selectFrom('identities').selectAll().where('passwordHash', 'is not', null).where(chosen);
+  if (!among) return people.where(sql<SqlBool>`"id" in ${holders}`);
+  const isHolder = (table: string) => sql`exists (select 1 from ${sql.table(table)} as h
+    where h."userId" = "identities"."id" and h."roleId" = ${roleId} and h."deleted" is null)`;
+  return people.where('id', 'in', among).where(sql<SqlBool>`(${isHolder('accountUsers')} or ${isHolder('endUsers')})`);
 }
 
 async function remove(ctx: RegistryContext, caller: Caller, found: Row<'roles'>, version: number) {

@@ -1,5 +1,8 @@
+import { purgeNow } from '../support/clockwork.ts';
+import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
 
 const t = await part(import.meta);
 
@@ -129,6 +132,17 @@ t.test('a secret never follows to another issuer', async (t) => {
   t.match(moved, { issuer, clientSecretSet: false });
   const back = await put(made.id, moved.version, { issuer: made.issuer, clientSecret: 'another' });
   t.match(back, { status: 200, body: { identityProvider: { clientSecretSet: true } } });
+});
+
+t.test('a deletion that was interrupted is completed later', async (t) => {
+  const { id, version } = await create();
+  await service.ok('DELETE', `${path}/${id}`, { headers: { etag: version } });
+  const { id: organizationId } = await service.organization();
+  const { id: endUserId } = await service.endUser(organizationId);
+  const left = 'UPDATE "endUsers" SET "identityProviderId" = ? WHERE "id" = ?';
+  await changeStored(service, left, [id, endUserId]);
+  await purgeNow(service);
+  t.equal(countStored(service, '"endUsers"', '"identityProviderId" = ?', [id]), 0);
 });
 
 t.end();

@@ -6,6 +6,7 @@ import { newId } from '../../src/ids.ts';
 import { largestRights } from '../../src/rights.ts';
 import { publish } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
+import { copyRows, type StoredValues } from '../support/copies.ts';
 import { leaveDeadLetter } from '../support/faults.ts';
 import { provision } from '../support/jobs.ts';
 import { present, type Service } from '../support/service.ts';
@@ -27,7 +28,7 @@ const idName: Record<string, string> = {
 };
 const deleted = '2026-05-01T00:00:00.000Z';
 
-type Row = Record<string, string | number | null | Uint8Array>;
+type Row = StoredValues;
 
 export class Filler {
   readonly #service: Service;
@@ -48,17 +49,7 @@ export class Filler {
 
   /** Rows like the one of `table` that `where` finds, in one transaction. */
   #copy(table: string, where: Row, rows: number, changes: (n: number) => Row): void {
-    const conditions = Object.keys(where).map((name) => `"${name}" = @${name}`);
-    const first = this.#file.prepare(`SELECT * FROM "${table}" WHERE ${conditions.join(' AND ')}`).get(where) as Row;
-    const { row, sequence, ...rest } = first;
-    const base: Row = table === 'jobRows' ? { ...rest, row: row ?? 0 } : rest;
-    const names = Object.keys(base);
-    const insert = this.#file.prepare(
-      `INSERT INTO "${table}" (${names.map((name) => `"${name}"`)}) VALUES (${names.map((name) => `@${name}`)})`,
-    );
-    this.#file.transaction(() => {
-      for (let n = 0; n < rows; n += 1) insert.run({ ...base, ...changes(n) });
-    })();
+    copyRows(this.#file, table, where, rows, changes);
   }
 
   /** Copies of an entity, live; those in the trash are made when its list is filled. */

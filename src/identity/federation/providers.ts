@@ -19,13 +19,14 @@ import {
 } from '../../entity/columns.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { entityRoutes } from '../../entity/kind.ts';
-import { change, insert, stamp, trash, writeAs } from '../../entity/verbs.ts';
+import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { namesPrivateAddress } from '../../network/outbound.ts';
 import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
 import { endFollowed, followAll, followFew, markStale } from '../scim/following.ts';
+import { forgetPeople } from './forgetting.ts';
 import { demandMappings } from './mappings.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
@@ -116,7 +117,8 @@ async function updateProvider(
   body: Static<typeof updateBody>,
 ) {
   checkBody(ctx, body);
-  const { row, followed } = await writeAs(ctx, caller, undefined, async (tx) => {
+  // As many people as the provider has are unlinked or marked.
+  const { row, followed } = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
     await demandHas(tx, caller, defaultRoles.account.rights);
     await demandMappings(tx, caller, body.mappings ?? []);
     const before = await findEntity(tx, 'identityProviders', id);
@@ -144,20 +146,16 @@ async function updateProvider(
 
 /** Nothing recovers a provider, so its secret goes at once. @throws PlatformError as trash. */
 async function deleteProvider(ctx: IdentityContext, caller: Caller, id: string, version: number) {
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const row = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'identityProviders', id, version, ctx.clock);
     await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
     await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
     await forgetLinks(tx, trashed);
-    for (const table of ['scimGroups', 'scimUsers'] as const)
-      await tx.deleteFrom(table).where('identityProviderId', '=', id).execute();
     await tx.deleteFrom('accessTokens').where('ownerId', '=', id).execute();
-    // Nobody manages them any more: they stay, as if an admin had made them.
-    for (const table of ['accountUsers', 'endUsers'] as const)
-      await tx.updateTable(table).set({ identityProviderId: null }).where('identityProviderId', '=', id).execute();
     await recordChange(ctx, tx, caller, trashed, 'deleted');
     return { ...trashed, sealedClientSecret: null };
   });
+  await forgetPeople(ctx, id);
   return show(row);
 }
 

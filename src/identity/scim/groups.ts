@@ -169,7 +169,8 @@ async function write(
   work: (tx: Tx, provider: Provider) => Promise<ScimGroup>,
 ): Promise<ScimGroup> {
   const { by } = asked;
-  const { row, followed } = await ctx.registry.transaction(async (tx) => {
+  // A group may have 20,000 members.
+  const { row, followed } = await ctx.registry.longTransaction(async (tx) => {
     const provider = await demandLiveProvider(tx, asked.provider.id);
     const row = await work(tx, provider);
     const { accountId, id, displayName } = row;
