@@ -223,6 +223,12 @@ export class Authority {
     if (now !== undefined && now !== possession) this.former.noteLate(payload);
   }
 
+  /** Whether the device that a topic names has gone to somebody else since a time, in milliseconds since 1970. */
+  hasMovedSince(topic: string, time: number): boolean {
+    const since = this.#access.placement(this.#parse(topic)?.deviceId ?? '')?.possessionSince;
+    return typeof since === 'string' && Date.parse(since) >= time;
+  }
+
   /** The account that a topic names; empty for one that names none. */
   accountOf(topic: string): string {
     return this.#parse(topic)?.accountId ?? '';

@@ -4,6 +4,7 @@ import type { BrokerClient } from '../aedes-types.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Incoming, Outgoing, Will } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';
+import { waitsSince } from '../sessions/wills.ts';
 import type { HookParts } from './parts.ts';
 
 /** Wills when they fire, and messages on their way to each receiver. */
@@ -44,11 +45,11 @@ export class PublishHooks {
     return this.#left.of(clientId);
   }
 
-  /** Publishes what a connection has left to say, under the rights that its owner has now. */
+  /** Publishes a will that has waited, under the rights that its owner has now; none that was left for a former owner of its device. */
   publishLeftWill(left: StoredWill): void {
     const { authority, publishing, services } = this.#parts;
     const identity = authority.identityOf(left);
-    if (!identity) return;
+    if (!identity || authority.hasMovedSince(left.topic, waitsSince(left) ?? Number.POSITIVE_INFINITY)) return;
     const { topic, qos, retain, payload, properties, messageExpiry } = left;
     const said = saidOfStored(properties, messageExpiry);
     const will = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload), said };

@@ -130,6 +130,11 @@ function storedWill(client: BrokerClient, will: Will): StoredWill {
   return { clientId: client.id, ...about, generation, sessionId, messageExpiry, delay, due: null };
 }
 
+/** Since when a will has waited for its client, in milliseconds since 1970; undefined while the client is connected. */
+export function waitsSince({ due, delay }: StoredWill): number | undefined {
+  return due === null ? undefined : due - (delay > 0 ? delay * 1000 : patience);
+}
+
 /** Seconds that a will waits after its connection: not longer than the session is kept [MQTT-3.1.3.2.2]. */
 export function delayOf({ clean, sessionExpiry }: BrokerClient, { delay = 0 }: Will): number {
   return Math.min(delay, clean ? 0 : sessionExpiry);

@@ -3,26 +3,22 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
 import { type Caller, isAccountWide, may } from '../caller.ts';
-import { type Clock, timestamp } from '../clock.ts';
 import { missingIn } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { pageOfTable } from '../entity/list.ts';
-import { idParams, listResponse, readDate } from '../entity/routes.ts';
+import { idParams, listResponse } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
 import { demandStanding } from '../entity/standing.ts';
 import { findLive, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../errors.ts';
-import { hashAccessToken, makeAccessToken } from '../formats/access-tokens.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
-import { newId } from '../ids.ts';
-import { demandWithin } from '../limits/table.ts';
 import { largestRights, type Rights } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
+import { demandMaker, makeToken, readExpiry, recordToken } from './token-making.ts';
 
 const tags = ['Tokens'];
-const year = 366 * 24 * 60 * 60_000;
 type TokenRow = Row<'accessTokens'>;
 
 const rights = Type.Record(
@@ -135,13 +131,6 @@ export function tokenRoutes(app: App, ctx: IdentityContext): void {
   );
 }
 
-/** @throws PlatformError 403/21 for a token, and for who has no rights to give. */
-function demandOwner(caller: Caller): void {
-  if (caller.tokenId !== undefined) throw new PlatformError('forbidden', { message: 'A token cannot make tokens.' });
-  if (!isAccountWide(caller) && caller.kind !== 'endUser')
-    throw new PlatformError('forbidden', { message: 'Only people and back-ends make tokens.' });
-}
-
 /** @throws PlatformError 400/106 for rights that are none, or that no organization has; 403/21 for more than one's own. */
 function demandOwnRights(rights: Record<string, string[]>, inOrganization: boolean, own: readonly Rights[]): Rights {
   const most = inOrganization ? largestRights.organization : largestRights.account;
@@ -155,20 +144,11 @@ function demandOwnRights(rights: Record<string, string[]>, inOrganization: boole
   return rights as Rights;
 }
 
-/** @throws PlatformError 400/106 for a moment that is past, or more than a year away. */
-export function readExpiry(clock: Clock, text: string): string {
-  const expires = readDate('expiresAt', text) ?? 0;
-  if (expires <= clock.now() || expires > clock.now() + year)
-    throw invalid('expiresAt', 'must be in the future, and at most one year from now');
-  return new Date(expires).toISOString();
-}
-
 async function createToken(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
-  const { clock, config, access } = ctx;
-  demandOwner(caller);
+  const { clock, access } = ctx;
+  demandMaker(caller);
   const expires = readExpiry(clock, body.expiresAt);
   const { organizationId = null } = body;
-  const text = makeAccessToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
     const now = await demandStanding(tx, caller);
     const held = isAccountWide(now)
@@ -182,37 +162,14 @@ async function createToken(ctx: IdentityContext, caller: Caller, body: Static<ty
       const isThere = await findLive(tx, 'organizations', caller.accountId, organizationId);
       if (!isThere || (roots && !access.isWithin(organizationId, roots))) throw unknownReference('organizationId');
     }
-    const row = {
-      id: newId(caller.accountId),
-      accountId: caller.accountId,
-      ownerId: caller.id,
-      name: body.name,
-      tokenHash: hashAccessToken(text),
-      created: timestamp(clock),
-      expires,
+    const { row, text } = await makeToken(ctx, tx, caller, {
+      ...{ ownerId: caller.id, name: body.name, expires, organizationId },
       rights: given ? JSON.stringify(given) : null,
-      ...{ organizationId, lastUsed: null, lastAddress: null },
-    };
-    await tx.insertInto('accessTokens').values(row).execute();
-    const others = tx.selectFrom('accessTokens').select((eb) => eb.fn.countAll<number>().as('count'));
-    const { count } = await others.where('ownerId', '=', caller.id).executeTakeFirstOrThrow();
-    demandWithin(config.limits, 'accessTokens', Number(count), 'name');
-    await record(ctx, tx, 'tokenCreated', caller, row);
+    });
     const shown = { ...show(row), token: text };
     await noteAnswer(tx, { token: shown });
     return shown;
   });
-}
-
-function record(
-  { audit }: IdentityContext,
-  tx: Parameters<IdentityContext['audit']['record']>[0],
-  event: 'tokenCreated' | 'tokenDeleted',
-  actor: Caller,
-  { id, accountId, ownerId, name }: TokenRow,
-) {
-  const target = { kind: 'token', id } as const;
-  return audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { name, ownerId } });
 }
 
 async function listTokens(
@@ -256,7 +213,7 @@ async function deleteToken(ctx: IdentityContext, caller: Caller, id: string) {
     if (found?.accountId !== caller.accountId || !(isOwn || may(now, 'delete', 'token')))
       throw new PlatformError('notFound');
     await tx.deleteFrom('accessTokens').where('id', '=', id).execute();
-    await record(ctx, tx, 'tokenDeleted', caller, found);
+    await recordToken(ctx, tx, 'tokenDeleted', caller, found);
     return found;
   });
   ctx.revoked.noteRevoked(caller, await ctx.revocations.principalDeleted(row.accountId, id));

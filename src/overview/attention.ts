@@ -8,7 +8,7 @@ import { type LimitUse, limitStates } from '../limits/use.ts';
 import { warnedDays } from '../registry/certificates/expiry.ts';
 import { deviceListing } from '../registry/devices/device.ts';
 import { refusedFor } from './causes.ts';
-import type { OverviewRequest } from './reading.ts';
+import { type OverviewRequest, withRight } from './reading.ts';
 import { type Attention, maxOfKind } from './shape.ts';
 
 const day = 24 * 60 * 60_000;
@@ -28,7 +28,8 @@ export async function attentionOf(
   history: Promise<{ causes: ReadonlyMap<string, number> } | undefined>,
 ): Promise<Attention[]> {
   const { caller } = request;
-  const devices = devicesOf(request);
+  const ofDevices = withRight(request, 'read', 'device');
+  const devices = ofDevices ? devicesOf(ofDevices) : [];
   if (!isAccountWide(caller)) return devices;
   const found = await Promise.all([
     devices,

@@ -2,12 +2,19 @@
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import type { Caller } from '../caller.ts';
 import { laneOf } from '../limits/lanes.ts';
+import type { Action, EntityKind } from '../rights.ts';
 import type { OverviewContext } from './context.ts';
 
 /** What the parts of an overview are made with: `read` takes what is asked for in one go. */
 export interface OverviewRequest extends OverviewContext {
   caller: Caller;
   read<R>(query: RawBuilder<unknown> | Compilable<R>): Promise<R[]>;
+}
+
+/** The request with its caller as it uses this right; undefined for one that does not have it. */
+export function withRight(request: OverviewRequest, action: Action, kind: EntityKind): OverviewRequest | undefined {
+  const { access, caller } = request;
+  return access.may(caller, action, kind) ? { ...request, caller: access.narrow(caller, action, kind) } : undefined;
 }
 
 interface Waiting {

@@ -3,7 +3,7 @@ import { type RawBuilder, type SqlBool, sql } from 'kysely';
 import { accountKey } from '../../db/registry/account-key.ts';
 import { isAccountWide, may } from '../caller.ts';
 import { inReach } from '../entity/list-filters.ts';
-import type { OverviewRequest } from './reading.ts';
+import { type OverviewRequest, withRight } from './reading.ts';
 import { maxRecent, type Recent } from './shape.ts';
 
 /** Of each kind: a rollout, or a job, leaves room for others. */
@@ -31,9 +31,10 @@ interface Job {
 
 export async function recentOf(request: OverviewRequest): Promise<Recent[]> {
   const { caller } = request;
+  const ofFirmware = withRight(request, 'read', 'firmwareState');
   const [claims, updates, jobs, made] = await Promise.all([
     claimsOf(request),
-    updatesOf(request),
+    ofFirmware ? updatesOf(ofFirmware) : [],
     isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(request) : [],
     newDevicesOf(request),
   ]);

@@ -8,7 +8,7 @@ import { attentionOf } from './attention.ts';
 import type { OverviewContext } from './context.ts';
 import { deviceCountsOf, firmwareCountsOf } from './counts.ts';
 import { historyOf } from './history.ts';
-import { requestOf } from './reading.ts';
+import { requestOf, withRight } from './reading.ts';
 import { recentOf } from './recent.ts';
 import { maxHours, type Overview, overviewShape } from './shape.ts';
 
@@ -27,16 +27,20 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
     const isAll = isAccountWide(caller);
     const counts = deviceCountsOf(request);
     const history = isAll ? historyOf(request, hours, counts) : Promise.resolve(undefined);
-    const [found, byFirmware, ofTime, attention, recent] = await Promise.all([
+    // Each part needs the permission of what it tells, as the list that it comes from does.
+    const ofDevices = withRight(request, 'read', 'device');
+    const [found, seen, byFirmware, ofTime, attention, recent] = await Promise.all([
       counts,
-      isAll ? firmwareCountsOf(request, counts) : undefined,
+      ofDevices && (isAll ? counts : deviceCountsOf(ofDevices)),
+      isAll && ofDevices ? firmwareCountsOf(request, counts) : undefined,
       history,
       attentionOf(request, use, history),
-      recentOf(request),
+      ofDevices ? recentOf(ofDevices) : [],
     ]);
     const { causes: _, ...activity } = ofTime ?? {};
+    const byProduct = seen?.byProduct ?? [];
     const time = new Date(ctx.clock.now()).toISOString();
-    return { time, ...found, ...(byFirmware && { byFirmware }), ...activity, attention, recent };
+    return { time, ...found, byProduct, ...(byFirmware && { byFirmware }), ...activity, attention, recent };
   }
 
   app.get(
@@ -48,7 +52,7 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
         operationId: 'getOverview',
         summary: 'Read how the account is: devices, messages, what needs attention, what happened lately',
         description:
-          'At most five seconds late. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
+          'At most five seconds late. Each part needs the permission to read what it tells: products, what happened and which devices are lost that of devices. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
         querystring: query,
         response: { 200: Type.Object({ overview: overviewShape }, { description: 'As it is now.' }) },
       },

@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import type { Ok } from '../support/answers.ts';
 import { part } from '../support/part.ts';
 import { runToEnd } from '../support/process.ts';
+import { accountUser, role } from '../support/roles.ts';
 import { closed, present, type Service, startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { countStored } from '../support/stored.ts';
@@ -159,6 +160,10 @@ t.test('an admin allows one enrollment, until its credential has connected or fo
   await connectOnce(own, first.body);
   const { id } = first.body.device;
   const allow = () => own.ok('POST', `/api/v1/devices/${id}/allow-enrollment`);
+  const limited = await role(own, 'account', { enrollmentGroup: ['update'], device: ['read'] });
+  const { token } = await accountUser(own, { roleId: limited.id });
+  const denied = await own.http('POST', `/api/v1/devices/${id}/allow-enrollment`, { token });
+  t.match(denied, { status: 403, body: { error: { code: 21 } } }, 'who may not publish as devices');
   const { enrollment } = await allow();
   t.equal(Date.parse(enrollment.allowedUntil), time.now + 24 * 60 * 60 * 1000);
   await connectOnce(own, first.body);

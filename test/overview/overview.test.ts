@@ -6,6 +6,7 @@ import { makeCertificate } from '../support/certificates.ts';
 import { purgeNow } from '../support/clockwork.ts';
 import { provision } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
+import { accountUser, role } from '../support/roles.ts';
 import { type Service, startService } from '../support/service.ts';
 import { countStored } from '../support/stored.ts';
 import { until } from '../support/until.ts';
@@ -278,6 +279,15 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
     { kind: 'newDevice' },
   ]);
   t.equal(overview.recent.length, 5);
+
+  const listener = await role(own, 'account', { device: ['subscribe'] });
+  const heard = await read(own, '', (await accountUser(own, { roleId: listener.id })).token);
+  t.match(heard, { devices: 6, byProduct: [], attention: [], recent: [] }, 'each part needs its own permission');
+  t.notOk('byFirmware' in heard);
+  const reader = await role(own, 'account', { device: ['subscribe', 'read'] });
+  const seen = await read(own, '', (await accountUser(own, { roleId: reader.id })).token);
+  t.match(seen.byProduct, [{}, {}]);
+  t.notOk(seen.recent.some(({ kind }) => kind === 'update'));
 
   const theirs = await read(own, '', token);
   t.match(theirs, { devices: 1, online: 0, byProduct: [{ value: template.id, count: 1 }], attention: [] });

@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import { DateText } from '../../../db/registry/records.ts';
 import type { Caller } from '../../caller.ts';
+import { demandHas } from '../../entity/giving.ts';
 import { idParams } from '../../entity/routes.ts';
 import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
@@ -110,7 +111,7 @@ export function enrollmentPermissionRoutes(app: App, ctx: EnrollmentContext): vo
         operationId: 'allowEnrollment',
         summary: 'Allow a device that has connected already to enroll once more without its old credential',
         description:
-          'For 24 hours, until the credential that was made with it has connected. What becomes of the device is decided by `reprovision` of its group.',
+          'You need to publish as devices, too. For 24 hours, until the credential that was made with it has connected. What becomes of the device is decided by `reprovision` of its group.',
         params: idParams,
         response: {
           200: Type.Object(
@@ -132,6 +133,8 @@ async function allowEnrollment(ctx: EnrollmentContext, caller: Caller, id: strin
     const device = await findEntity(tx, 'devices', id);
     if (!device) throw new PlatformError('notFound');
     demandLive(device);
+    // The device gets a credential with it.
+    await demandHas(tx, caller, { device: ['publish'] });
     const allowed = await tx
       .updateTable('enrollments')
       .set({ allowedUntil, permitted: 0 })

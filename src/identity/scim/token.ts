@@ -2,19 +2,15 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../caller.ts';
-import { timestamp } from '../../clock.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { idParams } from '../../entity/routes.ts';
 import { demandReference, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
-import { hashAccessToken, makeAccessToken } from '../../formats/access-tokens.ts';
 import type { App } from '../../http/app.ts';
-import { newId } from '../../ids.ts';
-import { demandWithin } from '../../limits/table.ts';
 import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
-import { readExpiry } from '../token-routes.ts';
+import { demandMaker, makeToken, readExpiry } from '../token-making.ts';
 import { scimPath } from './routes.ts';
 
 const body = Type.Object({ expiresAt: Type.String({ description: 'ISO 8601, at most one year from now.' }) });
@@ -38,7 +34,7 @@ export function scimTokenRoutes(app: App, ctx: IdentityContext): void {
         operationId: 'createScimToken',
         summary: 'Make a token with which the provider manages people and groups by SCIM',
         description:
-          'The response is the only one with its text. Former tokens stay valid: list and end them at /tokens. You need all permissions of an admin.',
+          'The response is the only one with its text. Former tokens stay valid: list and end them at /tokens. You need all permissions of an admin, and a token cannot make one.',
         params: idParams,
         body,
         response: { 200: Type.Object({ scimToken: shape }, { description: 'The only answer with its text.' }) },
@@ -57,35 +53,18 @@ async function createToken(
   { expiresAt }: Static<typeof body>,
   origin: string,
 ): Promise<Static<typeof shape>> {
+  demandMaker(caller);
   const found = ctx.registry.entity('identityProviders', id);
   if (found?.accountId !== caller.accountId) throw new PlatformError('notFound');
   if (found.deleted !== null) throw new PlatformError('deleted');
   const expires = readExpiry(ctx.clock, expiresAt);
-  const text = makeAccessToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
     // With it a program decides who is in the groups that roles are mapped to.
     await demandHas(tx, caller, defaultRoles.account.rights);
     const { accountId, name } = await demandReference(tx, 'identityProviders', caller.accountId, id, 'id');
-    const created = timestamp(ctx.clock);
-    const row = { id: newId(accountId), accountId, ownerId: id, name: `SCIM of ${name}`, created, expires };
-    const more = {
-      tokenHash: hashAccessToken(text),
-      rights: null,
-      organizationId: null,
-      lastUsed: null,
-      lastAddress: null,
-    };
-    await tx
-      .insertInto('accessTokens')
-      .values({ ...row, ...more })
-      .execute();
-    const others = tx.selectFrom('accessTokens').select((eb) => eb.fn.countAll<number>().as('count'));
-    const { count } = await others.where('ownerId', '=', id).executeTakeFirstOrThrow();
-    demandWithin(ctx.config.limits, 'accessTokens', Number(count), 'id');
-    const target = { kind: 'token', id: row.id } as const;
-    const details = { name: row.name, ownerId: id };
-    const entry = { event: 'tokenCreated', outcome: 'success', accountId, actor: caller, target, details } as const;
-    await ctx.audit.record(tx, entry);
+    const wanted = { ownerId: id, name: `SCIM of ${name}`, expires, rights: null, organizationId: null };
+    const { row, text } = await makeToken(ctx, tx, caller, wanted, 'id');
+    const { created } = row;
     const shown = { id: row.id, accountId, identityProviderId: id, created, expiresAt: expires };
     const scimToken = { ...shown, address: origin + scimPath, token: text };
     await noteAnswer(tx, { scimToken });

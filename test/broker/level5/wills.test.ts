@@ -136,6 +136,28 @@ t.test('Will Delay: the will waits for it', async (t) => {
   t.same(await heardUpToNow(t, f, client), [], 'once');
 });
 
+t.test('a will that waits is not sent for the next owner of its device', async (t) => {
+  for (const keepHistory of [false, true]) {
+    const f = await ofClock();
+    const { service } = f;
+    const [first, second] = [await service.organization(), await service.organization()];
+    const move = async (organizationId: string) => {
+      const { device } = await service.ok('GET', `/api/v1/devices/${f.device.id}`);
+      const body = { organizationId, ...(keepHistory && { keepHistory }) };
+      await service.ok('PUT', `/api/v1/devices/${f.device.id}`, { headers: { etag: device.version }, body });
+    };
+    await move(first.id);
+    now += 1000;
+    const client = await witness(t, f);
+    await cut(await connected(t, f, withWill(f, 60, 1000)));
+    now += 1000;
+    await move(second.id);
+    now += 61_000;
+    if (keepHistory) t.match(await client.next(), { payload: 'will' });
+    else t.same(await heardUpToNow(t, f, client), []);
+  }
+});
+
 t.test('or for the end of the session, if that is earlier', async (t) => {
   const f = await ofClock();
   const client = await witness(t, f);

@@ -1,0 +1,67 @@
+/** The one place where tokens are made, of people, programs and identity providers. */
+import type { Tx } from '../../db/registry/index.ts';
+import type { Row } from '../../db/registry/records.ts';
+import { type Caller, isAccountWide } from '../caller.ts';
+import { type Clock, timestamp } from '../clock.ts';
+import { readDate } from '../entity/routes.ts';
+import { invalid, PlatformError } from '../errors.ts';
+import { hashAccessToken, makeAccessToken } from '../formats/access-tokens.ts';
+import { newId } from '../ids.ts';
+import { demandWithin } from '../limits/table.ts';
+import type { IdentityContext } from './context.ts';
+
+const year = 366 * 24 * 60 * 60_000;
+type TokenRow = Row<'accessTokens'>;
+type Wanted = Pick<TokenRow, 'ownerId' | 'name' | 'expires' | 'rights' | 'organizationId'>;
+
+/** @throws PlatformError 403/21 for a token, and for who has no rights to give. */
+export function demandMaker(caller: Caller): void {
+  if (caller.tokenId !== undefined) throw new PlatformError('forbidden', { message: 'A token cannot make tokens.' });
+  if (!isAccountWide(caller) && caller.kind !== 'endUser')
+    throw new PlatformError('forbidden', { message: 'Only people and back-ends make tokens.' });
+}
+
+/** @throws PlatformError 400/106 for a moment that is past, or more than a year away. */
+export function readExpiry(clock: Clock, text: string): string {
+  const expires = readDate('expiresAt', text) ?? 0;
+  if (expires <= clock.now() || expires > clock.now() + year)
+    throw invalid('expiresAt', 'must be in the future, and at most one year from now');
+  return new Date(expires).toISOString();
+}
+
+/**
+ * A new token, with its text, which is stored as a hash. What the maker may give has been checked.
+ * @throws PlatformError as demandMaker, and 400/106 naming `path` when its owner has too many.
+ */
+export async function makeToken(
+  ctx: IdentityContext,
+  tx: Tx,
+  caller: Caller,
+  wanted: Wanted,
+  path = 'name',
+): Promise<{ row: TokenRow; text: string }> {
+  demandMaker(caller);
+  const { accountId } = caller;
+  const text = makeAccessToken(accountId);
+  const row: TokenRow = {
+    ...{ id: newId(accountId), accountId, ...wanted, tokenHash: hashAccessToken(text) },
+    ...{ created: timestamp(ctx.clock), lastUsed: null, lastAddress: null },
+  };
+  await tx.insertInto('accessTokens').values(row).execute();
+  const own = tx.selectFrom('accessTokens').select((eb) => eb.fn.countAll<number>().as('count'));
+  const { count } = await own.where('ownerId', '=', wanted.ownerId).executeTakeFirstOrThrow();
+  demandWithin(ctx.config.limits, 'accessTokens', Number(count), path);
+  await recordToken(ctx, tx, 'tokenCreated', caller, row);
+  return { row, text };
+}
+
+export function recordToken(
+  { audit }: IdentityContext,
+  tx: Tx,
+  event: 'tokenCreated' | 'tokenDeleted',
+  actor: Caller,
+  { id, accountId, ownerId, name }: TokenRow,
+) {
+  const target = { kind: 'token', id } as const;
+  return audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { name, ownerId } });
+}
