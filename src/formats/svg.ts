@@ -34,25 +34,36 @@ export function cleanSvg(text: string): string {
   /** Elements that are open within one that is left out, itself included. */
   let skipped = 0;
   let depth = 0;
-  let isStyle = false;
+  /** The text of an open style element: an address in parts, around a comment or CDATA, is one as well. */
+  let style: string[] | undefined;
   parser.on('error', (error) => {
     throw new Error(`is not well-formed SVG (${error.message})`);
   });
   parser.on('opentag', (tag) => {
     if (depth === 0 && (!isAllowed(tag) || tag.local !== 'svg')) throw new Error('is not SVG');
     depth += 1;
-    isStyle = tag.local === 'style';
-    if (skipped > 0 || !isAllowed(tag)) skipped += 1;
-    else written.push(`<${tag.local}${depth === 1 ? ` xmlns="${svgNamespace}"` : ''}${attributesOf(tag)}>`);
+    // An element within a style would cut its text too.
+    if (skipped > 0 || style || !isAllowed(tag)) {
+      skipped += 1;
+      return;
+    }
+    written.push(`<${tag.local}${depth === 1 ? ` xmlns="${svgNamespace}"` : ''}${attributesOf(tag)}>`);
+    if (tag.local === 'style') style = [];
   });
   parser.on('closetag', ({ local }) => {
     depth -= 1;
-    isStyle = false;
-    if (skipped > 0) skipped -= 1;
-    else written.push(`</${local}>`);
+    if (skipped > 0) {
+      skipped -= 1;
+      return;
+    }
+    const rules = style?.join('') ?? '';
+    style = undefined;
+    written.push(elsewhere.test(rules) ? '' : escaped(rules), `</${local}>`);
   });
   const write = (characters: string) => {
-    if (skipped === 0 && depth > 0 && !(isStyle && elsewhere.test(characters))) written.push(escaped(characters));
+    if (skipped > 0 || depth === 0) return;
+    if (style) style.push(characters);
+    else written.push(escaped(characters));
   };
   parser.on('text', write);
   parser.on('cdata', write);

@@ -108,7 +108,13 @@ t.test('an SVG keeps what draws, and nothing that runs or leads elsewhere', asyn
     'xlink:href="javascript:alert(1)" xmlns:xlink="http://www.w3.org/1999/xlink"',
   ])
     t.equal(cleanSvg(svg(`<g ${attribute}></g>`)), svg('<g></g>'), attribute);
-  for (const style of ['@import "https://example.com"', '.a{fill:url(//example.com)}'])
+  const inParts = [
+    '.a{fill:u<![CDATA[rl(//example.com)]]>}',
+    '.a{fill:ur<!-- -->l(//example.com)}',
+    '<g></g>.a{fill:url(//example.com)}',
+    '.a{fill:u<g></g>rl(//example.com)}',
+  ];
+  for (const style of ['@import "https://example.com"', '.a{fill:url(//example.com)}', ...inParts])
     t.equal(cleanSvg(svg(`<style>${style}</style>`)), svg('<style></style>'), style);
   t.equal(
     cleanSvg(svg('<style><![CDATA[</style><script>]]></style>')),
