@@ -1,6 +1,6 @@
-import { execFile, spawn, spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readdirSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,9 +8,8 @@ import { promisify } from 'node:util';
 import mqtt from 'mqtt';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
-import { freePort } from '../support/nats-server.ts';
 import { part } from '../support/part.ts';
-import { inherited, mainFile, plainNode, type Running, runToEnd, startProcess } from '../support/process.ts';
+import { mainFile, type Running, runToEnd, startProcess } from '../support/process.ts';
 import { type Anything, adminEmail, adminPassword } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
@@ -260,67 +259,6 @@ t.test(
     await until(async () => (await ready()).ready);
     t.match(await api('POST', '/api/v1/organizations', { name: 'Kept' }), { organization: { name: 'Kept' } });
     t.equal((await publish()).status, 200);
-  },
-);
-
-t.test(
-  'a log on a full disk, and one that nobody reads, hold nothing; what is lost is said when it goes on',
-  async (t) => {
-    const directory = temporaryDirectory(t);
-    const port = await freePort();
-    const env = { SLIPWAY_HTTP_PORT: `${port}`, SLIPWAY_LOG_LEVEL: 'trace' };
-    const start = (stdout: number | 'pipe') => {
-      const child = spawn('env', [...plainNode, mainFile], {
-        cwd: directory,
-        env: { ...inherited, ...env, SLIPWAY_DATA_DIR: directory, SLIPWAY_MQTT_PORT: '0' },
-        stdio: ['ignore', stdout, 'ignore'],
-      });
-      t.teardown(() => child.kill('SIGKILL'));
-      return child;
-    };
-    const answer = () =>
-      fetch(`http://127.0.0.1:${port}/health/ready`).then(
-        ({ status }) => status,
-        () => 0,
-      );
-    /** More lines than a pipe and its bound take. */
-    const fill = async () => {
-      for (let n = 0; n < 100; n += 1)
-        await Promise.all(
-          Array.from({ length: 100 }, () => fetch(`http://127.0.0.1:${port}/nothing`).then((one) => one.text())),
-        );
-    };
-    const full = openSync('/dev/full', 'w');
-    t.teardown(() => closeSync(full));
-    const onFullDisk = start(full);
-    await until(async () => (await answer()) === 200);
-    await fill();
-    t.equal(await answer(), 200);
-    const ended = once(onFullDisk, 'exit');
-    onFullDisk.kill('SIGTERM');
-    t.same(await ended, [0, null]);
-
-    const unread = start('pipe');
-    unread.stdout?.pause();
-    await until(async () => (await answer()) === 200);
-    await fill();
-    t.equal(await answer(), 200);
-    let output = '';
-    unread.stdout?.on('data', (chunk) => {
-      output += chunk;
-    });
-    unread.stdout?.resume();
-    await until(async () => {
-      await answer();
-      return output.includes('lines of the log are lost');
-    });
-    const [loss = ''] = output.split('\n').filter((line) => line.includes('lines of the log are lost'));
-    t.match(JSON.parse(loss), { level: 40, lost: Number });
-    unread.stdout?.removeAllListeners('data').pause();
-    await fill();
-    const over = once(unread, 'exit');
-    unread.kill('SIGTERM');
-    t.same(await over, [0, null]);
   },
 );
 

@@ -138,9 +138,10 @@ t.test('a deletion that was interrupted is completed later', async (t) => {
   const { id, version } = await create();
   await service.ok('DELETE', `${path}/${id}`, { headers: { etag: version } });
   const { id: organizationId } = await service.organization();
-  const { id: endUserId } = await service.endUser(organizationId);
+  const { endUser } = await service.endUser(organizationId);
   const left = 'UPDATE "endUsers" SET "identityProviderId" = ? WHERE "id" = ?';
-  await changeStored(service, left, [id, endUserId]);
+  await changeStored(service, left, [id, endUser.id]);
+  t.equal(countStored(service, '"endUsers"', '"identityProviderId" = ?', [id]), 1);
   await purgeNow(service);
   t.equal(countStored(service, '"endUsers"', '"identityProviderId" = ?', [id]), 0);
 });

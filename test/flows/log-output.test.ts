@@ -1,0 +1,74 @@
+/** Standard output that cannot be written: the service goes on, and says what of its log was lost. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { temporaryDirectory } from '../support/directory.ts';
+import { freePort } from '../support/nats-server.ts';
+import { part } from '../support/part.ts';
+import { inherited, mainFile, plainNode } from '../support/process.ts';
+import { until } from '../support/until.ts';
+
+const t = await part(import.meta);
+
+t.test(
+  'a log on a full disk, and one that nobody reads, hold nothing; what is lost is said when it goes on',
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const port = await freePort();
+    const env = { SLIPWAY_HTTP_PORT: `${port}`, SLIPWAY_LOG_LEVEL: 'trace' };
+    const start = (stdout: number | 'pipe') => {
+      const child = spawn('env', [...plainNode, mainFile], {
+        cwd: directory,
+        env: { ...inherited, ...env, SLIPWAY_DATA_DIR: directory, SLIPWAY_MQTT_PORT: '0' },
+        stdio: ['ignore', stdout, 'ignore'],
+      });
+      t.teardown(() => child.kill('SIGKILL'));
+      return child;
+    };
+    const answer = () =>
+      fetch(`http://127.0.0.1:${port}/health/ready`).then(
+        ({ status }) => status,
+        () => 0,
+      );
+    /** More lines than a pipe and its bound take. */
+    const fill = async () => {
+      for (let n = 0; n < 100; n += 1)
+        await Promise.all(
+          Array.from({ length: 100 }, () => fetch(`http://127.0.0.1:${port}/nothing`).then((one) => one.text())),
+        );
+    };
+    const full = openSync('/dev/full', 'w');
+    t.teardown(() => closeSync(full));
+    const onFullDisk = start(full);
+    await until(async () => (await answer()) === 200);
+    await fill(2);
+    t.equal(await answer(), 200);
+    const ended = once(onFullDisk, 'exit');
+    onFullDisk.kill('SIGTERM');
+    t.same(await ended, [0, null]);
+
+    const unread = start('pipe');
+    unread.stdout?.pause();
+    await until(async () => (await answer()) === 200);
+    await fill(35);
+    t.equal(await answer(), 200);
+    let output = '';
+    unread.stdout?.on('data', (chunk) => {
+      output += chunk;
+    });
+    unread.stdout?.resume();
+    await until(async () => {
+      await answer();
+      return output.includes('lines of the log are lost');
+    });
+    const [loss = ''] = output.split('\n').filter((line) => line.includes('lines of the log are lost'));
+    t.match(JSON.parse(loss), { level: 40, lost: Number });
+    unread.stdout?.removeAllListeners('data').pause();
+    await fill(5);
+    const over = once(unread, 'exit');
+    unread.kill('SIGTERM');
+    t.same(await over, [0, null]);
+  },
+);
+
+t.end();
