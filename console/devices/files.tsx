@@ -1,5 +1,6 @@
 /** Devices from and to CSV. */
 import { useState } from 'preact/hooks';
+import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
 import { api, done, rawBody } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
@@ -28,9 +29,7 @@ const maxExported = 100_000;
 
 /** A cell that no spreadsheet takes for a formula. */
 function cell(value: unknown): string {
-  const text = String(value ?? '');
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return typeof value === 'number' ? String(value) : spreadsheetCell(String(value ?? ''));
 }
 
 /** Saves the devices that match the filters. A browser holds the whole file, so it has a limit, which is said. */

@@ -1,4 +1,5 @@
 /** Points of devices as lines of one chart: on one row of times, with gaps, and texts as levels. */
+import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
 
 /** `time` is in seconds since 1970. */
 export interface Reading {
@@ -59,9 +60,10 @@ export function shownAt(values: readonly (number | null | undefined)[], at: numb
 
 /** All lines as a file: a row for each point. */
 export function csvOf(category: string, lines: readonly Line[]): string {
-  const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const rows = lines.flatMap(({ name, readings }) =>
-    readings.map(({ time, value }) => [new Date(time * 1000).toISOString(), name, category, String(value)]),
-  );
-  return [['time', 'device', 'category', 'value'], ...rows].map((row) => `${row.map(quoted).join(',')}\r\n`).join('');
+  const rows = lines.flatMap(({ name, readings }) => {
+    const [device, of] = [spreadsheetCell(name), spreadsheetCell(category)];
+    const cell = (value: number | string) => (typeof value === 'number' ? String(value) : spreadsheetCell(value));
+    return readings.map(({ time, value }) => [new Date(time * 1000).toISOString(), device, of, cell(value)]);
+  });
+  return [['time', 'device', 'category', 'value'], ...rows].map((row) => `${row.join(',')}\r\n`).join('');
 }

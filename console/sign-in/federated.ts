@@ -12,17 +12,29 @@ export function keepClaim(account: string, code: string): void {
   sessionStorage.setItem(claimKey, `?${new URLSearchParams({ account, code })}`);
 }
 
+const leftKey = 'slipway-left';
+
+/** This tab goes to a provider: only then is an answer believed, since anybody can make a link with one. */
+export function noteLeaving(): void {
+  sessionStorage.setItem(leftKey, 'yes');
+}
+
 /** Takes the answer out of the address, before anything else can read it. */
 export function takeFederatedLogin(): void {
   const given = new URLSearchParams(location.hash.slice(1));
   const [csrfToken, mfaToken, error] = [given.get('csrfToken'), given.get('mfaToken'), given.get('error')];
   if (csrfToken === null && mfaToken === null && error === null) return;
+  if (sessionStorage.getItem(leftKey) === null) {
+    history.replaceState(null, '', location.pathname + location.search);
+    return;
+  }
   const claim = sessionStorage.getItem(claimKey);
   sessionStorage.removeItem(claimKey);
   if (claim !== null) {
     location.replace(`/claim${claim}${location.hash}`);
     return;
   }
+  sessionStorage.removeItem(leftKey);
   history.replaceState(null, '', location.pathname + location.search);
   if (csrfToken !== null) keepCsrfToken(csrfToken);
   if (mfaToken !== null)

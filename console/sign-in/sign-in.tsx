@@ -7,7 +7,7 @@ import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { texts } from '../texts.ts';
-import { federatedError, federatedSecondStep } from './federated.ts';
+import { federatedError, federatedSecondStep, noteLeaving } from './federated.ts';
 
 const words = texts.signIn;
 
@@ -151,7 +151,10 @@ export function Providers({ account, onLeave }: { account: string; onLeave?: () 
         <a
           key={id}
           class="button"
-          onClick={onLeave}
+          onClick={() => {
+            noteLeaving();
+            onLeave?.();
+          }}
           href={`/api/v1/oauth2/authorize?providerId=${id}&redirectUri=${encodeURIComponent(page)}`}
         >
           {words.with(name)}

@@ -133,17 +133,17 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   const early = Array.from({ length: 10 }, (_, n): [number, number] => [50 - n, 1]);
   const late = Array.from({ length: 10 }, (_, n): [number, number] => [10 - n, 2]);
   const { device } = await deviceWith('CHART-3', { temperature: [...early, ...late] });
-  const { device: other } = await deviceWith('CHART-4', { temperature: [[30, 7]] });
+  const { device: other } = await deviceWith('=CHART-4', { temperature: [[30, 7]] });
   const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/series?range=1h`);
   await drawn(page);
-  await page.getByLabel('Compare with').selectOption({ label: 'CHART-4' });
+  await page.getByLabel('Compare with').selectOption({ label: '=CHART-4' });
   await page.waitForURL(new RegExp(`with=${other.id}`));
   await page.locator('.readout').getByText('7 °C').waitFor();
-  t.match(await page.locator('.readout').textContent(), /CHART-3 2 °C.*CHART-4 7 °C/);
+  t.match(await page.locator('.readout').textContent(), /CHART-3 2 °C.*=CHART-4 7 °C/);
   const rows = (await csvOf(page, 'Air')).trim().split('\r\n');
   t.equal(rows[0], 'time,device,category,value');
   t.equal(rows.filter((row) => row.includes(',CHART-3,Air,')).length, 20);
-  t.match(rows.at(-1), /^20\d\d-.*Z,CHART-4,Air,7$/);
+  t.match(rows.at(-1), /^20\d\d-.*Z,'=CHART-4,Air,7$/);
   const [picture] = await Promise.all([
     page.waitForEvent('download'),
     page.getByRole('button', { name: 'PNG: picture of Air' }).click(),
@@ -155,7 +155,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   await page.keyboard.press('Home');
   for (let n = 0; n < 10; n += 1) await page.keyboard.press('ArrowRight');
   await page.locator('.readout').getByText('CHART-3 –').waitFor();
-  await page.getByRole('button', { name: 'Remove CHART-4' }).click();
+  await page.getByRole('button', { name: 'Remove =CHART-4' }).click();
   await page.waitForURL((url) => !url.searchParams.has('with'));
   t.strictSame(errors, []);
 });

@@ -363,4 +363,17 @@ t.test('a unit that does not connect fails, with the reason', async (t) => {
   await looksRight(t, page, 'station-fail-phone');
 });
 
+t.test('a link with the answer of a provider is not believed by a tab that has gone to none', async (t) => {
+  for (const place of ['/console/', '/claim']) {
+    const page = await browser.newPage();
+    t.teardown(() => page.close());
+    await page.goto(`${service.server.url}${place}#error=1&message=Call+us&csrfToken=x&mfaToken=y`);
+    await page.locator('h1').first().waitFor();
+    t.notOk((await page.content()).includes('Call us'), place);
+    t.notOk(page.url().includes('#'), place);
+    const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }));
+    t.notOk(kept.includes('"x"'), place);
+  }
+});
+
 t.end();
