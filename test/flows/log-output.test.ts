@@ -31,8 +31,8 @@ t.test(
         () => 0,
       );
     /** More lines than a pipe and its bound take. */
-    const fill = async () => {
-      for (let n = 0; n < 100; n += 1)
+    const fill = async (hundreds: number) => {
+      for (let n = 0; n < hundreds; n += 1)
         await Promise.all(
           Array.from({ length: 100 }, () => fetch(`http://127.0.0.1:${port}/nothing`).then((one) => one.text())),
         );
