@@ -9,6 +9,7 @@ import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { Turns } from './packets/turns.ts';
 import type { EndCode } from './reasons.ts';
+import type { PacketIds } from './sessions/packet-ids.ts';
 
 /** A client from its CONNECT on, as Aedes knows it, too. */
 export interface BrokerClient {
@@ -20,7 +21,7 @@ export interface BrokerClient {
   readonly cleanStart: boolean;
   /** Seconds that its session is kept when it leaves; Infinity for as long as the server keeps any. DISCONNECT may change it. */
   sessionExpiry: number;
-  /** Messages of QoS 1 and 2 that it takes before it acknowledges any; Infinity below level 5. */
+  /** Messages of QoS 1 and 2 that it is sent before it acknowledges any. */
   readonly receiveMaximum: number;
   readonly conn: Duplex;
   /** Of a WebSocket. */
@@ -31,8 +32,6 @@ export interface BrokerClient {
   closed: boolean;
   /** Published when the connection ends; undefined once it has been, or when it is void. */
   will: Will | undefined;
-  /** The packet id that the next message gets. */
-  nextId: number;
   /** Filters in force. */
   readonly subscriptions: ReadonlyMap<string, Filter>;
   /** Packets that are being handled. */
@@ -102,8 +101,8 @@ export interface LiveClient {
   readonly leaving: Turns;
   /** The counter of the last message in its reach that this client has been offered. */
   lastHeard: number;
-  /** The next packet expected from the client for a message, by packet id; undefined before the first. */
-  sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'> | undefined;
+  /** The packet ids of the messages to this client; a stored session has its own, for all its connections. */
+  ids: PacketIds;
   /** Messages that wait until the client has acknowledged others, where no stored session keeps them. */
   held: Outgoing[] | undefined;
   /** Messages of groups that have been sent and not acknowledged, by packet id, where no stored session keeps them. */

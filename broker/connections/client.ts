@@ -6,7 +6,6 @@ import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import type { Receive } from '../packets/fan-out.ts';
 import { type EndCode, ends } from '../reasons.ts';
-import { lastPacketId } from '../sessions/session-queue.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import { isShared, matchedFilter } from '../topics.ts';
 import { accountIn } from './client-ids.ts';
@@ -55,7 +54,6 @@ export class Client implements BrokerClient {
   readonly codec: Codec;
   closed = false;
   will: Will | undefined;
-  nextId = Math.ceil(Math.random() * lastPacketId);
   readonly #parts: ClientParts;
   readonly #connection: Connected['connection'];
   readonly #subscriptions = new Map<string, Filter & { receive: Receive | undefined }>();

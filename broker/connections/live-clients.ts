@@ -4,6 +4,7 @@ import { LongWork } from '../../src/scheduler/long-work.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { type EndCode, ends } from '../reasons.ts';
+import { PacketIds } from '../sessions/packet-ids.ts';
 
 /** Things that may end while a CONNECT that depends on them is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
@@ -210,7 +211,7 @@ export function newLiveClient(
     turns: new Turns(),
     leaving: new Turns(),
     lastHeard: 0,
-    sent: undefined,
+    ids: new PacketIds(),
     unreleased: undefined,
     sessionPresent: false,
     held: undefined,
@@ -225,21 +226,15 @@ export function laneOfClient({ identity }: LiveClient): Lane {
   return { accountId: identity?.caller.accountId ?? '', callerId: identity?.caller.id ?? '' };
 }
 
-/** Whether a client has as many unacknowledged messages as it takes. */
-export function isFull({ client, sent }: LiveClient): boolean {
-  return (sent?.size ?? 0) >= client.receiveMaximum;
+/** Whether a message has to wait for acknowledgements. One that has its packet id already is sent again. */
+export function isFull({ client, ids }: LiveClient, hasId = false): boolean {
+  return ids.underWay >= client.receiveMaximum || (!hasId && ids.areShort);
 }
 
 /** Whether a message of this QoS would leave at once. */
 export function hasRoom(live: LiveClient, qos: number): boolean {
   if (live.client.conn.writableNeedDrain) return false;
   return qos === 0 || (!isFull(live) && !live.held?.length);
-}
-
-/** The client has been sent a packet and is to answer with this one. */
-export function expect(live: LiveClient, messageId: number, answer: 'puback' | 'pubrec' | 'pubcomp'): void {
-  live.sent ??= new Map();
-  live.sent.set(messageId, answer);
 }
 
 /** A filter counts from the moment in which it is granted: messages may come before its SUBACK. */

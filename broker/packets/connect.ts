@@ -19,7 +19,7 @@ export interface Connect {
   /** Seconds; 0 for none. */
   keepAlive: number;
   will: Will | undefined;
-  /** Messages of QoS 1 and 2 that it takes before it acknowledges any; Infinity below level 5. */
+  /** Messages of QoS 1 and 2 that it is sent before it acknowledges any. */
   receiveMaximum: number;
   wantsResponseInformation: boolean;
   /** Whether it names a method to prove itself that takes several packets. */
@@ -41,6 +41,8 @@ export class MalformedConnect5 extends Malformed {
 /** Bytes to the level of a CONNECT, behind the longest header, and of the body of the shortest one. */
 const toLevel = 12;
 const shortestConnect = 10;
+/** Messages that a client is sent before it acknowledges any, if it does not take less. */
+const deliveryWindow = 1000;
 const bridgeBit = 0x80;
 const level5 = 5;
 const levels: Record<string, 3 | 4> = { MQTT: 4, MQIsdp: 3 };
@@ -76,7 +78,7 @@ export function readConnect(body: Buffer, clock: { now(): number }): Connect | U
   if (read.password && read.username === undefined) throw new Malformed('a password without a username');
   const codec = level === 3 ? new Level3(isBridge) : new Level4(isBridge);
   const sessionExpiry = read.cleanStart ? 0 : Number.POSITIVE_INFINITY;
-  const abilities = { receiveMaximum: Number.POSITIVE_INFINITY, wantsResponseInformation: false };
+  const abilities = { receiveMaximum: deliveryWindow, wantsResponseInformation: false };
   return { codec, ...read, sessionExpiry, ...abilities, hasAuthenticationMethod: false };
 }
 
@@ -94,7 +96,7 @@ function readLevel5(fields: Fields, clock: { now(): number }): Connect {
       throw new Malformed('authentication data without a method', { code: 0x82 });
     return {
       ...{ codec, ...read, sessionExpiry },
-      receiveMaximum: properties.receiveMaximum ?? 65_535,
+      receiveMaximum: Math.min(properties.receiveMaximum ?? deliveryWindow, deliveryWindow),
       wantsResponseInformation: properties.requestResponseInformation === 1,
       hasAuthenticationMethod: properties.authenticationMethod !== undefined,
     };

@@ -1,11 +1,10 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import type { Counters } from '../connections/counters.ts';
-import { expect, isFull, laneOfClient } from '../connections/live-clients.ts';
+import { isFull, laneOfClient } from '../connections/live-clients.ts';
 import { forOneClient, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
-import { lastPacketId, nextPacketId } from '../sessions/session-queue.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { PublishHeader } from './codec.ts';
 import { Held, type HeldServices } from './held.ts';
@@ -17,7 +16,7 @@ export interface DeliveryParts extends HeldServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
-    Pick<SessionStore, 'keptFor' | 'noteSent' | 'passOnShared'>;
+    Pick<SessionStore, 'isDue' | 'keptFor' | 'noteSent' | 'passOnShared'>;
   groups: Pick<SharedGroups, 'passOn'>;
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
@@ -81,12 +80,12 @@ export class Deliveries {
       for await (const kept of persistence.keptFor(client)) {
         scheduler.spend(costOfKept);
         if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
-        if (kept.cmd === 'publish' && isFull(live))
+        while (kept.cmd === 'publish' && !client.closed && isFull(live, kept.messageId !== undefined))
           await new Promise<void>((resolve) => {
             live.whenRoom = resolve;
           });
         if (client.closed) return;
-        await this.#sendKept(live, kept);
+        if (persistence.isDue(client, kept)) await this.#sendKept(live, kept);
         if (client.closed) return;
       }
     } catch (error) {
@@ -117,16 +116,14 @@ export class Deliveries {
   sendWaiting(live: LiveClient): void {
     const { client, whenRoom } = live;
     if (client.closed) this.#held.dropAll(live);
-    if (client.receiveMaximum === Number.POSITIVE_INFINITY) return;
     while (!client.closed && !isFull(live)) {
       const packet = this.#held.take(live);
       if (!packet) break;
       this.#deliver(live, packet, () => {}, true);
     }
-    if (whenRoom && (client.closed || !isFull(live))) {
-      live.whenRoom = undefined;
-      whenRoom();
-    }
+    // It looks again itself.
+    live.whenRoom = undefined;
+    whenRoom?.();
   }
 
   /** A message, or a PUBREL, that a stored session has kept: it leaves as those that are live. */
@@ -134,7 +131,7 @@ export class Deliveries {
     return new Promise((resolve) => {
       if (kept.cmd === 'pubrel') this.#sendRelease(live, kept.messageId, resolve);
       else {
-        kept.messageId ??= takePacketId(live);
+        kept.messageId ??= live.ids.take();
         const { retainAsPublished = false, identifiers } = live.client.matchOfKept(kept) ?? {};
         if (identifiers) kept.identifiers = identifiers;
         // The subscription stood when the message came [MQTT-3.3.1-12].
@@ -151,7 +148,7 @@ export class Deliveries {
           done();
           return;
         }
-        expect(client.live, messageId, 'pubcomp');
+        client.live.ids.expect(messageId, 'pubcomp');
         write(client.conn, client.codec.answer('pubrel', messageId));
         client.whenWritable(done);
       }),
@@ -165,7 +162,8 @@ export class Deliveries {
     if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
-    else if (!hasWaited && packet.messageId === undefined && this.#mustWait(live)) this.#keep(live, allowed, done);
+    else if (!hasWaited && packet.messageId === undefined && (isFull(live) || this.#held.has(live)))
+      this.#keep(live, allowed, done);
     else this.#send(live, allowed, done);
   }
 
@@ -177,11 +175,6 @@ export class Deliveries {
     counters.expired += 1;
     if (!client.clean) persistence.forget(client, packet);
     return true;
-  }
-
-  #mustWait(live: LiveClient): boolean {
-    if (live.client.receiveMaximum === Number.POSITIVE_INFINITY) return false;
-    return isFull(live) || this.#held.has(live);
   }
 
   /** It is in the queue of a stored session, or is held. */
@@ -198,12 +191,16 @@ export class Deliveries {
 
   #send(live: LiveClient, packet: Outgoing, done: Done): void {
     const { client, leaving } = live;
-    packet.messageId ??= takePacketId(live);
+    packet.messageId ??= live.ids.take();
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
     const messageId = packet.messageId;
-    expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
+    live.ids.expect(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
     if (packet.group && client.clean) this.#held.track(live, messageId, { ...packet, payload: this.#bytesOf(packet) });
     const pass = () => {
+      if (client.closed) {
+        done();
+        return;
+      }
       const payload = this.#bytesOf(packet);
       const bytes = client.codec.publish(packet, payload, packet.qos, messageId);
       if (!bytes) {
@@ -247,7 +244,7 @@ export class Deliveries {
   /** As if it had been sent [MQTT-3.1.2-25]. */
   #dropTooLong(live: LiveClient, messageId: number, done: Done): void {
     this.#parts.counters.dropped.size += 1;
-    live.sent?.delete(messageId);
+    live.ids.end(messageId);
     this.received(live, messageId);
     this.#parts.persistence.acknowledge(live.client, messageId);
     done();
@@ -288,12 +285,4 @@ interface Bytes {
   payload: Buffer;
   level: number;
   bytes: Buffer;
-}
-
-/** The next packet id that no message in flight has; the next one when all have been used. */
-function takePacketId({ client, sent }: LiveClient): number {
-  let id = client.nextId;
-  for (let tried = 0; sent?.has(id) && tried < lastPacketId; tried += 1) id = nextPacketId(id);
-  client.nextId = nextPacketId(id);
-  return id;
 }

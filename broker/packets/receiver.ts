@@ -1,7 +1,6 @@
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { expect } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { EnrollHooks } from '../hooks/enroll.ts';
 import type { SubscribeHooks } from '../hooks/subscribe.ts';
@@ -147,12 +146,23 @@ export class PacketReceiver {
     const { client, identity } = live;
     const { received } = persistence;
     const id = packet.messageId as number;
-    if (isKnown || !identity) {
-      this.#answerInTurn(live, client.codec.answer('pubrec', id, packet.dup ? 0 : packetIdInUse), done);
+    if (!identity) {
+      done(new Error('not proven'));
       return;
     }
     live.unreleased ??= new Set();
     const { unreleased } = live;
+    if (isKnown) {
+      // The client that is told of it forgets the id: it names a new message then.
+      if (client.codec.level === 5 && unreleased.has(id) && !packet.dup)
+        this.#release(live, id, client.codec.answer('pubrec', id, packetIdInUse), done);
+      else {
+        // The client of level 5 counts what it sends again on a new connection.
+        if (client.codec.level === 5) unreleased.add(id);
+        this.#answerInTurn(live, client.codec.answer('pubrec', id), done);
+      }
+      return;
+    }
     if (!unreleased.has(id)) {
       if (received.isFull(client)) {
         done(new OverLimit('max_unreleased_per_account'));
@@ -174,16 +184,21 @@ export class PacketReceiver {
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
   #released(live: LiveClient, { messageId }: Answer, done: Done): void {
+    const { codec } = live.client;
+    const isKnown = this.#parts.persistence.received.isKnown(live.client, messageId);
+    const code = isKnown || !isFaultyId(live) ? 0 : packetIdNotFound;
+    this.#release(live, messageId, codec.answer('pubcomp', messageId, code), done);
+  }
+
+  /** The packet id names a new message when the answer leaves. */
+  #release(live: LiveClient, messageId: number, answer: Buffer, done: Done): void {
     const { client, turns } = live;
-    const { received } = this.#parts.persistence;
-    // PUBCOMP says so from level 5 on.
-    const code = client.codec.level < 5 || received.isKnown(client, messageId) ? 0 : packetIdNotFound;
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);
-      else this.#answer(client, client.codec.answer('pubcomp', messageId, code), done);
+      else this.#answer(client, answer, done);
     });
-    received
+    this.#parts.persistence.received
       .release(client, messageId)
       .then(() => {
         live.unreleased?.delete(messageId);
@@ -198,7 +213,7 @@ export class PacketReceiver {
 
   /** PUBACK or PUBCOMP. */
   #delivered(live: LiveClient, { cmd, messageId }: Answer, done: Done): void {
-    const awaited = live.sent?.get(messageId);
+    const awaited = live.ids.awaited(messageId);
     if (awaited !== undefined && awaited !== cmd) {
       done(new Malformed(`${cmd.toUpperCase()} instead of ${awaited.toUpperCase()}`, { code: faults.protocol }));
       return;
@@ -208,7 +223,7 @@ export class PacketReceiver {
   }
 
   #endDelivery(live: LiveClient, messageId: number): void {
-    live.sent?.delete(messageId);
+    live.ids.end(messageId);
     this.#parts.deliveries.received(live, messageId);
     this.#parts.persistence.acknowledge(live.client, messageId);
     this.#parts.deliveries.sendWaiting(live);
@@ -218,7 +233,7 @@ export class PacketReceiver {
   #received(live: LiveClient, { messageId, code }: Answer, done: Done): void {
     const { persistence } = this.#parts;
     const { client, turns } = live;
-    const awaited = live.sent?.get(messageId);
+    const awaited = live.ids.awaited(messageId);
     if (awaited === 'puback') {
       done(new Malformed('PUBREC instead of PUBACK', { code: faults.protocol }));
       return;
@@ -230,7 +245,7 @@ export class PacketReceiver {
       return;
     }
     const isUnknown = awaited === undefined && !persistence.isSent(client, messageId);
-    if (isUnknown && client.codec.level === 5) {
+    if (isUnknown && isFaultyId(live)) {
       this.#answerInTurn(live, client.codec.answer('pubrel', messageId, packetIdNotFound), done);
       return;
     }
@@ -239,7 +254,7 @@ export class PacketReceiver {
       if (failure) done(failure);
       else this.#answer(client, client.codec.answer('pubrel', messageId), done);
     });
-    if (awaited !== undefined || !client.clean) expect(live, messageId, 'pubcomp');
+    if (awaited !== undefined || !client.clean) live.ids.expect(messageId, 'pubcomp');
     this.#parts.deliveries.received(live, messageId);
     const writing = client.clean ? undefined : persistence.noteReceived(client, messageId);
     if (!writing) {
@@ -391,6 +406,14 @@ class PacketOrigin implements Origin {
 function answerOf({ reason, isStored, receivers }: Verdict): { code: number; sentence: string | undefined } {
   if (reason) return { code: rowOf(reason).mqtt5, sentence: reasonOf(reason) };
   return { code: isStored || receivers > 0 ? 0 : noMatchingSubscribers, sentence: undefined };
+}
+
+/**
+ * Whether an id that is not known here is a fault of the client: in a session that was taken up it may be that of an exchange
+ * whose last answer was lost with a former connection. Below level 5 nothing says so.
+ */
+function isFaultyId({ client, sessionPresent }: LiveClient): boolean {
+  return client.codec.level === 5 && !sessionPresent;
 }
 
 /** The error by which a connection ends, after its reason has been noted. */

@@ -375,7 +375,7 @@ export class SessionStore {
       ?.catch((error) => log.error({ fault: faultOf(error) }, 'messages of a group could not be passed on'));
   }
 
-  /** A message is about to be sent under its packet id, which may be changed; undefined when it has not to wait for the disk. */
+  /** A message is about to be sent under its packet id; undefined when it has not to wait for the disk. */
   noteSent({ id }: Id, packet: Outgoing): Promise<void> | undefined {
     const session = this.#sessions.get(id);
     return session && this.#queues.noteSent(session, packet);
@@ -421,13 +421,19 @@ export class SessionStore {
 
   /** Whether a message has been sent under a packet id, by this connection or one before, and is not acknowledged. */
   isSent({ id }: Id, messageId: number): boolean {
-    return this.#sessions.get(id)?.queue.withPacketId(messageId) !== undefined;
+    return this.#sessions.get(id)?.queue.ids.kept(messageId) !== undefined;
   }
 
   /** What a session has kept for its client, oldest first. An error of it ends the connection, and the queue stays. */
   async *keptFor(client: BrokerClient): AsyncIterableIterator<Kept> {
     const session = this.#sessions.get(client.id);
     if (session) yield* this.#queues.left(session, client);
+  }
+
+  /** Whether what was read of a queue is still to be sent. */
+  isDue({ id }: Id, kept: Kept): boolean {
+    const session = this.#sessions.get(id);
+    return session !== undefined && this.#queues.isDue(session, kept);
   }
 
   // Wills: the connection itself holds its will; on disk it is for the next process.

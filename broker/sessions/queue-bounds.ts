@@ -2,7 +2,7 @@
 import { accountIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Journal } from './journal.ts';
-import type { Queued } from './session-queue.ts';
+import type { Queued } from './queued.ts';
 import type { Session, StoredSessions } from './stored-sessions.ts';
 
 /** Messages that an account loses for one that comes, and those of one queue before the longest is looked for again. */

@@ -14,8 +14,8 @@ import {
 } from '../message-types.ts';
 import type { Journal } from './journal.ts';
 import { dequeue, type QueueBoundServices, QueueBounds } from './queue-bounds.ts';
+import type { Queued } from './queued.ts';
 import { ownBytes } from './retained.ts';
-import { nextPacketId, type Queued } from './session-queue.ts';
 import type { Session } from './stored-sessions.ts';
 
 /** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
@@ -202,20 +202,20 @@ export class Queues {
   // Sending
 
   /**
-   * A queued message is sent under a packet id, which may be changed. For QoS 2 that waits for the disk: sent again after a
-   * crash it must carry the same packet id, or it would be a second message. Undefined when there is nothing to wait for.
+   * A queued message is sent under a packet id. For QoS 2 that waits for the disk: sent again after a crash it must carry the
+   * same packet id, or it would be a second message. Undefined when there is nothing to wait for.
    */
   noteSent(session: Session, packet: Outgoing): Promise<void> | undefined {
     const { messageId } = packet;
     const queued = session.queue.withCounter(packet.brokerCounter);
     if (messageId === undefined || !queued || queued.packetId === messageId) return undefined;
-    packet.messageId = session.queue.send(queued, messageId);
+    session.queue.ids.keep(messageId, queued);
     return packet.qos === 2 ? this.#recordSent(session, queued) : undefined;
   }
 
   /** PUBREL takes the place of a message of QoS 2; undefined when it has already. */
   noteReceived(session: Session, packetId: number): Promise<void> | undefined {
-    const sent = session.queue.withPacketId(packetId);
+    const sent = session.queue.ids.kept(packetId);
     if (!sent || sent.released) return undefined;
     sent.released = true;
     return this.#recordSent(session, sent);
@@ -228,7 +228,7 @@ export class Queues {
 
   /** Removes the message sent under a packet id from the queue. Returns whether there was one. */
   acknowledge(session: Session, packetId: number): boolean {
-    const queued = session.queue.withPacketId(packetId);
+    const queued = session.queue.ids.kept(packetId);
     if (queued) dequeue(this.#journal, session, queued);
     return queued !== undefined;
   }
@@ -285,7 +285,7 @@ export class Queues {
         if (value.counter <= last) continue;
         last = value.counter;
         // It is under way on this connection already.
-        if (value.packetId !== undefined && client.live.sent?.has(value.packetId)) continue;
+        if (value.packetId !== undefined && queue.ids.awaited(value.packetId)) continue;
         page.push(value);
       }
       if (page.length === 0) {
@@ -293,7 +293,7 @@ export class Queues {
         return;
       }
       const wereSent = new Set(page.filter(({ packetId }) => packetId !== undefined));
-      await this.#number(session, client, page);
+      await this.#number(session, page);
       for (const next of page) {
         const packet = queue.withCounter(next.counter) && this.#packetOf(session, next, wereSent.has(next));
         if (packet) yield packet;
@@ -301,13 +301,20 @@ export class Queues {
     }
   }
 
+  /** Whether what was read of a queue is still to be sent: meanwhile the client may have answered it, or it was dropped. */
+  isDue({ queue }: Session, kept: Kept): boolean {
+    if (kept.cmd === 'pubrel') return queue.ids.kept(kept.messageId)?.released === true;
+    const queued = queue.withCounter(kept.brokerCounter);
+    return queued !== undefined && !queued.released;
+  }
+
   /** Gives the QoS 2 messages of a page their packet ids, on disk before any is sent. */
-  async #number(session: Session, client: BrokerClient, page: Queued[]): Promise<void> {
+  async #number(session: Session, page: Queued[]): Promise<void> {
+    const { ids } = session.queue;
     let isNew = false;
     for (const queued of page) {
-      if (queued.packetId !== undefined || this.#qosOf(queued.id) !== 2) continue;
-      const packetId = session.queue.send(queued, client.nextId);
-      client.nextId = nextPacketId(packetId);
+      if (queued.packetId !== undefined || ids.areShort || this.#qosOf(queued.id) !== 2) continue;
+      ids.keep(ids.take(), queued);
       this.#journal.record(sentChange(session, queued));
       isNew = true;
     }

@@ -1,31 +1,10 @@
-import type { GroupName } from '../message-types.ts';
+import { PacketIds } from './packet-ids.ts';
+import type { Queued } from './queued.ts';
 
-/** A message in the queue of one stored session, or the PUBREL that has taken its place. */
-export interface Queued {
-  /** As the disk knows it. */
-  readonly id: number;
-  /** As Aedes knows it. */
-  readonly counter: number;
-  /** Set once it has been sent, or is about to be. */
-  packetId: number | undefined;
-  released: boolean;
-  /** Bytes of its topic, payload and properties. */
-  readonly size: number;
-  /** Milliseconds since 1970. */
-  readonly expires: number | undefined;
-  /** The group for which its session was chosen; undefined for an ordinary subscription, and after a restart. */
-  readonly group: GroupName | undefined;
-  /** The device of the message; undefined until it is looked up, if it comes from the disk. */
-  device: string | undefined;
-}
-
-/** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
-export const lastPacketId = 65_535;
-
-/** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
+/** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id too. */
 export class SessionQueue {
   readonly #byCounter = new Map<number, Queued>();
-  readonly #sent = new Map<number, Queued>();
+  readonly ids = new PacketIds();
   #onBytes: ((change: number) => void) | undefined;
   #newest = 0;
   #bytes = 0;
@@ -77,23 +56,19 @@ export class SessionQueue {
     return this.#byCounter.get(counter);
   }
 
-  withPacketId(packetId: number): Queued | undefined {
-    return this.#sent.get(packetId);
-  }
-
   /** Counters only grow. */
   add(queued: Queued): void {
     this.#byCounter.set(queued.counter, queued);
     this.#count(queued.size);
     this.#newest = queued.counter;
     this.noteExpiry(queued);
-    if (queued.packetId !== undefined) this.#sent.set(queued.packetId, queued);
+    if (queued.packetId !== undefined) this.ids.keep(queued.packetId, queued);
   }
 
   delete(queued: Queued): void {
-    if (this.#byCounter.delete(queued.counter)) this.#count(-queued.size);
-    const { packetId } = queued;
-    if (packetId !== undefined && this.#sent.get(packetId) === queued) this.#sent.delete(packetId);
+    if (!this.#byCounter.delete(queued.counter)) return;
+    this.#count(-queued.size);
+    this.ids.forget(queued);
   }
 
   /** Its session has ended: it counts no more. */
@@ -107,17 +82,4 @@ export class SessionQueue {
     this.#bytes += change;
     this.#onBytes(change);
   }
-
-  /** Gives a message its packet id: the wanted one, or the next that no other message in flight has. */
-  send(queued: Queued, wanted: number): number {
-    let packetId = wanted;
-    while ((this.#sent.get(packetId) ?? queued) !== queued) packetId = nextPacketId(packetId);
-    queued.packetId = packetId;
-    this.#sent.set(packetId, queued);
-    return packetId;
-  }
-}
-
-export function nextPacketId(packetId: number): number {
-  return (packetId % lastPacketId) + 1;
 }

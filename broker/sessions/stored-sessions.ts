@@ -200,6 +200,8 @@ export class StoredSessions {
     session.expiry = this.#expiryOf(client.sessionExpiry);
     session.holder = client;
     session.caughtUp = undefined;
+    session.queue.ids.forgetConnection();
+    client.live.ids = session.queue.ids;
     this.#record(session);
     this.#dropOldest(session);
     return session.expiry / 1000;
@@ -219,6 +221,7 @@ export class StoredSessions {
     }
     session.holder = undefined;
     session.caughtUp = undefined;
+    session.queue.ids.forgetConnection();
     session.left = this.#services.clock.now();
     this.#record(session);
     const siblings = this.#siblingsOf(session);

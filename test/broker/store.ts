@@ -5,6 +5,7 @@ import type { BrokerClient, LiveClient } from '../../broker/aedes-types.ts';
 import { type Counters, newCounters } from '../../broker/connections/counters.ts';
 import type { Outgoing } from '../../broker/message-types.ts';
 import { FanOut } from '../../broker/packets/fan-out.ts';
+import { PacketIds } from '../../broker/sessions/packet-ids.ts';
 import { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
 import { SharedGroups } from '../../broker/sessions/shared-groups.ts';
@@ -88,8 +89,7 @@ export function clientOf(id: string, more: Partial<BrokerClient> = {}): BrokerCl
     ...of,
     receiveMaximum: Number.POSITIVE_INFINITY,
     closed: false,
-    nextId: 1,
-    live: {},
+    live: { ids: new PacketIds() },
     ...more,
   } as BrokerClient;
 }

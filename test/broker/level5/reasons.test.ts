@@ -227,13 +227,17 @@ t.test('a QoS 2 message whose id is under way: 0x91 with DUP 0, PUBREC again wit
   };
   t.match(await send('first', false), { cmd: 'pubrec', id: 3, code: 0 });
   t.match(await send('first', true), { cmd: 'pubrec', id: 3, code: 0 });
-  t.match(await send('second', false), { cmd: 'pubrec', id: 3, code: 0x91 });
-  client.send(publish(f.topic('chat'), 'third', { qos: 1, id: 3 }));
+  client.send(publish(f.topic('chat'), 'of QoS 1', { qos: 1, id: 3 }));
   t.match(await client.next(), { cmd: 'puback', id: 3, code: 0x91 });
+  t.match(await send('second', false), { cmd: 'pubrec', id: 3, code: 0x91 });
+  t.match(await send('third', false), { cmd: 'pubrec', id: 3, code: 0 }, 'the client has been told: the id is free');
   client.send(answer('pubrel', 3));
   t.match(await client.next(), { cmd: 'pubcomp', id: 3, code: 0 });
+  client.send(answer('pubrel', 3));
+  t.match(await client.next(), { cmd: 'pubcomp', id: 3, code: 0x92 });
   t.match(await send('last', false), { cmd: 'pubrec', id: 3, code: 0 });
   t.match(await other.next(), { payload: 'first' });
+  t.match(await other.next(), { payload: 'third' });
   t.match(await other.next(), { payload: 'last' });
 });
 

@@ -3,7 +3,7 @@ import { part } from '../../support/part.ts';
 import { startService } from '../../support/service.ts';
 import { until } from '../../support/until.ts';
 import { connected as connectedAt4 } from '../conversation.ts';
-import { type Fixture, fixture, fixtureIn, sibling } from '../fixture.ts';
+import { type Fixture, fixture, fixtureIn, sibling, stored } from '../fixture.ts';
 import {
   type Connected,
   connected,
@@ -269,6 +269,58 @@ t.test('packet ids of QoS 2 messages belong to the session', async (t) => {
   t.equal(await send(third, 'of a new session', true), 0);
   await leave(third);
   t.same(payloads(await soFar(listener)), ['once', 'twice', 'of a new session']);
+});
+
+t.test(
+  'what a client of QoS 2 repeats on a new connection succeeds, with DUP or without, and is delivered once',
+  async (t) => {
+    const f = await ownDevice(t);
+    const listener = await connected(t, f, { clientId: 'listener' });
+    t.same(await subscribed(listener, [[f.topic('chat'), { qos: 0 }]]), [0]);
+    const send = async (client: Connected, text: string, dup = false) => {
+      client.send(publish(f.topic('chat'), text, { qos: 2, id: 5, dup }));
+      return (await client.next()).code;
+    };
+    const release = async (client: Connected) => {
+      client.send(answer('pubrel', 5));
+      return (await client.next()).code;
+    };
+    await cut(await connected(t, f, keeping(100)));
+    for (const dup of [false, true]) {
+      const first = await connected(t, f, keeping(100, back));
+      t.equal(await send(first, `${dup}`), 0);
+      await first.drop();
+      const second = await connected(t, f, keeping(100, back));
+      t.equal(await send(second, `${dup}`, dup), 0);
+      t.equal(await release(second), 0);
+      await second.drop();
+      const third = await connected(t, f, keeping(100, back));
+      t.equal(await release(third), 0, 'PUBCOMP was lost');
+      t.equal(await send(third, `next after ${dup}`), 0, 'the id is free');
+      t.equal(await release(third), 0);
+      await third.drop();
+    }
+    t.same(payloads(await soFar(listener)), ['false', 'next after false', 'true', 'next after true']);
+  },
+);
+
+t.test('a packet id that is used twice on a new connection is 0x91 there, and free after that', async (t) => {
+  const f = await ownDevice(t);
+  const send = async (client: Connected, text: string) => {
+    client.send(publish(f.topic('temperature'), text, { qos: 2, id: 5 }));
+    return (await client.next()).code;
+  };
+  const first = await connected(t, f, keeping(100));
+  t.equal(await send(first, '1'), 0);
+  await first.drop();
+  const second = await connected(t, f, keeping(100, back));
+  t.equal(await send(second, '1'), 0);
+  t.equal(await send(second, '2'), 0x91);
+  t.equal(await send(second, '3'), 0);
+  await second.drop();
+  const third = await connected(t, f, keeping(100, back));
+  t.equal(await send(third, '3'), 0);
+  t.same(await stored(f), [3, 1]);
 });
 
 t.test('a session is of one principal, whatever client ids others use', async (t) => {
