@@ -95,6 +95,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   identities: { where: own },
   activity: { where: own },
   kept: { where: own, left: byTriggers },
+  directoryMarks: { where: 'false', left: 'of the directory, and of no account' },
   brandings: { where: own },
   accounts: { where: '"id" IN "moving"' },
 };

@@ -59,7 +59,8 @@ export async function writeArchive(
   const options = { mode: 0o100600, mtime: new Date(about.time), compressionLevel };
   const manifest: Manifest = { format, ...about, files: [] };
   const failed = new Promise<never>((_, reject) => zip.on('error', reject));
-  const contents = contentsOf(from.directory).filter((sha256) => existsSync(join(from.firmware, sha256)));
+  const contents = contentsOf(from.directory);
+  demandContents(contents, from.firmware);
   const sources = [
     ...from.databases.map((name) => ({ name, source: join(from.directory, name) })),
     ...contents.map((sha256) => ({ name: `firmware/${sha256}`, source: join(from.firmware, sha256) })),
@@ -92,6 +93,15 @@ export async function writeArchive(
 function contentsOf(directory: string): string[] {
   const path = join(directory, 'registry.db');
   return existsSync(path) ? usedContents(path) : [];
+}
+
+/** @throws UsageError when a firmware file is gone that the registry names. */
+function demandContents(contents: readonly string[], firmware: string): void {
+  const gone = contents.find((sha256) => !existsSync(join(firmware, sha256)));
+  if (gone)
+    throw new UsageError(
+      `${join(firmware, gone)} is missing, and the registry names it. Upload the file again, or delete its firmware package.`,
+    );
 }
 
 /** Skips backups that are still being written or that a rotation has just removed. */

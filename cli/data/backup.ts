@@ -21,7 +21,7 @@ export async function backup(given: OnDirectory, target: string): Promise<void> 
   clearLeftovers(prefix);
   if (existsSync(file)) throw new UsageError(`${file} exists already. A backup never overwrites a file.`);
   // A server next to it goes first, also for the threads that compress.
-  setPriority(constants.priority.PRIORITY_LOW);
+  lowerPriority();
 
   // Next to the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
   const work = `${prefix}${process.pid}`;
@@ -47,6 +47,15 @@ export async function backup(given: OnDirectory, target: string): Promise<void> 
     print({ backup: file, ...about, files: files.map(({ name, bytes }) => ({ name, bytes })) });
   } finally {
     clear();
+  }
+}
+
+/** Some containers forbid it: the backup goes on as it is. */
+function lowerPriority(): void {
+  try {
+    setPriority(constants.priority.PRIORITY_LOW);
+  } catch (error) {
+    process.stderr.write(`The backup runs with the usual priority: ${(error as Error).message}.\n`);
   }
 }
 

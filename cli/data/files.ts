@@ -13,6 +13,7 @@ import type { Clock } from '../../src/clock.ts';
 import { loadConfig } from '../../src/config.ts';
 import { readLimits } from '../../src/limits/table.ts';
 import { announceChange } from '../../src/process/changes.ts';
+import { describeMissing } from '../../src/process/used-directory.ts';
 import { UsageError } from '../usage.ts';
 
 /** Flags of a command that works on a data directory. */
@@ -53,12 +54,14 @@ export function demandRegistry(dataDir: string): void {
   throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
 }
 
-/** @throws UsageError while some of its files are those of before a restore or rollback, or while accounts are moved. */
+/** @throws UsageError while some of its files are gone or those of before a restore, or while accounts are moved. */
 export function demandWhole(dataDir: string): void {
   if (movingIn(dataDir))
     throw new UsageError(`${dataDir} takes part in a move: run slipway account move again, or with --undo.`);
   if (isUnfinished(dataDir))
     throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
+  const missing = describeMissing(dataDir);
+  if (missing) throw new UsageError(missing);
 }
 
 /**

@@ -2,10 +2,11 @@
 import { existsSync, readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/files/copies.ts';
-import { firmwareName } from '../../db/files/firmware.ts';
+import { firmwareName, usedContents } from '../../db/files/firmware.ts';
 import { abandon, finishReplacement, gather, replaceBy } from '../../db/files/incoming.ts';
 import { unknownSteps } from '../../db/files/schema.ts';
 import { snapshotsName, versionName } from '../../db/files/snapshots.ts';
+import { missingPart } from '../../src/process/used-directory.ts';
 import { UsageError } from '../usage.ts';
 import { damaged, type ManifestFile, openArchive } from './archive.ts';
 import { directoryOf, holdForCommand, type OnDirectory, print } from './files.ts';
@@ -30,6 +31,12 @@ export async function restore(given: OnDirectory & { force: boolean }, source: s
         if (unknown)
           throw new UsageError(`This backup is of a newer version of Slipway, ${slipway}: ${name} has had ${unknown}.`);
       }
+      const missing = missingPart(staged);
+      if (missing) throw damaged(`${missing.name} ${missing.fault}`);
+      const gone = usedContents(join(staged, 'registry.db')).find(
+        (name) => !existsSync(join(staged, firmwareName, name)),
+      );
+      if (gone) throw damaged(`${firmwareName}/${gone} is missing, and the registry names it`);
       writeFileSync(join(staged, versionName), slipway, { mode: 0o600, flush: true });
       const keys = ['keys', firmwareName].filter((name) => existsSync(join(staged, name)));
       for (const name of keys) sync(join(staged, name));

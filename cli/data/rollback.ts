@@ -1,7 +1,8 @@
 /** `slipway rollback`: the data as it was before the last upgrade, for the version that ran on it. */
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { databaseNames } from '../../db/files/copies.ts';
+import { firmwareName, usedContents } from '../../db/files/firmware.ts';
 import { finishReplacement, isUnfinished, replaceBy } from '../../db/files/incoming.ts';
 import { stepsHad } from '../../db/files/schema.ts';
 import { dataVersion, filesOf, snapshotsOf } from '../../db/files/snapshots.ts';
@@ -32,7 +33,14 @@ export async function rollback(given: OnDirectory): Promise<void> {
       `The data is that of ${time} again, and needs Slipway ${needs}: a newer one upgrades it once more.\n` +
         `Not in it: ${lost}. That lies in ${replaced}, until you delete it.\n`,
     );
-    print({ rolledBackTo: time, needs, lost, replaced });
+    const registry = join(dataDir, 'registry.db');
+    const used = existsSync(registry) ? usedContents(registry) : [];
+    const missing = used.filter((name) => !existsSync(join(dataDir, firmwareName, name)));
+    if (missing.length > 0)
+      process.stderr.write(
+        `Snapshots do not hold firmware, and ${missing.length} files that the data names have been deleted since: upload them again.\n`,
+      );
+    print({ rolledBackTo: time, needs, lost, replaced, missingFirmware: missing });
   } finally {
     lock.release();
   }

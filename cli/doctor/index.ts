@@ -2,9 +2,11 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { databasesIn } from '../../db/files/copies.ts';
+import { isUnfinished } from '../../db/files/incoming.ts';
 import { isLocked } from '../../db/files/lock.ts';
 import { ConfigError, loadConfig } from '../../src/config.ts';
 import { checkDirectory } from '../../src/process/start-checks.ts';
+import { describeMissing } from '../../src/process/used-directory.ts';
 import { lookAtClock } from './clock.ts';
 import { lookAtConfiguration } from './configuration.ts';
 import { lookAtDisk } from './disk.ts';
@@ -53,7 +55,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     if (!(error instanceof ConfigError)) throw error;
     return [
       wrong(`${error.message.replace(/\.?$/, '.')} The server does not start with this.`),
-      ...(given ? filesOf(given, costly) : []),
+      ...(given ? await filesOf(given, costly) : []),
     ];
   }
   const dataDir = given === undefined ? config.dataDir : resolve(given);
@@ -69,7 +71,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
   const served = isLocked(dataDir);
   const hasAccount = databasesIn(dataDir).includes('registry.db');
   return [
-    ...lookAtConfiguration(own, { hasAccount }),
+    ...(await looked('configuration', () => lookAtConfiguration(own, { hasAccount }))),
     ...(await looked('tls', () => lookAtTls(own, now))),
     ...(await looked('files', () => lookAtModes(dataDir, own.secretFiles))),
     ...(await looked('ports', () => lookAtPorts(own, served))),
@@ -77,7 +79,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     ...(await looked('clock', () => lookAtClock(dataDir, now))),
     ...(await looked('disk', () => lookAtDisk(own, now))),
     ...(await looked('firmware', () => (costly.includes('integrity') ? lookAtFirmware(dataDir) : []))),
-    ...filesOf(dataDir, costly),
+    ...(await filesOf(dataDir, costly)),
   ];
 }
 
@@ -90,10 +92,18 @@ async function looked(check: Finding['check'], look: () => Finding[] | Promise<F
   }
 }
 
-function filesOf(dataDir: string, costly: readonly 'integrity'[]): Finding[] {
-  if (databasesIn(dataDir).length === 0) return [];
-  const sound = costly.includes('integrity') ? lookAtIntegrity(dataDir) : [];
+async function filesOf(dataDir: string, costly: readonly 'integrity'[]): Promise<Finding[]> {
+  const use = await looked('files', () => lookAtUse(dataDir));
+  if (databasesIn(dataDir).length === 0) return use;
+  const sound = await looked('integrity', () => (costly.includes('integrity') ? lookAtIntegrity(dataDir) : []));
+  const logs = await looked('wal', () => lookAtLogs(dataDir));
   // The migrations that a damaged file names cannot be trusted.
-  if (sound.some(({ level }) => level === 'error')) return [...lookAtLogs(dataDir), ...sound];
-  return [...lookAtSchema(dataDir), ...lookAtLogs(dataDir), ...sound];
+  if (sound.some(({ level }) => level === 'error')) return [...use, ...logs, ...sound];
+  return [...use, ...(await looked('schema', () => lookAtSchema(dataDir))), ...logs, ...sound];
+}
+
+/** A part that is gone of a directory that was in use. */
+function lookAtUse(dataDir: string): Finding[] {
+  const missing = isUnfinished(dataDir) ? undefined : describeMissing(dataDir);
+  return missing ? [findings('files').error(`${missing} The server does not start with this.`)] : [];
 }

@@ -231,4 +231,15 @@ export const operatorCommands = [
     examples: ['slipway rollback'],
     run: (given) => onTheDisk(async () => (await import('../data/rollback.ts')).rollback(given)),
   }),
+  command({
+    words: 'data give-up',
+    group: 'Backup',
+    summary: 'goes on without a file of the data directory that is lost',
+    about: 'Stop the server first. Only for a file that a start names as missing; says what is lost with it.',
+    operands: [{ name: 'FILE', about: 'registry.db, messages.db or keys/sealing.key' }],
+    flags: { dataDir },
+    exitCodes: ofBackups,
+    examples: ['slipway data give-up messages.db'],
+    run: (given, [file = '']) => onTheDisk(async () => (await import('../data/give-up.ts')).giveUp(given, file)),
+  }),
 ];

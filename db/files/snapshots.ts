@@ -10,6 +10,8 @@ export const snapshotsName = 'snapshots';
 export const versionName = 'version';
 /** In a snapshot, as long as the upgrade that it was made for has not come to its end. */
 const unfinished = 'unfinished';
+/** In a snapshot: the how many-th of its directory it is. A clock may have been wrong when it was called. */
+const numberName = 'number';
 const kept = 2;
 
 /** The version that opened the data of a directory last; empty when that was none that says so. */
@@ -24,11 +26,12 @@ export function stampVersion(directory: string): void {
   writeFileSync(join(directory, versionName), version, { mode: 0o600, flush: true });
 }
 
-/** A snapshot: where it is, the version that ran on it (empty: not known), and when it was made, ISO 8601. */
+/** A snapshot: where it is, the version that ran on it (empty: not known), when it was made, ISO 8601, and its place in their order. */
 export interface Snapshot {
   path: string;
   version: string;
   time: string;
+  number: number;
 }
 
 /** The snapshots of a data directory, newest first. */
@@ -40,10 +43,22 @@ export function snapshotsOf(directory: string): Snapshot[] {
       const [, day, hour, minute, second] = /-(\d{8})T(\d\d)(\d\d)(\d\d)\d{3}Z$/.exec(name) ?? [];
       if (!day) return [];
       const time = `${day.slice(0, 4)}-${day.slice(4, 6)}-${day.slice(6)}T${hour}:${minute}:${second}Z`;
-      return [{ path: join(parent, name), version: dataVersion(join(parent, name)), time, order: name.slice(-19) }];
+      return [
+        {
+          path: join(parent, name),
+          version: dataVersion(join(parent, name)),
+          time,
+          number: numberOf(join(parent, name)),
+        },
+      ];
     })
-    .sort((a, b) => (a.order < b.order ? 1 : -1))
-    .map(({ order: _, ...snapshot }) => snapshot);
+    .sort((a, b) => b.number - a.number || (a.time < b.time ? 1 : -1));
+}
+
+/** 0 of one that was made before they were counted. */
+function numberOf(path: string): number {
+  const file = join(path, numberName);
+  return existsSync(file) ? Number(readFileSync(file, 'utf8')) : 0;
 }
 
 /**
@@ -61,6 +76,7 @@ export async function snapshotBeforeMigration(directory: string, now: number): P
   mkdirSync(partial, { recursive: true, mode: 0o700 });
   await copyDatabases(directory, partial);
   writeFileSync(join(partial, versionName), before, { mode: 0o600, flush: true });
+  writeFileSync(join(partial, numberName), `${(newest?.number ?? 0) + 1}`, { mode: 0o600, flush: true });
   writeFileSync(join(partial, unfinished), '', { mode: 0o600, flush: true });
   sync(partial);
   renameSync(partial, path);

@@ -37,6 +37,7 @@ import * as revocationLists from './0041-revocation-lists.ts';
 import * as groups from './0044-groups.ts';
 import * as scim from './0045-scim.ts';
 import * as possession from './0046-possession.ts';
+import * as directoryMarks from './0047-directory-marks.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -115,6 +116,7 @@ export const registryMigrations: readonly Migration[] = [
   groups,
   scim,
   possession,
+  directoryMarks,
 ];
 
 /**

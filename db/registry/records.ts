@@ -9,6 +9,7 @@ import type {
   ActivityRecord,
   AuditRecord,
   BrandingRecord,
+  DirectoryMarkRecord,
   IdempotentAnswerRecord,
   KeptRecord,
 } from './records/account.ts';
@@ -105,6 +106,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   firmwareCounts: Static<typeof FirmwareCountRecord>;
   commands: Static<typeof CommandRecord> & { sequence: Generated<number> };
   commandCounts: Static<typeof CommandCountRecord>;
+  directoryMarks: Static<typeof DirectoryMarkRecord>;
   kept: Static<typeof KeptRecord>;
 }
 

@@ -14,6 +14,7 @@ import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
 import { type Opened, openContext } from './context.ts';
 import { openHttp } from './http.ts';
 import { checkStart, nameTheVariable } from './start-checks.ts';
+import { markParts } from './used-directory.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;
@@ -54,6 +55,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     await opened.ctx.commands.requeueSent();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
+    await markParts(opened.ctx.registry, opened.ctx.sealing);
     // Late: a start that fails before leaves no account.
     firstAccount = await createFirstAccount(opened.ctx, admin);
     if (firstAccount) options.onFirstAccount?.(firstAccount);

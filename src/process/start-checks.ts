@@ -3,10 +3,12 @@ import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { databasesIn } from '../../db/files/copies.ts';
+import { isUnfinished } from '../../db/files/incoming.ts';
 import { isLocked, lockDirectory } from '../../db/files/lock.ts';
 import { openSecret, openToOthers } from '../../db/files/modes.ts';
 import { type Config, ConfigError } from '../config.ts';
 import { demandPort } from '../network/accepting.ts';
+import { describeMissing } from './used-directory.ts';
 
 /** @throws ConfigError for the first thing that is wrong; nothing has been created then. */
 export async function checkStart(config: Config): Promise<void> {
@@ -17,6 +19,7 @@ export async function checkStart(config: Config): Promise<void> {
   checkMove(dataDir);
   // A server on the same data has the same ports: that it runs says more.
   if (isLocked(dataDir)) holdDirectory(dataDir).release();
+  checkUse(dataDir);
   for (const [variable, port] of [
     ['SLIPWAY_HTTP_PORT', httpPort],
     ['SLIPWAY_MQTT_PORT', mqttPort],
@@ -96,4 +99,19 @@ function checkMove(directory: string): void {
     `SLIPWAY_DATA_DIR cannot be used: ${directory} takes part in a move of ${moving.accounts.join(', ')} from ${moving.from} to ${moving.to}. ` +
       'Run slipway account move again, which finishes it, or with --undo.',
   );
+}
+
+/** @throws ConfigError when a directory that was in use has lost a part. What a restore has decided on comes whole. */
+function checkUse(directory: string): void {
+  if (isUnfinished(directory)) return;
+  const refuse = (reason: string): never => {
+    throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${reason}`);
+  };
+  let missing: string | undefined;
+  try {
+    missing = describeMissing(directory);
+  } catch (error) {
+    refuse(`${join(directory, 'registry.db')} cannot be read: ${(error as Error).message}. Restore a backup.`);
+  }
+  if (missing) refuse(missing);
 }

@@ -69,3 +69,9 @@ export const ActivityRecord = Type.Object({
   refusals: Type.Integer(),
   causes: Type.String(),
 });
+
+/** What lies beside the registry since a server has run on it; of a key its fingerprint. */
+export const DirectoryMarkRecord = Type.Object({
+  name: Type.String(),
+  fingerprint: Type.String(),
+});

@@ -34,6 +34,11 @@ export class Sealing {
     return new Sealing(key);
   }
 
+  /** Tells keys apart, and nothing of this one. */
+  get fingerprint(): string {
+    return this.digest('slipway directory', 'sealing.key');
+  }
+
   /** `owner` names what the text belongs to, such as an id: it opens for no other. */
   seal(owner: string, text: string): string {
     return encrypt(this.#key, text, owner).toString('base64');
