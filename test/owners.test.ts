@@ -103,6 +103,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   commandCounts: { because: derived },
   kept: { because: 'a row for each account and amount' },
   activity: { counts: ['entityBytes'] },
+  directoryMarks: { because: 'a row for each file that must be there' },
 };
 
 const held = { counts: ['heldBytes'] } as const;
