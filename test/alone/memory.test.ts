@@ -1,4 +1,5 @@
 /** What messages take of memory besides their own bytes. */
+
 import { Duplex } from 'node:stream';
 import t from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.ts';
@@ -7,6 +8,7 @@ import type { Outgoing } from '../../broker/message-types.ts';
 import { Deliveries, type DeliveryParts } from '../../broker/packets/deliveries.ts';
 import { Level4 } from '../../broker/packets/level-4.ts';
 import { Turns } from '../../broker/packets/turns.ts';
+import { PacketIds } from '../../broker/sessions/packet-ids.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { slices } from '../../src/scheduler/time-slice.ts';
 
@@ -22,14 +24,13 @@ t.test('a payload that waits for a socket does not keep all that was read with i
       ...{
         closed: false,
         clean: true,
-        nextId: 1,
         receiveMaximum: Number.POSITIVE_INFINITY,
         codec: new Level4(),
         whenWritable: (done: () => void) => done(),
       },
     };
     return Object.assign(client, {
-      live: { client, leaving: new Turns(), sent: new Map(), lastHeard: 0 },
+      live: { client, leaving: new Turns(), ids: new PacketIds(), lastHeard: 0 },
     }) as unknown as BrokerClient;
   });
   const deliveries = new Deliveries({

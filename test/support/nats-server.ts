@@ -1,7 +1,7 @@
 /** A real NATS server with JetStream, if it is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
@@ -34,6 +34,7 @@ export interface StreamMessage {
 /** A server that keeps its files in `directory`; the caller starts it and kills it. `lines` are of its configuration. */
 export async function natsServer(directory: string, lines: string[] = []): Promise<NatsServer> {
   const port = await freePort();
+  mkdirSync(directory, { recursive: true });
   const file = join(directory, 'nats.conf');
   writeFileSync(file, lines.join('\n'));
   let child: ChildProcess | undefined;

@@ -65,6 +65,12 @@ export const elsewhere: readonly Elsewhere[] = [
   row('docs/operations.md', '--profile monitoring', container, shell),
   row('docs/operations.md', 'FROM slipway', `${container}; npm run test:image builds it`, () => {}),
   row('docs/operations.md', 'before-upgrade', root, shell),
+  row(
+    'docs/operations.md',
+    'slipway data give-up',
+    'it gives data up; test/operations/used-directory.test.ts runs it',
+    shell,
+  ),
   row('docs/operations.md', 'scrape_configs', 'needs Prometheus', (text) => parseYaml(text)),
   row('docs/operations.md', 'slipway account move', `${root}; test/slow/account-move.test.ts runs it`, shell),
   row('docs/performance.md', 'npm run bench', 'takes an hour; test/bench/figures.test.ts runs a part of it', shell),
