@@ -171,10 +171,14 @@ export async function subscribed(client: Client, asked: Asked[], properties = {}
   return (await nextOf(client, 'suback')).codes;
 }
 
-/** Publishes at QoS 1, and gives the PUBACK. */
+/** Publishes at QoS 1, and gives its PUBACK; those of earlier messages are left out. */
 export async function published(client: Client, topic: string, payload: string, more = {}): Promise<Heard> {
-  client.send(publish(topic, payload, { qos: 1, id: 7, ...more }));
-  return nextOf(client, 'puback');
+  const id = 7;
+  client.send(publish(topic, payload, { qos: 1, id, ...more }));
+  for (;;) {
+    const acknowledgement = await nextOf(client, 'puback');
+    if (acknowledgement.id === id) return acknowledgement;
+  }
 }
 
 /** Acknowledges a message to its end. */
