@@ -1,11 +1,11 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { parseEnv } from 'node:util';
 import { type Limits, limits as limitTable, readLimits } from './limits/table.ts';
-import { commandSettings, readSettings, type Settings, settings } from './settings.ts';
+import { commandSettings, readSettings, readText, type Settings, settings } from './settings.ts';
 
 /** The whole configuration. Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {
@@ -116,6 +116,8 @@ export interface Config {
   secretFiles: string[];
   /** Variables that look like settings and that this version does not know. */
   unknown: string[];
+  /** Variables whose value is in quotes. */
+  quoted: string[];
 }
 
 /** A wrong setting; the sentence names the variable. It stops the start. */
@@ -136,8 +138,9 @@ export function loadConfig(environment: Environment = process.env, directory = p
 
 /** As loadConfig, from the given variables alone. */
 export function readConfig(environment: Environment, directory = process.cwd()): Config {
+  const quoted = Object.keys(environment).filter((name) => isQuoted(name, environment[name]));
   const fail = (name: string, sentence: string): never => {
-    throw new ConfigError(`${name} ${sentence}`);
+    throw new ConfigError(`${name} ${sentence}${quoted.includes(name) ? ` ${aboutQuotes}` : ''}`);
   };
   const limits = readLimits(({ variable, default: fallback, min, max, off }) => {
     const value = environment[variable]?.trim();
@@ -204,7 +207,14 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     [...Object.values(settings), ...limitTable, ...commandSettings].map(({ variable }) => variable),
   );
   const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
-  return { ...config, unknown };
+  return { ...config, unknown, quoted };
+}
+
+/** Of a value that begins and ends with the same quote. */
+export const aboutQuotes = 'Its value is in quotes, which belong to it: `docker --env-file` does not take them off.';
+
+function isQuoted(name: string, value = ''): boolean {
+  return name.startsWith('SLIPWAY_') && /^(["']).*\1$/.test(value.trim());
 }
 
 function mqttConfig(limits: Limits) {
@@ -259,11 +269,7 @@ function readTls({ tlsCert, tlsKey, tlsCa }: Settings, fail: Fail): Config['tls'
   if (cert && key) {
     const [certPath = '', keyPath = '', caPath] = [tlsCert?.path, tlsKey?.path, tlsCa?.path];
     const read = () =>
-      fitting(
-        readFileSync(certPath, 'utf8'),
-        readFileSync(keyPath, 'utf8'),
-        caPath === undefined ? undefined : readFileSync(caPath, 'utf8'),
-      );
+      fitting(readText(certPath), readText(keyPath), caPath === undefined ? undefined : readText(caPath));
     try {
       const files = [certPath, keyPath, ...(caPath === undefined ? [] : [caPath])];
       return { ...fitting(cert, key, ca), files, keyFile: keyPath, read };
@@ -362,7 +368,15 @@ export function readServerUrl(given: string): string {
   return given.replace(/\/+$/, '');
 }
 
+/** @throws ConfigError for a file that cannot be read, or is not text. */
 function readVariables(file: string): Environment {
-  // Some editors begin a file with a byte order mark, which would become part of the first name.
-  return existsSync(file) ? parseEnv(readFileSync(file, 'utf8').replace(/^\uFEFF/, '')) : {};
+  if (!existsSync(file)) return {};
+  let text: string;
+  try {
+    text = readText(file);
+  } catch (error) {
+    throw new ConfigError(`${file} cannot be read: ${(error as Error).message}`);
+  }
+  if (text.includes('\0')) throw new ConfigError(`${file} cannot be read: it must be text in UTF-8.`);
+  return parseEnv(text);
 }

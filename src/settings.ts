@@ -54,30 +54,37 @@ const port = { ...whole(0, 65_535), name: 'port' };
 const host: Type<string> = {
   name: 'address or host name',
   read: (value, { fail }) =>
-    isIP(value) || /^[a-zA-Z0-9.-]{1,253}$/.test(value) ? value : fail('must be an address or a host name.'),
+    isIP(value) || /^[a-zA-Z0-9.-]{1,253}$/.test(value)
+      ? value
+      : fail('must be an address or a host name, without brackets and port.'),
 };
 
 /** A file, by its path. */
-const path: Type<string> = { name: 'path', read: (value, { directory }) => resolve(directory, value) };
+const path: Type<string> = {
+  name: 'path',
+  read: (value, { directory, fail }) =>
+    value.includes('\0') ? fail('must be a path without the character NUL.') : resolve(directory, value),
+};
 
 /** The content of a PEM file. */
 const pem: Type<{ path: string; content: string }> = {
   name: 'path of a PEM file',
   read(value, { directory, fail }) {
-    const content = contentOf(resolve(directory, value));
-    if (content === undefined) return fail(`names a file that cannot be read: ${value}`);
+    let content: string;
+    try {
+      content = readText(resolve(directory, value));
+    } catch (error) {
+      return fail(`names a file that cannot be read: ${(error as Error).message}`);
+    }
     return content.includes('-----BEGIN ')
       ? { path: resolve(directory, value), content }
       : fail('must name a PEM file.');
   },
 };
 
-function contentOf(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return undefined;
-  }
+/** A text in UTF-8, without the byte order mark that some editors begin it with. @throws Error when it cannot be read. */
+export function readText(file: string): string {
+  return readFileSync(file, 'utf8').replace(/^\uFEFF/, '');
 }
 
 /** A URL with one of the protocols, without a slash at its end. `refusal` says what else is wrong with it. */
@@ -267,8 +274,11 @@ export const settings = {
   ),
   publicUrl: optional(
     'SLIPWAY_PUBLIC_URL',
-    url(['http:', 'https:'], (value) => (/[?#]/.test(value) ? 'must have neither a query nor a fragment.' : undefined)),
-    'The URL of the service for browsers and for devices that download firmware, such as `https://things.example.com`. If it is set, emails link to pages there; otherwise they contain tokens to paste',
+    // Console, cookies and redirects are at the root of their host.
+    url(['http:', 'https:'], (value) =>
+      /^[^/]+\/\/[^/?#]+\/*$/.test(value) ? undefined : 'must be a host alone, without a path, a query and a fragment.',
+    ),
+    'The URL of the service for browsers and for devices that download firmware, such as `https://things.example.com`, without a path. If it is set, emails link to pages there; otherwise they contain tokens to paste',
     'where it listens',
   ),
   mqttPublicUrl: optional(

@@ -1,5 +1,5 @@
 /** Settings that are understood and hardly meant. */
-import type { Config } from '../../src/config.ts';
+import { aboutQuotes, type Config } from '../../src/config.ts';
 import { isLoopback } from '../../src/network/own-machine.ts';
 import { type Finding, findings } from './finding.ts';
 
@@ -50,6 +50,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
   const unknown = config.unknown.map((name) =>
     warning(`${name} is not a setting of this version. Check its spelling.`),
   );
-  const found = [...unknown, ...doubts.flatMap(([applies, message]) => (applies ? [warning(message)] : []))];
+  const quoted = config.quoted.map((name) => warning(`${name}: ${aboutQuotes}`));
+  const found = [...unknown, ...quoted, ...doubts.flatMap(([applies, message]) => (applies ? [warning(message)] : []))];
   return found.length > 0 ? found : [ok('understood, without contradictions')];
 }

@@ -74,7 +74,13 @@ export async function snapshotBeforeMigration(directory: string, now: number): P
   const partial = join(parent, 'partial');
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true, mode: 0o700 });
-  await copyDatabases(directory, partial);
+  try {
+    await copyDatabases(directory, partial);
+  } catch (error) {
+    // A disk without room for it needs none of its parts.
+    rmSync(newest ? partial : parent, { recursive: true, force: true });
+    throw error;
+  }
   writeFileSync(join(partial, versionName), before, { mode: 0o600, flush: true });
   writeFileSync(join(partial, numberName), `${(newest?.number ?? 0) + 1}`, { mode: 0o600, flush: true });
   writeFileSync(join(partial, unfinished), '', { mode: 0o600, flush: true });

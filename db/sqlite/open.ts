@@ -9,6 +9,9 @@ import { gramsOf } from './grams.ts';
  */
 export const pageCache = { busy: 8192, usual: 2048 } as const;
 
+/** Bytes that a write-ahead log keeps of the disk once no reader needs what is in it. */
+export const logBytes = 16 * 1024 * 1024;
+
 /** Opens a file with the settings that make an acknowledged write durable. */
 export function openSqlite(
   path: string,
@@ -19,6 +22,7 @@ export function openSqlite(
     file.pragma('journal_mode = WAL');
     file.pragma('synchronous = FULL');
     file.pragma('foreign_keys = ON');
+    file.pragma(`journal_size_limit = ${logBytes}`);
   }
   file.pragma(`cache_size = -${pageCache[cache]}`);
   file.pragma('temp_store = MEMORY');

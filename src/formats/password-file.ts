@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 
 /**
- * The one line of a file, without its end.
+ * The one line of a file, without its end and without a byte order mark.
  * @throws Error with a sentence that the name of the file's option is the subject of.
  */
 export function readPasswordFile(file: string): string {
@@ -21,7 +21,7 @@ export async function readPasswordInput(): Promise<string> {
 }
 
 function lineOf(content: string): string {
-  const password = content.replace(/\r?\n$/, '');
+  const password = content.replace(/^\uFEFF/, '').replace(/\r?\n$/, '');
   if (password === '' || /[\r\n]/.test(password)) throw new Error('must hold one line, the password.');
   return password;
 }

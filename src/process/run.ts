@@ -1,6 +1,6 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { Fenced } from '../../db/files/lock.ts';
-import { ConfigError, loadConfig } from '../config.ts';
+import { aboutQuotes, ConfigError, loadConfig } from '../config.ts';
 import type { CreatedAccount } from '../registry/accounts.ts';
 import { FirstWords, greeting, introduction } from './greeting.ts';
 import { type Server, startServer } from './server.ts';
@@ -43,6 +43,7 @@ export async function run(): Promise<void> {
   }
   const { log, config } = server.ctx;
   for (const variable of config.unknown) log.warn({ variable }, 'no setting of this version');
+  for (const variable of config.quoted) log.warn({ variable }, aboutQuotes);
 
   const watch = setInterval(() => {
     try {

@@ -13,7 +13,7 @@ import { type CreatedAccount, createFirstAccount, readFirstAdmin } from '../regi
 import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
 import { type Opened, openContext } from './context.ts';
 import { openHttp } from './http.ts';
-import { checkStart, nameTheVariable } from './start-checks.ts';
+import { checkStart, nameTheFault, nameTheVariable } from './start-checks.ts';
 import { markParts } from './used-directory.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
@@ -41,11 +41,11 @@ export type StartOptions = Parameters<typeof openContext>[1] & {
 
 /** Opens everything and listens. Nothing is left open when it throws. */
 export async function startServer(config: Config, options: StartOptions = {}): Promise<Server> {
-  await checkStart(config);
+  await checkStart(config).catch(nameTheFault);
   const isFirst = !databasesIn(config.dataDir).includes('registry.db');
   const admin = isFirst ? readFirstAdmin(config) : undefined;
   options.onChecked?.();
-  const opened = await openContext(config, options);
+  const opened = await openContext(config, options).catch(nameTheFault);
   const { broker } = opened.ctx;
   let app: App | undefined;
   let firstAccount: CreatedAccount | undefined;

@@ -1,11 +1,14 @@
 /** What must hold before a start creates anything: each fault is one sentence that names the variable. */
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import Sqlite from 'better-sqlite3';
 import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { databasesIn } from '../../db/files/copies.ts';
+import { DamagedFile } from '../../db/files/damaged.ts';
 import { isUnfinished } from '../../db/files/incoming.ts';
 import { isLocked, lockDirectory } from '../../db/files/lock.ts';
 import { openSecret, openToOthers } from '../../db/files/modes.ts';
+import { unknownSteps } from '../../db/files/schema.ts';
 import { type Config, ConfigError } from '../config.ts';
 import { demandPort } from '../network/accepting.ts';
 import { describeMissing } from './used-directory.ts';
@@ -26,6 +29,14 @@ export async function checkStart(config: Config): Promise<void> {
     ...(tls ? ([['SLIPWAY_MQTTS_PORT', mqttsPort]] as const) : []),
   ] as const)
     await demandPort({ host, port }).catch(nameTheVariable(variable));
+}
+
+/** What the system or a database refuses below the data directory is said in one sentence; any other error is a fault of the program. */
+export function nameTheFault(error: unknown): never {
+  const isOfSystem = error instanceof Error && 'syscall' in error;
+  if (isOfSystem || error instanceof Sqlite.SqliteError || error instanceof DamagedFile)
+    throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${error.message}`);
+  throw error;
 }
 
 /** A port or an address that cannot be had is a wrong setting. */
@@ -101,7 +112,10 @@ function checkMove(directory: string): void {
   );
 }
 
-/** @throws ConfigError when a directory that was in use has lost a part. What a restore has decided on comes whole. */
+/**
+ * @throws ConfigError when a directory that was in use has lost a part, or has one that cannot be read or is of a newer version.
+ * What a restore has decided on comes whole.
+ */
 function checkUse(directory: string): void {
   if (isUnfinished(directory)) return;
   const refuse = (reason: string): never => {
@@ -114,4 +128,16 @@ function checkUse(directory: string): void {
     refuse(`${join(directory, 'registry.db')} cannot be read: ${(error as Error).message}. Restore a backup.`);
   }
   if (missing) refuse(missing);
+  for (const name of databasesIn(directory)) {
+    let newer: string[] = [];
+    try {
+      newer = unknownSteps(directory, name);
+    } catch (error) {
+      refuse(`${join(directory, name)} cannot be read: ${(error as Error).message}. Restore a backup.`);
+    }
+    if (newer.length > 0)
+      refuse(
+        `${join(directory, name)} was made by a newer version: it has had the step ${newer[0]}. Start that version, or go back with slipway rollback.`,
+      );
+  }
 }

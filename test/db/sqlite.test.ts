@@ -1,8 +1,9 @@
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import { isUniqueViolation, SqliteDialect, transact } from '../../db/sqlite/dialect.ts';
 import { Writer } from '../../db/sqlite/group-commit.ts';
-import { openSqlite } from '../../db/sqlite/open.ts';
+import { logBytes, openSqlite } from '../../db/sqlite/open.ts';
 import { StatementCache } from '../../db/sqlite/statements.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
@@ -209,6 +210,21 @@ t.test('a commit is charged to nobody: it is for all that were written before it
   giveBack();
   await Promise.all([before, ...waiting]);
   t.ok(lending.order.indexOf('tested') < 50, `who gets the file: ${lending.order.indexOf('tested')} others went first`);
+});
+
+t.test('the log that a long reader has made long is cut once the reader has gone', async (t) => {
+  const path = join(temporaryDirectory(t), 'long.db');
+  const [writer, reader] = [openSqlite(path), openSqlite(path)];
+  writer.exec('CREATE TABLE blobs (content BLOB NOT NULL) STRICT');
+  reader.exec('BEGIN; SELECT * FROM blobs');
+  const insert = writer.prepare('INSERT INTO blobs VALUES (zeroblob(1048576))');
+  const logSize = () => statSync(`${path}-wal`).size;
+  while (logSize() < 2 * logBytes) insert.run();
+  reader.close();
+  // The first one copies the log into the file, the next one begins it anew.
+  for (let n = 0; n < 3; n += 1) insert.run();
+  t.ok(logSize() <= logBytes, `${logSize()} bytes`);
+  writer.close();
 });
 
 t.end();

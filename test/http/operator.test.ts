@@ -323,6 +323,10 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   const { body } = await readyWith(503, service);
   t.match(body, { problems: [{ part: 'registry', reason: 'Another program holds the file.' }] });
   t.ok(performance.now() - begun < 4900, 'less than the five seconds that a write waits');
+  const refused = await service.http('POST', '/api/v1/organizations', {
+    body: { accountId: service.accountId, name: 'x' },
+  });
+  t.match(refused, { status: 503, body: { error: { message: /^Another program holds the database/ } } });
   other.exec('ROLLBACK');
   other.close();
   await readyWith(200, service);

@@ -310,7 +310,7 @@ t.test('an email has the name of the account on one line, and a link where there
     mail: mailbox,
     env: {
       SLIPWAY_ACCOUNT_NAME: 'Acme\r\nBcc: all@example.com\u2028\n\nand   sons',
-      SLIPWAY_PUBLIC_URL: 'https://iot.example.com/base/',
+      SLIPWAY_PUBLIC_URL: 'https://iot.example.com/',
     },
   });
   const body = { createIdmUser: true, idmUserEmail: 'x@example.com' };
@@ -320,7 +320,7 @@ t.test('an email has the name of the account on one line, and a link where there
   t.notMatch(text, /^Bcc/m);
   const [link = ''] = /^https:\S+$/m.exec(text) ?? [];
   const { origin, pathname, hash } = new URL(link);
-  t.equal(origin + pathname, 'https://iot.example.com/base/set-password');
+  t.equal(origin + pathname, 'https://iot.example.com/set-password');
   const parameters = new URLSearchParams(hash.slice(1));
   t.equal(parameters.get('userId'), userId);
   const token = parameters.get('token') ?? '';

@@ -1,5 +1,5 @@
 /** A start that does not come about. */
-import { ConfigError, readConfig } from '../../src/config.ts';
+import { ConfigError, loadConfig } from '../../src/config.ts';
 import { startServer } from '../../src/process/server.ts';
 
 /** Why the service does not start on a directory: what the process says behind `slipway cannot start: `, in a tenth of its time. */
@@ -11,7 +11,7 @@ export async function refusedStart(directory: string, env: Record<string, string
     SLIPWAY_LOG_LEVEL: 'silent',
   };
   try {
-    const server = await startServer(readConfig({ ...usual, SLIPWAY_DATA_DIR: directory, ...env }, directory));
+    const server = await startServer(loadConfig({ ...usual, SLIPWAY_DATA_DIR: directory, ...env }, directory));
     await server.close();
     return 'it has started';
   } catch (error) {

@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { MessageStore } from '../../../db/messages/store.ts';
-import { isStoreFull } from '../../../db/registry/index.ts';
+import { isStoreBusy, isStoreFull } from '../../../db/registry/index.ts';
 import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { isFlat } from '../openapi/document.ts';
@@ -58,6 +58,8 @@ function sendScimError({ kind, status, message, details }: PlatformError, reply:
 function asPlatformError(error: unknown, request: FastifyRequest): PlatformError {
   if (error instanceof PlatformError) return error;
   if (isStoreFull(error)) return new PlatformError('storeFull', { details: [{ message: error.message }] });
+  if (isStoreBusy(error))
+    return new PlatformError('stopping', { message: 'Another program holds the database. Try again.' });
   const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
   if (validation)
     return new PlatformError('invalid', { details: detailsOf(validation as Fault[], validationContext ?? '') });

@@ -6,6 +6,7 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { replaceFile } from '../../../db/files/copies.ts';
+import { DamagedFile } from '../../../db/files/damaged.ts';
 import { decrypt, encrypt } from '../../formats/aes-gcm.ts';
 import { HiddenNumbers } from '../../formats/hidden-numbers.ts';
 
@@ -24,13 +25,13 @@ export class Sealing {
     this.numbers = new HiddenNumbers(Buffer.from(hkdfSync('sha256', key, '', 'slipway numbers', keyBytes)));
   }
 
-  /** Reads `sealing.key` in `directory`; makes it at the first start. @throws Error when the file is damaged. */
+  /** Reads `sealing.key` in `directory`; makes it at the first start. @throws DamagedFile. */
   static open(directory: string): Sealing {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'sealing.key');
     if (!existsSync(path)) replaceFile(path, randomBytes(keyBytes).toString('base64'));
     const key = Buffer.from(readFileSync(path, 'utf8'), 'base64');
-    if (key.length !== keyBytes) throw new Error(`${path} is not a sealing key.`);
+    if (key.length !== keyBytes) throw new DamagedFile(`${path} is not a sealing key.`);
     return new Sealing(key);
   }
 

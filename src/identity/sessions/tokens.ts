@@ -13,6 +13,7 @@ import {
   SignJWT,
 } from 'jose';
 import { replaceFile } from '../../../db/files/copies.ts';
+import { DamagedFile } from '../../../db/files/damaged.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Clock } from '../../clock.ts';
 
@@ -180,12 +181,16 @@ async function makeKey(directory: string, clock: Clock): Promise<string> {
   return kid;
 }
 
+/** @throws DamagedFile */
 async function readKey(path: string): Promise<SigningKey> {
-  const jwk = JSON.parse(readFileSync(path, 'utf8')) as JWK;
-  const { kty, n, e, kid, alg, use } = jwk;
-  if (kid === undefined) throw new Error(`${path} is not a signing key.`);
-  const publicJwk = { kty, n, e, kid, alg, use } as JWK;
-  const privateKey = (await importJWK(jwk, algorithm)) as CryptoKey;
-  const publicKey = (await importJWK(publicJwk, algorithm)) as CryptoKey;
-  return { kid, privateKey, publicKey, publicJwk };
+  const text = readFileSync(path, 'utf8');
+  try {
+    const jwk = JSON.parse(text) as JWK & { kid: string };
+    const { kty, n, e, kid, alg, use } = jwk;
+    const publicJwk = { kty, n, e, kid, alg, use } as JWK;
+    const privateKey = (await importJWK(jwk, algorithm)) as CryptoKey;
+    const publicKey = (await importJWK(publicJwk, algorithm)) as CryptoKey;
+    if (kid) return { kid, privateKey, publicKey, publicJwk };
+  } catch {}
+  throw new DamagedFile(`${path} is not a signing key.`);
 }
