@@ -1,3 +1,4 @@
+import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
 import type { Route } from '../authorize.ts';
@@ -10,7 +11,8 @@ import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { Admission } from './admission.ts';
 import { afterBoth, type Done, once } from './callbacks.ts';
-import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message } from './message.ts';
+import { LongMessages } from './long-messages.ts';
+import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message, seriesOf } from './message.ts';
 import type { Rejections } from './rejections.ts';
 import type { Reports } from './reports.ts';
 import { ServiceHandlers } from './service-handlers.ts';
@@ -43,6 +45,7 @@ export class Ingest {
   readonly #rejections: Rejections;
   readonly #handlers: ServiceHandlers;
   readonly #marks: Marks;
+  readonly #long: LongMessages;
   readonly #counters: IngestParts['counters'];
   readonly #admission = new Admission();
   readonly #large = new Scheduler({
@@ -60,6 +63,7 @@ export class Ingest {
   constructor({ services, rejections, persistence, marks, counters, reports }: IngestParts) {
     this.#services = services;
     this.#persistence = persistence;
+    this.#long = new LongMessages(services);
     this.#rejections = rejections;
     this.#handlers = new ServiceHandlers({
       ...{ services, marks, reports, rejections },
@@ -142,7 +146,7 @@ export class Ingest {
   }
 
   /** The points of a message for a channel that stores them; an empty retained one clears the retained one only. */
-  #read(message: Message): PointsRead | Promise<PointsRead> | undefined {
+  #read(message: Message): Message['read'] | Promise<Message['read']> {
     const { packet, route } = message;
     const { channel } = route;
     if (channel.service || !isStoredChannel(route)) return undefined;
@@ -151,25 +155,30 @@ export class Ingest {
     const now = clock.now();
     const lane = laneOf(message);
     const read = () => this.#services.payloads.read(lane, packet.payload, now, formOf(channel.payload, packet));
-    if (packet.payload.length <= largePayload) return read();
+    const ready = (points: PointsRead) => this.#long.ready(lane, route, points);
+    if (packet.payload.length <= largePayload) {
+      const points = read();
+      return points instanceof Promise ? points.then(ready) : ready(points);
+    }
     return this.#large.enter(lane, packet.payload.length).then((leave) => {
       message.leaveReading = leave;
-      return read();
+      return Promise.resolve(read()).then(ready);
     });
   }
 
   /** Into the store, at once when it keeps up. */
   #enter(message: Message, settled: Done, begun: () => void): boolean {
     const { packet, read, origin } = message;
-    const points = read && 'points' in read ? read.points.length : 0;
-    if (points > 1) origin.live?.client.charge(points - 1);
+    const points = read && 'kept' in read ? read : undefined;
+    if (points && points.count > 1) origin.live?.client.charge(points.count - 1);
     // What waits for the registry takes no room of the store meanwhile.
     if (changesRegistry(message.route)) {
       this.#store(message, 0, settled);
       return true;
     }
     const rows = this.#services.bridges.outboxRowsOf(message.route);
-    const cost = Math.max(1, points) + rows * pointsOfOutboxRow + ((1 + rows) * packet.payload.length) / bytesOfPoint;
+    const cost =
+      Math.max(1, points?.cost ?? 0) + rows * pointsOfOutboxRow + ((1 + rows) * packet.payload.length) / bytesOfPoint;
     if (this.#admission.enter(cost)) {
       this.#store(message, cost, settled);
       return true;
@@ -272,7 +281,6 @@ export class Ingest {
 
   #storePoints(message: Message, done: Done): void {
     const { packet, route, read } = message;
-    const { accountId, deviceId, channel, possession } = route;
     // An empty retained message clears the retained one and says nothing else.
     if (!read) {
       this.#keep(message, done);
@@ -283,24 +291,24 @@ export class Ingest {
       this.#keep(message, done);
       return;
     }
-    const { kept, reason: why } = this.#services.retention.split(accountId, channel.retentionDays, read.points);
+    const { kept, why, isPrepared } = read;
     if (why !== undefined)
       this.#rejections.explain(message, reason(kept.length > 0 ? 'storedInPart' : 'notReadable', [{ message: why }]));
     if (kept.length === 0) {
       this.#keep(message, done);
       return;
     }
-    const key = { accountId, deviceId, channelTemplateId: channel.id, possession };
-    this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.append(key, kept, (error, end) => {
-        if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: kept.length, logs: 0 });
+    this.#storeAndKeep(message, done, (stored) => {
+      const settled = (error?: Error, end?: Readonly<Place>) => {
+        if (end && !error) this.#marks.stored(route.accountId, packet.payload, end, { points: kept.length, logs: 0 });
         if (!error) {
           message.isStored = true;
           message.points = kept.length;
         }
         stored(error);
-      }),
-    );
+      };
+      this.#services.messages.append(seriesOf(route), kept, settled, isPrepared);
+    });
   }
 
   #guarded(work: () => void): void {

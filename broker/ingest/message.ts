@@ -1,6 +1,5 @@
 /** A message on its way: who sends it, what has become of it, and what its channel says about it. */
-import type { LogInput } from '../../db/messages/store.ts';
-import type { PointsRead } from '../../src/broker-ports.ts';
+import type { LogInput, Point, SeriesKey } from '../../db/messages/store.ts';
 import type { Caller } from '../../src/caller.ts';
 import type { Cause } from '../../src/log.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
@@ -47,6 +46,19 @@ export interface Origin {
   end(verdict: Verdict, failure?: Error | null): void;
 }
 
+/** What a payload was read as. */
+export interface MessagePoints {
+  /** Those that are kept, and why the others are not. */
+  readonly kept: Point[];
+  readonly why: string | undefined;
+  /** All that it held. */
+  readonly count: number;
+  /** What storing them takes, in points. */
+  readonly cost: number;
+  /** Whether their categories have been written before. */
+  readonly isPrepared: boolean;
+}
+
 /** A message as it came. */
 export interface Sent {
   readonly packet: Incoming;
@@ -73,7 +85,7 @@ export class Message implements Sent, Verdict {
   /** Why it cannot be retained, if it cannot: its account has no room. */
   full: Error | undefined;
   /** The points of its payload, where it is for a channel that stores them. */
-  read: PointsRead | undefined;
+  read: MessagePoints | { reason: string } | undefined;
   /** The room that it takes in the store. */
   held = 0;
   /** Gives back its place among the large messages that are read before they are stored. */
@@ -100,6 +112,11 @@ interface Subscribers {
 /** Accounts take turns, then connections; what comes without one is by its caller. */
 export function laneOf({ route, origin, caller }: Message): Lane {
   return { accountId: route.accountId, callerId: origin.live?.client.id ?? caller.id };
+}
+
+/** The series to which the points of a message belong. */
+export function seriesOf({ accountId, deviceId, channel, possession }: Route): SeriesKey {
+  return { accountId, deviceId, channelTemplateId: channel.id, possession };
 }
 
 /** Whether the store takes messages of this channel: points, or what the handler of a service channel makes of them. */

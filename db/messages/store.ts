@@ -231,26 +231,32 @@ export class MessageStore {
 
   /**
    * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
-   * after the commit that made the points durable, or with the error for which they are not kept.
+   * after the commit that made the points durable, or with the error for which they are not kept. `prepared` says that
+   * `prepare` has had all of them.
    */
-  append(key: SeriesKey, points: Point[], done: Done): void {
+  append(key: SeriesKey, points: Point[], done: Done, prepared = false): void {
     this.#makeRoom(points.length);
     const refusal = this.#refusal() ?? this.fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
-    const parts = kept.some(isAhead)
-      ? { ahead: kept.filter(isAhead), onTime: kept.filter((point) => !isAhead(point)) }
-      : { ahead: [], onTime: kept };
     this.#pending += kept.length;
     this.#open.calls.push(this.#settled({ points: kept.length, logs: 0 }, refusal, done));
-    this.#add(key, parts.onTime);
-    this.#add({ ...key, ahead: true }, parts.ahead);
+    for (const [series, some] of bySeries(key, kept)) {
+      this.touched.noteSeries(series, some);
+      this.#open.add(series, some, prepared);
+    }
     this.#collected();
   }
 
-  #add(key: SeriesKey, points: readonly Point[]): void {
-    if (points.length === 0) return;
-    this.touched.noteSeries(key, points);
-    this.#open.add(key, points);
+  /**
+   * Writes what is kept beside the points of a long message, before the message itself: their categories and where in the
+   * series these are. Readers see nothing of it. One call is one transaction, so give it a few hundred points, in order of time.
+   */
+  async prepare(key: SeriesKey, points: readonly Point[]): Promise<void> {
+    const refusal = this.fullFor(key.accountId) ?? refusalOf(points);
+    if (refusal) throw refusal;
+    const batch = new OpenBatch();
+    for (const [series, some] of bySeries(key, points)) batch.add(series, some);
+    await this.#ask({ prepare: batch.toBatch() });
   }
 
   /** Stores a log entry; `done` as for append. */
@@ -483,6 +489,14 @@ function closed(): Error {
 
 function isAhead({ arrived }: Point): boolean {
   return arrived !== undefined;
+}
+
+/** Points, and those of them that are ahead of their time, which have a series of their own. */
+function bySeries(key: SeriesKey, points: readonly Point[]): Array<[SeriesKey, readonly Point[]]> {
+  if (!points.some(isAhead)) return points.length > 0 ? [[key, points]] : [];
+  const onTime = points.filter((point) => !isAhead(point));
+  const ahead: [SeriesKey, Point[]] = [{ ...key, ahead: true }, points.filter(isAhead)];
+  return onTime.length > 0 ? [[key, onTime], ahead] : [ahead];
 }
 
 /** Says of the points of a series that is ahead that they are. */

@@ -1,8 +1,9 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import type { Test } from 'tap';
-import { countPayloadReads, interceptPoints, interceptSessions } from '../support/faults.ts';
+import { countPayloadReads, interceptPoints, interceptSessions, interceptSteps } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
+import { countStored } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 import { type Fixture, fixture, fixtureIn, neighbour, rawConnected, sibling, stored } from './fixture.ts';
 import { hits, metric } from './metrics.ts';
@@ -152,6 +153,70 @@ t.test('small messages do not overtake a large one of the same client, which a t
   const values = text.trim().split('\n');
   t.equal(values.length, 3003);
   t.ok((await stored(f)).includes(3002));
+});
+
+/** Rows of as many categories, which nothing else has. */
+const categories = (count: number, name: string) =>
+  Array.from({ length: count }, (_, n) => `,${name}${n},1\n`).join('');
+
+t.test('a message of many categories goes in short steps, in turns of accounts, and is there as a whole', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const [other, victim] = [await neighbour(f), await neighbour(f)];
+  const clients = await Promise.all([f, other].map((one) => rawConnected(t, one)));
+  const calm = await rawConnected(t, victim);
+  const steps: Array<{ accountId: string; points: number; go(): void }> = [];
+  interceptSteps(t, f.service, (go, { length }, accountId) => void steps.push({ accountId, points: length, go }));
+  const floods = clients.map((client) => acknowledged(client, 2));
+  for (const [n, { topic }] of [f, other].entries())
+    clients[n]?.send(
+      publishPacket(topic('temperature'), categories(4900, `of ${n} `), { qos: 1, messageId: 1 }),
+      publishPacket(topic('temperature'), ',last,2,', { qos: 1, messageId: 2 }),
+    );
+  const known = () => countStored(f.service, '"categories"', `"text" LIKE 'of _ %'`, [], 'messages.db');
+  const pointsOf = ({ device }: Fixture) =>
+    countStored(f.service, '"points" JOIN "series" ON "id" = "series"', '"deviceId" = ?', [device.id], 'messages.db');
+  interceptPoints(t, f.service, (store, points) => {
+    if (points.length > 1) t.ok(known() >= points.length, 'nothing is left to do but the points');
+    store();
+  });
+  for (let n = 0; n < 40; n += 1) {
+    await until(() => steps.length > n);
+    if (n === 30) {
+      calm.send(publishPacket(victim.topic('temperature'), ',x,1,', { qos: 1, messageId: 1 }));
+      t.match(await calm.next(), { cmd: 'puback', messageId: 1 }, 'written while both are on their way');
+      for (const one of [f, other]) t.equal(pointsOf(one), 0, 'nobody sees a part');
+    }
+    t.equal(steps.length, n + 1, 'one step at a time');
+    steps[n]?.go();
+  }
+  await Promise.all(floods.map(({ all }) => all));
+  t.ok(steps.every(({ points }) => points <= 250));
+  const [first, second] = steps.slice(10, 30).map(({ accountId }) => accountId);
+  t.not(first, second);
+  t.ok(
+    steps.slice(10, 30).every(({ accountId }, n) => accountId === (n % 2 ? second : first)),
+    'in turns',
+  );
+  for (const { ids } of floods) t.same(ids, [1, 2], 'in the order of the client');
+  for (const one of [f, other]) t.equal(pointsOf(one), 4901);
+});
+
+t.test('categories of a message cost what they take: few such messages are in the store at once', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const senders = await Promise.all(Array.from({ length: 12 }, () => sibling(f)));
+  const clients = await Promise.all(senders.map((one) => rawConnected(t, one)));
+  const held: Array<() => void> = [];
+  const restore = interceptPoints(t, f.service, (store) => void held.push(store));
+  const floods = clients.map((client) => acknowledged(client, 1));
+  for (const [n, client] of clients.entries())
+    client.send(
+      publishPacket((senders[n] as Fixture).topic('temperature'), categories(390, `${n} `), { qos: 1, messageId: 1 }),
+    );
+  await until(async () => Number(await metric(f, 'slipway_queue_depth{queue="ingest"}')) === clients.length);
+  t.equal(held.length, 2, 'of 390 points and as many categories each');
+  restore();
+  for (const go of held.splice(0)) go();
+  await Promise.all(floods.map(({ all }) => all));
 });
 
 t.test('a payload over the maximum of points or depth is delivered, not stored, and explained', async (t) => {

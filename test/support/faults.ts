@@ -344,6 +344,19 @@ export function interceptPoints(
   return restore;
 }
 
+/** The same of the steps in which what is kept beside the points of a long message is written. */
+export function interceptSteps(
+  t: Test,
+  { server }: Service,
+  take: (write: () => void, points: readonly Point[], accountId: string) => void,
+): () => void {
+  const restore = replace(server.ctx.messages, 'prepare', (prepare) => (key, points) => {
+    return new Promise((resolve) => take(() => resolve(prepare(key, points)), points, key.accountId));
+  });
+  t.teardown(restore);
+  return restore;
+}
+
 /** The same of log entries. */
 export function interceptLogs(t: Test, { server }: Service, take: (store: () => void) => void): () => void {
   const restore = replace(

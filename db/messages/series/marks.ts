@@ -57,10 +57,10 @@ export class SeriesMarks {
     this.#statements = prepare(file);
   }
 
-  /** Before or after a point is written, in its transaction; `time` in milliseconds. */
-  add(series: number, category: number, time: number): void {
+  /** Before or after a point is written; `time` in milliseconds. One that is added again does not count for the pace. */
+  add(series: number, category: number, time: number, isAgain = false): void {
     const course = this.#courses.get(series) ?? this.#beginCourse(series);
-    this.#pace(series, course, time);
+    if (!isAgain) this.#pace(series, course, time);
     const mark = course.open.get(category);
     if (!mark || time < mark.from || time >= mark.to) this.#open(series, category, course, time);
     else if (mark.last !== undefined && time > mark.last) mark.last = time;

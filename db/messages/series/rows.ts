@@ -27,6 +27,7 @@ export class OpenBatch {
   readonly #points: number[] = [];
   readonly #texts = new Map<number, string>();
   readonly #arrived = new Map<number, number>();
+  readonly #prepared = new Set<number>();
 
   get pointCount(): number {
     return this.#points.length / pointWidth;
@@ -36,8 +37,10 @@ export class OpenBatch {
     return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length, this.outbox.length);
   }
 
-  add(key: SeriesKey, points: readonly Point[]): void {
-    const series = this.#indexOfKey(key);
+  /** `prepared` says that the categories and marks of these points have been written before. */
+  add(key: SeriesKey, points: readonly Point[], prepared = false): void {
+    const series = this.#indexOfKey(key, prepared);
+    if (prepared) this.#prepared.add(series);
     for (const { time, category, numericValue, stringValue, arrived } of points) {
       if (stringValue !== null) this.#texts.set(this.#points.length / pointWidth, stringValue);
       if (arrived !== undefined) this.#arrived.set(this.#points.length / pointWidth, arrived);
@@ -52,14 +55,16 @@ export class OpenBatch {
       points: new Float64Array(this.#points),
       texts: this.#texts,
       arrived: this.#arrived,
+      prepared: this.#prepared,
       logs: this.logs,
       changes: this.changes,
       outbox: this.outbox,
     };
   }
 
-  #indexOfKey({ accountId, deviceId, channelTemplateId, possession = 0, ahead = false }: SeriesKey): number {
-    const name = `${deviceId}/${channelTemplateId}/${accountId}/${possession}/${ahead}`;
+  #indexOfKey(key: SeriesKey, prepared: boolean): number {
+    const { accountId, deviceId, channelTemplateId, possession = 0, ahead = false } = key;
+    const name = `${deviceId}/${channelTemplateId}/${accountId}/${possession}/${ahead}/${prepared}`;
     let index = this.#keyIndex.get(name);
     if (index === undefined) {
       index = this.#keyIndex.size;

@@ -54,6 +54,8 @@ export interface Batch {
   texts: Map<number, string>;
   /** When points of a series that is ahead came, in milliseconds since 1970, by index of the point. */
   arrived: Map<number, number>;
+  /** Keys of points whose categories and marks have been written before. */
+  prepared: ReadonlySet<number>;
   logs: LogRow[];
   /** Of MQTT sessions, in their order. */
   changes: MqttChange[];
@@ -74,6 +76,8 @@ export interface Room {
 
 /** Orders that are carried out in steps, one step for each. */
 export type StepOrder =
+  /** Points that are about to come: what is kept beside them is written. */
+  | { prepare: Batch }
   | { deleteSome: Purged }
   | { expireSome: Expired }
   | { evictSome: Room }

@@ -143,6 +143,7 @@ class Writer {
       if ('deleteSome' in order) return this.#removed(this.#removal.purgeSome(order.deleteSome));
       if ('expireSome' in order) return this.#removed(this.#removal.expireSome(order.expireSome));
       if ('evictSome' in order) return this.#removed(this.#removal.evictSome(order.evictSome));
+      if ('prepare' in order) return this.#prepare(order.prepare);
       if ('forget' in order) {
         for (const statement of this.#statements.forget) statement.run(order.forget);
         this.#arrivals.clear();
@@ -174,7 +175,17 @@ class Writer {
     this.#fence?.close();
   }
 
-  #writePoints({ keys, categories, points, texts, arrived }: Batch): void {
+  /** Writes the categories and marks of points that come later: a mark without a point says nothing to readers. */
+  #prepare({ keys, categories, points }: Batch): false {
+    for (let at = 0; at < points.length; at += pointWidth) {
+      const { id, accountId } = this.#seriesOf(keys[points[at] as number] as BatchKey);
+      const category = this.#categoryId(categories[points[at + 2] as number] as string, accountId);
+      this.#marks.add(id, category, points[at + 1] as number);
+    }
+    return false;
+  }
+
+  #writePoints({ keys, categories, points, texts, arrived, prepared }: Batch): void {
     if (points.length === 0) return;
     const series: KnownSeries[] = [];
     for (const key of keys) series.push(this.#seriesOf(key));
@@ -206,7 +217,7 @@ class Writer {
       const number = points[at + 3] as number;
       const sequence = from + point + 1;
       addPoint.run(id, time, sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
-      this.#marks.add(id, category, time);
+      this.#marks.add(id, category, time, prepared.has(index));
       const received = arrived.get(point);
       if (received !== undefined) addAhead.run(id, received, time, sequence);
     }
@@ -219,7 +230,8 @@ class Writer {
   #keepOldest(series: readonly KnownSeries[], oldest: Float64Array): void {
     for (const [index, one] of series.entries()) {
       const time = oldest[index] as number;
-      if (time === one.oldest) continue;
+      // A series may be there twice: with points that have been prepared, and with others.
+      if (time >= one.oldest) continue;
       this.#statements.keepOldest.run(time, one.id);
       one.oldest = time;
     }
