@@ -15,6 +15,7 @@ import type { ConnectRefusal } from './packets/codec.ts';
 import type { Connect } from './packets/connect.ts';
 import { Malformed } from './packets/fields.ts';
 import { connectReasons, ends, rowOf } from './reasons.ts';
+import type { SessionStore } from './sessions/persistence.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
 /** Bytes, in MQTT 3.1 too. */
@@ -31,7 +32,11 @@ const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
   'max_connections_per_principal',
   'max_connections_per_device',
   'max_stored_sessions_per_account',
+  'max_will_bytes_per_account',
 ]);
+
+/** What an account has room for. */
+type SessionRoom = Pick<SessionStore, 'mayBegin' | 'hasRoomForWill'>;
 
 /** A refused CONNECT. */
 export class ConnectRefused extends Error {
@@ -96,7 +101,7 @@ export class Authenticator {
   readonly #authority: Authority;
   readonly #limits: Limits;
   readonly #peers: PeerCertificates;
-  readonly #mayBegin: (clientId: string) => boolean;
+  readonly #room: SessionRoom;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #namelessCount = 0;
@@ -107,14 +112,14 @@ export class Authenticator {
     authority: Authority,
     limits: Limits,
     peers: PeerCertificates,
-    mayBegin: (clientId: string) => boolean,
+    room: SessionRoom,
   ) {
     this.#services = services;
     this.#sessions = sessions;
     this.#authority = authority;
     this.#limits = limits;
     this.#peers = peers;
-    this.#mayBegin = mayBegin;
+    this.#room = room;
   }
 
   /**
@@ -161,7 +166,11 @@ export class Authenticator {
     const ownId = isNameless ? this.#nextNameless() : live.clientId;
     if (isNameless && client.codec.level === 5) live.clientId = ownId;
     const id = privateClientId(identity.caller.accountId, identity.principal, ownId);
-    if (!client.clean && !this.#mayBegin(id))
+    if (client.will && !this.#room.hasRoomForWill(id, client.will))
+      throw new ConnectRefused('unavailable', 'the wills of the account are too large', {
+        limit: 'max_will_bytes_per_account',
+      });
+    if (!client.clean && !this.#room.mayBegin(id))
       throw new ConnectRefused('unavailable', 'the account has too many stored sessions', {
         limit: 'max_stored_sessions_per_account',
       });

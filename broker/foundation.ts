@@ -92,6 +92,8 @@ function openSessionStore(
       maxQueueBytes: limits.mqttQueueBytes,
       sessionExpiry: mqtt.sessionExpiry,
       maxSessions: limits.mqttStoredSessions,
+      maxFilterBytes: limits.mqttFilterBytes,
+      maxWillBytes: limits.mqttWillBytes,
       retainedRoom: { count: limits.mqttRetained, bytes: limits.mqttRetainedBytes },
       maxUnreleased: limits.mqttUnreleased,
     },

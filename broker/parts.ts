@@ -76,9 +76,7 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const limits = new Limits(services, counters);
   const guarded = guardedBy(log, limits);
   const peers = new PeerCertificates();
-  const authenticator = new Authenticator(services, sessions, authority, limits, peers, (clientId) =>
-    persistence.mayBegin(clientId),
-  );
+  const authenticator = new Authenticator(services, sessions, authority, limits, peers, persistence);
   const reports = new Reports(services);
   const control = new ControlTopics(services, reports);
   const credentials = new CredentialChannel(services, reports);

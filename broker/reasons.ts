@@ -55,6 +55,10 @@ const rows = {
     ...{ kind: 'tooMany', message: 'the client has too many filters.', mqtt5: 0x97 },
     ...{ limit: 'max_subscriptions' },
   },
+  tooManyFilterBytes: {
+    ...{ kind: 'tooMany', message: 'the filters of stored sessions of the account are too large.', mqtt5: 0x97 },
+    ...{ limit: 'max_filter_bytes_per_account' },
+  },
   tooManyGroups: { kind: 'tooMany', message: 'the account has too many shared subscriptions.', mqtt5: 0x97 },
   payloadTooLarge: {
     ...{ kind: 'tooLarge', message: 'the payload is too large.', mqtt5: 0x95, counted: 'too_large' },

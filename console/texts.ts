@@ -1335,6 +1335,8 @@ export const texts = {
       mqttQueue: ['mqtt', 'Messages that wait for a device'],
       mqttSessionExpiry: ['mqtt', 'How long a session waits for its device'],
       mqttStoredSessions: ['mqtt', 'Stored sessions'],
+      mqttFilterBytes: ['mqtt', 'Filters of stored sessions'],
+      mqttWillBytes: ['mqtt', 'Wills'],
       mqttRetained: ['mqtt', 'Retained messages'],
       mqttUnreleased: ['mqtt', 'QoS 2 messages under way'],
     } as Record<string, readonly [group: string, name: string]>,

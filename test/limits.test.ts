@@ -38,6 +38,28 @@ t.test('every limit is a setting: its default, its range, and 0 only where it ca
   }
 });
 
+t.test(
+  'what an account can make the service keep in memory fits into a machine of 2 GB, each limit at its default',
+  async (t) => {
+    /** The process with its databases and caches, without anybody's data. */
+    const ground = 150_000_000;
+    const kept = limits.filter(({ memory }) => typeof memory === 'number');
+    for (const { name, default: most, per } of kept) {
+      t.ok(most > 0, `${name} has a bound`);
+      t.ok(['account', 'service'].includes(per), `${name} counts all of an account`);
+    }
+    for (const { name, memory } of limits) {
+      if (typeof memory === 'number' || !memory.startsWith('in ')) continue;
+      t.ok(
+        kept.some((other) => `in ${other.name}` === memory),
+        `${name} is counted elsewhere`,
+      );
+    }
+    const sum = kept.reduce((bytes, { default: most, memory }) => bytes + most * Number(memory), ground);
+    t.ok(sum <= 2 * 1024 ** 3, `${Math.round(sum / 1e6)} MB`);
+  },
+);
+
 t.test('an account sees its own use of every limit, and nothing of others; /metrics has the highest', async (t) => {
   const service = await startService(t, { env: { SLIPWAY_MAX_CHANNEL_TEMPLATES: '7' } });
   const other = await service.account();

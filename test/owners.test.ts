@@ -122,13 +122,13 @@ const messageOwners: Readonly<Record<string, Owner>> = {
   heldBytes: { within: 'accounts', key: ['accountId'] },
   outbox: held,
   mqttSessions: { ...held, and: ['mqttStoredSessions'] },
-  mqttSubscriptions: { ...held, and: ['mqttSubscriptions'] },
+  mqttSubscriptions: { ...held, and: ['mqttFilterBytes'] },
   mqttMessages: { ...held, and: ['mqttQueueBytes'] },
   mqttQueue: { within: 'mqttMessages', limits: ['mqttQueueBytes', 'mqttQueue'] },
   mqttIncoming: { within: 'mqttSessions', limits: ['mqttUnreleased'] },
   mqttRetained: { counts: ['heldBytes', 'mqttRetainedUse'], and: ['mqttRetainedBytes'] },
   mqttRetainedUse: { within: 'accounts', key: ['accountId'] },
-  mqttWills: { ...held, and: ['mqttConnectionsPerDevice'] },
+  mqttWills: { ...held, and: ['mqttWillBytes'] },
   counters: { because: 'it has two rows' },
 };
 

@@ -17,9 +17,11 @@ const limits = {
   SLIPWAY_JOBS_PER_ACCOUNT: '3',
   SLIPWAY_JOB_ROWS_PER_ACCOUNT: '10',
   SLIPWAY_JOB_ROW_BYTES_PER_ACCOUNT: '1000',
+  SLIPWAY_MQTT_MAX_FILTER_BYTES_PER_ACCOUNT: '2000',
   SLIPWAY_MQTT_MAX_RETAINED_BYTES_PER_ACCOUNT: '1000',
   SLIPWAY_MQTT_MAX_STORED_SESSIONS_PER_ACCOUNT: '2',
   SLIPWAY_MQTT_MAX_UNRELEASED_PER_ACCOUNT: '3',
+  SLIPWAY_MQTT_MAX_WILL_BYTES_PER_ACCOUNT: '2000',
   SLIPWAY_REFUSALS_PER_ACCOUNT: '4',
   SLIPWAY_VERIFICATIONS_PER_ACCOUNT: '2',
 };
@@ -214,6 +216,59 @@ t.test('stored sessions: a CONNECT that would begin one too many is refused', as
   t.equal((await connect('e', false)).code, 0);
 });
 
+t.test('bytes of filters of stored sessions: one more is refused, and one that goes makes room', async (t) => {
+  const service = await sharedService(t, limits);
+  const victim = await victimOf(service);
+  const own = await attacker(service, 6);
+  const filters = Array.from({ length: 6 }, (_, n): [string, 1] => [own.topic(`c${n}`), 1]);
+  const size = Buffer.byteLength(own.topic('c0')) + 400;
+  const client = await connected(t, service.server, own, { clientId: 'stored', clean: false });
+  t.strictSame(await subscribed(client, ...filters), [1, 1, 1, 1, 128, 128]);
+  t.equal(await used(service, 'mqttFilterBytes'), 4 * size);
+  t.strictSame(await subscribed(client, ...filters.slice(0, 2)), [1, 1], 'those that are there');
+  t.match((await refusalsOf(service, own.device.id))[0], /SLIPWAY_MQTT_MAX_FILTER_BYTES_PER_ACCOUNT/);
+  const clean = await connected(t, service.server, own, { clientId: 'clean' });
+  t.strictSame(await subscribed(clean, ...filters), [1, 1, 1, 1, 1, 1], 'a session that is not stored keeps none');
+  const other = await connected(t, service.server, victim, { clientId: 'stored', clean: false });
+  t.strictSame(await subscribed(other, [victim.topic, 1]), [1]);
+  client.send({ cmd: 'unsubscribe', messageId: 9, unsubscriptions: [own.topic('c0'), own.topic('c5')] });
+  t.match(await client.next(), { cmd: 'unsuback' });
+  t.equal(await used(service, 'mqttFilterBytes'), 3 * size);
+  t.strictSame(await subscribed(client, ...filters.slice(4)), [1, 128]);
+  await disconnected(client);
+  t.equal(await used(service, 'mqttFilterBytes'), 4 * size);
+  await connected(t, service.server, own, { clientId: 'stored', clean: true });
+  t.equal(await used(service, 'mqttFilterBytes'), 0, 'gone with the session');
+});
+
+t.test('bytes of wills: a CONNECT with one more is refused', async (t) => {
+  const service = await sharedService(t, limits);
+  const victim = await victimOf(service);
+  const own = await attacker(service, 1);
+  const willOn = (topic: string, length: number) => ({
+    will: { topic, payload: Buffer.alloc(length, 'x'), qos: 1 as const, retain: false },
+  });
+  const topic = own.topic('c0');
+  const size = Buffer.byteLength(topic) + 900 + 300;
+  const connect = async (clientId: string, length: number) => {
+    const client = await rawClient(t, service.server.mqttPort);
+    const proof = { username: own.device.id, password: Buffer.from(own.secret) };
+    client.send(connectPacket({ ...proof, clientId, ...willOn(topic, length) }));
+    return { client, code: ((await client.next()) as { returnCode?: number }).returnCode };
+  };
+  const first = await connect('first', 900);
+  t.equal(first.code, 0);
+  t.equal(await used(service, 'mqttWillBytes'), size);
+  t.equal((await connect('second', 900)).code, 3);
+  t.match((await refusalsOf(service, own.device.id))[0], /SLIPWAY_MQTT_MAX_WILL_BYTES_PER_ACCOUNT/);
+  t.equal((await connect('first', 900)).code, 0, 'in the place of its own');
+  t.equal(await used(service, 'mqttWillBytes'), size);
+  const other = { ...victim, topic: () => victim.topic };
+  await connected(t, service.server, other, { clientId: 'other', ...willOn(victim.topic, 900) });
+  t.equal((await connect('first', 1)).code, 0);
+  t.equal((await connect('second', 900)).code, 0, 'a shorter one makes room');
+});
+
 t.test(
   'filters of a stored session are as long as topics can be: a longer one matches nothing and is refused',
   async (t) => {
@@ -227,7 +282,7 @@ t.test(
 );
 
 t.test('bytes in the queues of stored sessions: the longest queue of the account loses its oldest', async (t) => {
-  const env = { SLIPWAY_MQTT_MAX_QUEUE_BYTES_PER_ACCOUNT: '10000' };
+  const env = { SLIPWAY_MQTT_MAX_QUEUE_BYTES_PER_ACCOUNT: '16000' };
   const service = await startService(t, { env });
   const victim = await victimOf(service);
   const [own, small] = [await attacker(service, 1), await attacker(service, 1)];
@@ -246,7 +301,7 @@ t.test('bytes in the queues of stored sessions: the longest queue of the account
     Array.from({ length: 20 }, (_, n) => `${n}`.padEnd(1000)),
   );
   const use = await used(service, 'mqttQueueBytes');
-  t.ok(use > 8000 && use <= 10_000, `${use} bytes`);
+  t.ok(use > 14_000 && use <= 16_000, `${use} bytes`);
   const heard = async (who: typeof own, last: string) => {
     const keeper = await connected(t, service.server, who, { clientId: 'keeper', clean: false });
     return texts(await taken(keeper, (messages) => texts(messages).at(-1)?.trim() === last)).map((text) => text.trim());

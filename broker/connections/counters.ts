@@ -23,6 +23,8 @@ export const limitNames = [
   'max_keepalive_seconds',
   'max_queue',
   'max_stored_sessions_per_account',
+  'max_filter_bytes_per_account',
+  'max_will_bytes_per_account',
   'max_queue_bytes_per_account',
   'max_retained_per_account',
   'max_retained_bytes_per_account',

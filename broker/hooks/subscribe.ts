@@ -70,13 +70,16 @@ export class SubscribeHooks {
   #grant(live: LiveClient, asked: ReadonlyMap<string, Filter>): { refused: Map<string, Reason>; first: Filter[] } {
     const refused = new Map<string, Reason>();
     const first: Filter[] = [];
+    let bytes = 0;
     for (const [topic, filter] of asked) {
-      const why = this.#refusalOf(live, topic);
+      const more = bytes + this.#parts.persistence.bytesOfFilter(live.client, topic);
+      const why = this.#refusalOf(live, topic) ?? this.#lackOf(live, more);
       if (why) {
         refused.set(topic, why);
         this.#refuse(live, topic, why);
         continue;
       }
+      bytes = more;
       if (getsRetained(filter, live.filters.has(topic))) first.push(filter);
       grant(live, filter);
     }
@@ -88,6 +91,14 @@ export class SubscribeHooks {
     if (levelsOf(topic) > maxTopicLevels) return reason('malformedFilter');
     if (!isWellFormed(topic) || !authority.maySubscribe(live, topic)) return authority.filterRefusal(live, topic);
     return isShared(topic) && !groups.open(live.client.id, topic) ? reason('tooManyGroups') : undefined;
+  }
+
+  /** Why so many bytes more of filters cannot be stored. */
+  #lackOf({ client }: LiveClient, bytes: number): Reason | undefined {
+    const { counters, persistence } = this.#parts;
+    if (persistence.hasRoomForFilters(client, bytes)) return undefined;
+    counters.limitHits.max_filter_bytes_per_account += 1;
+    return reason('tooManyFilterBytes');
   }
 
   /** @throws OverLimit when it has been refused too often */
@@ -185,7 +196,9 @@ function getsRetained({ topic, rh = 0 }: Filter, wasThere: boolean): boolean {
   return rh === 0 || (rh === 1 && !wasThere);
 }
 
+const tooMany: ReadonlySet<Reason['code']> = new Set(['tooManyFilters', 'tooManyFilterBytes', 'tooManyGroups']);
+
 function countedAs({ code }: Reason): FilterRefusal {
   if (code === 'malformedFilter') return 'malformed';
-  return code === 'tooManyFilters' || code === 'tooManyGroups' ? 'too_many' : 'out_of_reach';
+  return tooMany.has(code) ? 'too_many' : 'out_of_reach';
 }

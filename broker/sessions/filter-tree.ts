@@ -1,7 +1,8 @@
+/** Most have either children or holders: there are none until the first one comes, as an empty map takes some 200 bytes. */
 interface Node<H> {
-  readonly children: Map<string, Node<H>>;
+  children: Map<string, Node<H>> | undefined;
   /** QoS by holder, such as a client id, for the filter that ends here. */
-  readonly holders: Map<H, 0 | 1 | 2>;
+  holders: Map<H, 0 | 1 | 2> | undefined;
 }
 
 /** Topic filters by level, so that the holders of those that match a topic are found without trying each. */
@@ -17,6 +18,7 @@ export class FilterTree<H = string> {
   set(filter: string, holder: H, qos: 0 | 1 | 2): void {
     let node = this.#root;
     for (const level of filter.split('/')) {
+      node.children ??= new Map();
       let child = node.children.get(level);
       if (!child) {
         child = newNode();
@@ -24,6 +26,7 @@ export class FilterTree<H = string> {
       }
       node = child;
     }
+    node.holders ??= new Map();
     if (!node.holders.has(holder)) this.#size += 1;
     node.holders.set(holder, qos);
   }
@@ -32,15 +35,15 @@ export class FilterTree<H = string> {
     const levels = filter.split('/');
     const path = [this.#root];
     for (const level of levels) {
-      const child = path.at(-1)?.children.get(level);
+      const child = path.at(-1)?.children?.get(level);
       if (!child) return;
       path.push(child);
     }
-    if (path.at(-1)?.holders.delete(holder)) this.#size -= 1;
+    if (path.at(-1)?.holders?.delete(holder)) this.#size -= 1;
     for (let depth = levels.length; depth > 0; depth -= 1) {
       const { children, holders } = path[depth] as Node<H>;
-      if (children.size > 0 || holders.size > 0) return;
-      path[depth - 1]?.children.delete(levels[depth - 1] as string);
+      if (children?.size || holders?.size) return;
+      path[depth - 1]?.children?.delete(levels[depth - 1] as string);
     }
   }
 
@@ -54,24 +57,24 @@ export class FilterTree<H = string> {
 }
 
 function newNode<H>(): Node<H> {
-  return { children: new Map(), holders: new Map() };
+  return { children: undefined, holders: undefined };
 }
 
 function collect<H>(node: Node<H>, levels: string[], depth: number, found: Map<H, 0 | 1 | 2>, literal: boolean): void {
   if (!literal) {
-    const rest = node.children.get('#');
+    const rest = node.children?.get('#');
     if (rest) take(rest, found);
   }
   if (depth === levels.length) {
     take(node, found);
     return;
   }
-  const exact = node.children.get(levels[depth] as string);
+  const exact = node.children?.get(levels[depth] as string);
   if (exact) collect(exact, levels, depth + 1, found, false);
-  const any = literal ? undefined : node.children.get('+');
+  const any = literal ? undefined : node.children?.get('+');
   if (any) collect(any, levels, depth + 1, found, false);
 }
 
 function take<H>({ holders }: Node<H>, found: Map<H, 0 | 1 | 2>): void {
-  for (const [holder, qos] of holders) if (qos >= (found.get(holder) ?? 0)) found.set(holder, qos);
+  if (holders) for (const [holder, qos] of holders) if (qos >= (found.get(holder) ?? 0)) found.set(holder, qos);
 }

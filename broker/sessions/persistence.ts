@@ -27,6 +27,8 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   retainedRoom: RetainedRoom;
   /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
   maxUnreleased: number;
+  /** Bytes of the wills of one account; 0 is no limit. */
+  maxWillBytes: number;
   groups: SharedGroups;
 }
 
@@ -82,7 +84,7 @@ export class SessionStore {
     const accountOf = (topic: string) => rules.accountOf(topic);
     const { clock, counters } = services;
     this.#retained = new Retained({ clock, counters, rows, journal: this.#journal, room, accountOf });
-    this.#wills = new Wills(this.#journal);
+    this.#wills = new Wills(this.#journal, rows, services.maxWillBytes);
     this.#sessions.beforeEnd((session) => {
       this.#wills.endDelay(session.clientId, clock.now());
       // The other members go with the account.
@@ -95,7 +97,7 @@ export class SessionStore {
     const { messages, clock } = this.#services;
     broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
     this.#retained.load();
-    this.#wills.load(messages.mqtt.wills(), clock.now());
+    this.#wills.load(clock.now());
   }
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
@@ -111,12 +113,20 @@ export class SessionStore {
     const { count: retained, bytes: retainedBytes } = this.#retained.useOf(accountId);
     const storedSessions = this.#sessions.sizeOf(accountId);
     const queueBytes = this.#sessions.bytesOf(accountId);
-    return { storedSessions, queueBytes, retained, retainedBytes, unreleased: this.#unreleased.of(accountId) };
+    const filterBytes = this.#sessions.filterBytesOf(accountId);
+    const willBytes = this.#wills.bytesOf(accountId);
+    const unreleased = this.#unreleased.of(accountId);
+    return { storedSessions, filterBytes, queueBytes, willBytes, retained, retainedBytes, unreleased };
   }
 
   /** Whether a CONNECT may take up a stored session or begin one; `leave` gives its place back. */
   mayBegin(clientId: string): boolean {
     return this.#sessions.mayBegin(clientId);
+  }
+
+  /** Whether the account of a client has room for its will. */
+  hasRoomForWill(clientId: string, will: Will): boolean {
+    return this.#wills.hasRoomFor(clientId, will);
   }
 
   /**
@@ -312,6 +322,16 @@ export class SessionStore {
   }
 
   // Subscriptions
+
+  /** Bytes that a new filter takes in the stored session of a client; 0 if it is not new, or the session is not stored. */
+  bytesOfFilter({ id }: Id, filter: string): number {
+    return this.#sessions.bytesOfFilter(id, filter);
+  }
+
+  /** Whether the account of a client has room for so many bytes of filters. */
+  hasRoomForFilters({ id }: Id, bytes: number): boolean {
+    return this.#sessions.hasRoomForFilters(id, bytes);
+  }
 
   /** SUBACK and UNSUBACK wait for the disk. */
   async addSubscriptions({ id }: Id, filters: readonly Filter[]): Promise<void> {

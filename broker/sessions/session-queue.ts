@@ -1,6 +1,9 @@
 import { PacketIds } from './packet-ids.ts';
 import type { Queued } from './queued.ts';
 
+/** Bytes that a place in a queue takes beside its message, in memory and on disk. */
+export const bytesOfPlace = 800;
+
 /** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id too. */
 export class SessionQueue {
   readonly #byCounter = new Map<number, Queued>();
@@ -28,7 +31,7 @@ export class SessionQueue {
     if (expires < this.#firstExpiry) this.#firstExpiry = expires;
   }
 
-  /** Bytes of topics, payloads and properties. */
+  /** Bytes of topics, payloads and properties, and of the places. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -59,7 +62,7 @@ export class SessionQueue {
   /** Counters only grow. */
   add(queued: Queued): void {
     this.#byCounter.set(queued.counter, queued);
-    this.#count(queued.size);
+    this.#count(queued.size + bytesOfPlace);
     this.#newest = queued.counter;
     this.noteExpiry(queued);
     if (queued.packetId !== undefined) this.ids.keep(queued.packetId, queued);
@@ -67,7 +70,7 @@ export class SessionQueue {
 
   delete(queued: Queued): void {
     if (!this.#byCounter.delete(queued.counter)) return;
-    this.#count(-queued.size);
+    this.#count(-queued.size - bytesOfPlace);
     this.ids.forget(queued);
   }
 

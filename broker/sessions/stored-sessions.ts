@@ -5,6 +5,7 @@ import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Filter } from '../message-types.ts';
 import { isShared } from '../topics.ts';
+import { AccountBytes } from './account-bytes.ts';
 import { AccountFilters } from './account-filters.ts';
 import type { Journal } from './journal.ts';
 import { SessionQueue } from './session-queue.ts';
@@ -13,6 +14,8 @@ import type { Unreleased } from './unreleased.ts';
 
 /** Stored sessions of one principal; past it the one that has been away longest is dropped. */
 const maxSessions = 20;
+/** Bytes that a filter takes beside its text. */
+export const bytesOfFilter = 400;
 /** Sessions that one sweep looks at. */
 const sweepSize = 500;
 
@@ -43,6 +46,8 @@ export interface SessionServices {
   sessionExpiry: number;
   /** Stored sessions of one account; 0 is no limit. */
   maxSessions: number;
+  /** Bytes of the filters of stored sessions of one account; 0 is no limit. */
+  maxFilterBytes: number;
   groups: Pick<SharedGroups, 'store' | 'forget'>;
 }
 
@@ -57,7 +62,8 @@ export class StoredSessions {
   readonly #filters = new AccountFilters();
   readonly #perAccount = new Map<string, number>();
   /** Bytes in queues, by account. */
-  readonly #bytes = new Map<string, number>();
+  readonly #bytes = new AccountBytes();
+  readonly #filterBytes = new AccountBytes();
   /** Client ids of CONNECTs that may begin a session, by account. */
   readonly #expected = new Map<string, Set<string>>();
   readonly #unreleased: Unreleased;
@@ -151,14 +157,24 @@ export class StoredSessions {
 
   /** Bytes in the queues of an account, those of a message for each of its places. */
   bytesOf(accountId: string): number {
-    return this.#bytes.get(accountId) ?? 0;
+    return this.#bytes.of(accountId);
   }
 
-  countBytes(clientId: string, change: number): void {
-    const accountId = accountIn(clientId);
-    const bytes = this.bytesOf(accountId) + change;
-    if (bytes > 0) this.#bytes.set(accountId, bytes);
-    else this.#bytes.delete(accountId);
+  /** Bytes of the filters of an account. */
+  filterBytesOf(accountId: string): number {
+    return this.#filterBytes.of(accountId);
+  }
+
+  /** Bytes that one more filter of a client takes; 0 for one that its session has, or if nothing of it is stored. */
+  bytesOfFilter(clientId: string, filter: string): number {
+    const session = this.#byClientId.get(clientId);
+    return session && !session.filters.has(filter) ? sizeOf(filter) : 0;
+  }
+
+  /** Whether the account of a client has room for so many bytes of filters. */
+  hasRoomForFilters(clientId: string, bytes: number): boolean {
+    const { maxFilterBytes } = this.#services;
+    return bytes === 0 || maxFilterBytes === 0 || this.filterBytesOf(accountIn(clientId)) + bytes <= maxFilterBytes;
   }
 
   /** The session of an account whose queue has most bytes. It looks at all sessions. */
@@ -239,7 +255,10 @@ export class StoredSessions {
   end(session: Session): void {
     const { number, clientId, filters, queue, received } = session;
     if (!this.#byClientId.delete(clientId)) return;
-    for (const filter of filters.keys()) this.#drop(clientId, filter);
+    for (const filter of filters.keys()) {
+      this.#drop(clientId, filter);
+      this.#filterBytes.count(clientId, -sizeOf(filter));
+    }
     const ending = this.#ending(session);
     this.#countSession(clientId, -1);
     this.#unreleased.clear(received, clientId);
@@ -287,7 +306,9 @@ export class StoredSessions {
 
   unsubscribe({ number, clientId, filters }: Session, filter: string): void {
     this.#drop(clientId, filter);
-    if (filters.delete(filter)) this.#journal.record({ kind: 'unsubscribe', session: number, filter });
+    if (!filters.delete(filter)) return;
+    this.#filterBytes.count(clientId, -sizeOf(filter));
+    this.#journal.record({ kind: 'unsubscribe', session: number, filter });
   }
 
   /** Client ids of the sessions of an account in whose queues a message on `topic` belongs. */
@@ -307,6 +328,7 @@ export class StoredSessions {
 
   #put({ clientId, filters }: Session, subscription: Filter): void {
     const { topic: filter, qos } = subscription;
+    if (!filters.has(filter)) this.#filterBytes.count(clientId, sizeOf(filter));
     filters.set(filter, subscription);
     if (isShared(filter)) this.#services.groups.store(clientId, subscription);
     else if (qos > 0) this.#filters.set(accountIn(clientId), filter, clientId, qos);
@@ -327,7 +349,7 @@ export class StoredSessions {
       left: 0,
       filters: new Map(),
       isDevice: undefined,
-      queue: new SessionQueue((change) => this.countBytes(clientId, change)),
+      queue: new SessionQueue((change) => this.#bytes.count(clientId, change)),
       received: new Set(),
       caughtUp: undefined,
     };
@@ -374,6 +396,11 @@ export class StoredSessions {
       return;
     }
   }
+}
+
+/** What a filter of a stored session takes in bytes. */
+function sizeOf(filter: string): number {
+  return Buffer.byteLength(filter) + bytesOfFilter;
 }
 
 /** QoS, retain handling, retain as published and no local in one number; a bridge says the last three. */

@@ -1,6 +1,9 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
+import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
+import { accountIn } from '../connections/client-ids.ts';
 import type { Will } from '../message-types.ts';
+import { AccountBytes } from './account-bytes.ts';
 import type { Journal } from './journal.ts';
 import { ownBytes } from './retained.ts';
 
@@ -9,8 +12,20 @@ const patience = 60_000;
 /** Wills that are published in one turn of the event loop. */
 const duesAtOnce = 100;
 
-/** `due` in milliseconds since 1970. */
-type LeftWill = StoredWill & { due: number };
+/** Bytes that a will takes beside its topic, payload and properties. */
+export const bytesOfWill = 300;
+
+/** A will that waits for its client; what it says is on disk. */
+interface LeftWill {
+  clientId: string;
+  /** Seconds. */
+  delay: number;
+  /** In milliseconds since 1970. */
+  due: number;
+  size: number;
+  /** The whole will, until it is known to be on disk. */
+  will: StoredWill | undefined;
+}
 
 /**
  * Wills, on disk while their clients are connected, and while they wait for them: a connection holds its own, and one that is
@@ -18,19 +33,25 @@ type LeftWill = StoredWill & { due: number };
  */
 export class Wills {
   readonly #journal: Journal;
-  readonly #held = new Map<string, BrokerClient>();
+  readonly #rows: Pick<MqttRows, 'wills' | 'will'>;
+  readonly #maxBytes: number;
+  readonly #held = new Map<string, { client: BrokerClient; size: number }>();
   /** Those that wait for their clients. */
   readonly #left = new Map<string, LeftWill>();
+  readonly #bytes = new AccountBytes();
   /** None is due before. */
   #due = Number.POSITIVE_INFINITY;
 
-  constructor(journal: Journal) {
+  /** `maxBytes` is for one account; 0 is no limit. */
+  constructor(journal: Journal, rows: Pick<MqttRows, 'wills' | 'will'>, maxBytes: number) {
     this.#journal = journal;
+    this.#rows = rows;
+    this.#maxBytes = maxBytes;
   }
 
   /** `now` in milliseconds. The connections of a crashed process have ended with it. */
-  load(left: readonly StoredWill[], now: number): void {
-    for (const will of left) this.#leave(will, now);
+  load(now: number): void {
+    for (const { size, ...row } of this.#rows.wills()) this.#leave(row, size + bytesOfWill, undefined, now);
   }
 
   /** Those that wait for their clients. */
@@ -38,11 +59,22 @@ export class Wills {
     return this.#left.size;
   }
 
+  /** Bytes of the wills of an account, also of connected clients. */
+  bytesOf(accountId: string): number {
+    return this.#bytes.of(accountId);
+  }
+
+  /** Whether the account of a client has room for its will, in the place of the one that it has. */
+  hasRoomFor(clientId: string, will: Will): boolean {
+    const own = (this.#held.get(clientId)?.size ?? 0) + (this.#left.get(clientId)?.size ?? 0);
+    return this.#maxBytes === 0 || this.bytesOf(accountIn(clientId)) - own + sizeOf(will) <= this.#maxBytes;
+  }
+
   /** Those of another server, whose clients have their time to come back. */
   arrive(wills: readonly StoredWill[], now: number): void {
     for (const will of wills) {
       this.#journal.record({ kind: 'will', will });
-      this.#leave(will, now);
+      this.#leave(will, sizeOfStored(will), will, now);
     }
   }
 
@@ -53,15 +85,21 @@ export class Wills {
   }
 
   put(client: BrokerClient, will: Will): void {
-    this.#held.set(client.id, client);
+    const { id } = client;
+    const size = sizeOf(will);
+    this.#bytes.count(id, size - (this.#held.get(id)?.size ?? 0));
+    this.#held.set(id, { client, size });
     this.#journal.record({ kind: 'will', will: storedWill(client, will) });
   }
 
   /** The connection has ended: its will waits for its client for as long as it says, or as if this process had crashed. */
   keep(client: BrokerClient, will: Will, now: number): void {
-    if (this.#held.get(client.id) !== client) return;
+    const held = this.#held.get(client.id);
+    if (held?.client !== client) return;
     this.#held.delete(client.id);
-    this.#leave(storedWill(client, will), now);
+    this.#bytes.count(client.id, -held.size);
+    const stored = storedWill(client, will);
+    this.#leave(stored, held.size, stored, now);
   }
 
   /** The clients have their time to come back from now on. */
@@ -72,8 +110,9 @@ export class Wills {
   /** The client has come back: its will is void, or is returned to be published when its session has ended [MQTT-3.1.3-9]. */
   takeBack(clientId: string, hasSessionEnded: boolean): StoredWill | undefined {
     const left = this.#left.get(clientId);
+    const will = left && hasSessionEnded && left.delay > 0 ? this.#read(left) : undefined;
     this.delete(clientId);
-    return left && hasSessionEnded && left.delay > 0 ? left : undefined;
+    return will;
   }
 
   /** A session has ended before its will was due: it waits no longer [MQTT-3.1.3-9]. */
@@ -82,42 +121,75 @@ export class Wills {
     if (!left || left.delay === 0 || left.due <= now) return;
     left.due = now;
     this.#due = Math.min(this.#due, now);
-    this.#journal.record({ kind: 'will', will: left });
+    this.#recordDue(left);
   }
 
   /** The will of a client has been published or dropped. */
   delete(clientId: string): void {
-    const known = this.#held.delete(clientId);
-    if (this.#left.delete(clientId) || known) this.#journal.record({ kind: 'unwill', clientId });
+    const [held, left] = [this.#held.get(clientId), this.#left.get(clientId)];
+    if (!held && !left) return;
+    this.#bytes.count(clientId, -(held?.size ?? 0) - (left?.size ?? 0));
+    this.#held.delete(clientId);
+    this.#left.delete(clientId);
+    this.#journal.record({ kind: 'unwill', clientId });
   }
 
   /** As delete, for the will of this connection only. */
   deleteOf(client: BrokerClient): void {
-    if (this.#held.get(client.id) === client) this.delete(client.id);
+    if (this.#held.get(client.id)?.client === client) this.delete(client.id);
   }
 
   /** Some wills whose clients have not come back in time, each handed out once. Those that are `isAway` wait. */
   takeDue(now: number, isAway: (clientId: string) => boolean): StoredWill[] {
     if (now < this.#due) return [];
     this.#due = Number.POSITIVE_INFINITY;
-    const due: StoredWill[] = [];
+    const due: LeftWill[] = [];
     for (const will of this.#left.values()) {
       if (will.due <= now && due.length < duesAtOnce && !isAway(will.clientId)) due.push(will);
       else this.#due = Math.min(this.#due, due.length < duesAtOnce ? Math.max(will.due, now + 1) : now);
     }
-    for (const { clientId } of due) this.delete(clientId);
-    return due;
+    return due.flatMap((left) => {
+      const will = this.#read(left);
+      this.delete(left.clientId);
+      return will ?? [];
+    });
   }
 
-  #leave(will: StoredWill, now: number): void {
-    const { clientId, delay } = will;
-    const due = delay > 0 ? (will.due ?? now + delay * 1000) : now + patience;
-    const left = { ...will, due };
+  #read({ clientId, due, will = this.#rows.will(clientId) }: LeftWill): StoredWill | undefined {
+    return will && { ...will, due };
+  }
+
+  #leave(
+    { clientId, delay, due: known }: Pick<StoredWill, 'clientId' | 'delay' | 'due'>,
+    size: number,
+    will: StoredWill | undefined,
+    now: number,
+  ): void {
+    const due = delay > 0 ? (known ?? now + delay * 1000) : now + patience;
+    const left: LeftWill = { clientId, delay, due, size, will };
+    this.#bytes.count(clientId, size - (this.#left.get(clientId)?.size ?? 0));
     this.#left.set(clientId, left);
     this.#due = Math.min(this.#due, due);
     // The others have a minute again after each start.
-    if (delay > 0 && will.due === null) this.#journal.record({ kind: 'will', will: left });
+    if (delay > 0 && known === null) this.#recordDue(left);
+    if (will)
+      this.#journal.afterwards(() => {
+        left.will = undefined;
+      });
   }
+
+  /** Of a will that is not on disk the whole is written: the change takes the place of the one that has not been. */
+  #recordDue({ clientId, due, will }: LeftWill): void {
+    this.#journal.record(will ? { kind: 'will', will: { ...will, due } } : { kind: 'willDue', clientId, due });
+  }
+}
+
+function sizeOf({ topic, payload, said }: Will): number {
+  return bytesOfWill + Buffer.byteLength(topic) + payload.length + (said?.travelling?.length ?? 0);
+}
+
+function sizeOfStored({ topic, payload, properties }: StoredWill): number {
+  return bytesOfWill + Buffer.byteLength(topic) + payload.length + (properties?.length ?? 0);
 }
 
 function storedWill(client: BrokerClient, will: Will): StoredWill {

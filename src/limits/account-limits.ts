@@ -13,6 +13,7 @@ export const accountLimits = [
     per: 'device template',
     about: 'channel templates, without the service channels',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'customFields',
@@ -25,6 +26,7 @@ export const accountLimits = [
     per: 'template; the device templates of an account share one set',
     about: 'custom fields',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'roles',
@@ -37,6 +39,7 @@ export const accountLimits = [
     per: 'account',
     about: 'roles, without the built-in ones',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'accessTokens',
@@ -49,6 +52,7 @@ export const accountLimits = [
     per: 'person or application',
     about: 'tokens that somebody has made',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'endUsersPerPerson',
@@ -61,6 +65,7 @@ export const accountLimits = [
     per: 'person',
     about: 'end-users that are the same person, each in an organization',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'valueBytes',
@@ -73,6 +78,7 @@ export const accountLimits = [
     per: 'entity',
     about: 'all values of its fields together, as JSON',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'firmwareFileBytes',
@@ -85,6 +91,7 @@ export const accountLimits = [
     per: 'file',
     about: 'the largest firmware file; a larger one is answered 413',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'firmwareBytes',
@@ -97,6 +104,7 @@ export const accountLimits = [
     per: 'account',
     about: 'all firmware files, equal ones once',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'firmwareDownloads',
@@ -109,6 +117,7 @@ export const accountLimits = [
     per: 'service',
     about: 'firmware downloads at a time; further devices are told when to try again',
     counted: false,
+    memory: 131_072,
   }),
   row({
     name: 'firmwareRollouts',
@@ -121,6 +130,7 @@ export const accountLimits = [
     per: 'account',
     about: 'rollouts that have not ended',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'deviceCommands',
@@ -133,6 +143,7 @@ export const accountLimits = [
     per: 'device',
     about: 'commands that have not ended; more are answered 429',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'commands',
@@ -145,6 +156,7 @@ export const accountLimits = [
     per: 'account',
     about: 'commands that have not ended; more are answered 429',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'commandBytes',
@@ -158,6 +170,7 @@ export const accountLimits = [
     about:
       'all commands on disk, about, with their payloads, results and late replies; beyond it the oldest that have ended are removed, then one more is answered 429',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'jobs',
@@ -170,6 +183,7 @@ export const accountLimits = [
     per: 'account',
     about: 'jobs that can be read; beyond it the oldest that have ended are removed',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'jobRows',
@@ -182,6 +196,7 @@ export const accountLimits = [
     per: 'account',
     about: 'rows of jobs, dry runs included; old rows that nobody needs go first, then jobs with more are answered 400',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'jobRowBytes',
@@ -194,6 +209,7 @@ export const accountLimits = [
     per: 'account',
     about: 'the same rows, as they were sent',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'auditRecords',
@@ -207,6 +223,7 @@ export const accountLimits = [
     about:
       'audit records; beyond it the oldest are removed. Failures of strangers take at most a tenth of it in 30 days',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'verifications',
@@ -219,6 +236,7 @@ export const accountLimits = [
     per: 'account',
     about: 'verifications of units; beyond it the oldest are removed',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'refusals',
@@ -231,6 +249,7 @@ export const accountLimits = [
     per: 'account',
     about: 'entries in the lists of refusals of all devices; beyond it the oldest are removed',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'messagesBytes',
@@ -245,6 +264,7 @@ export const accountLimits = [
     about:
       'of `messages.db` in use; beyond it the account furthest above its share loses its oldest messages, or is refused',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'accountMessagesBytes',
@@ -257,5 +277,6 @@ export const accountLimits = [
     per: 'account',
     about: 'stored points and log entries, about; beyond it the account loses its own oldest arrivals',
     counted: true,
+    memory: 'on disk',
   }),
 ] as const;

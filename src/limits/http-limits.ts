@@ -13,6 +13,7 @@ export const httpLimits = [
     per: 'person or application',
     about: 'login sessions; a login that begins one more ends the one that has rested longest',
     counted: false,
+    memory: 'on disk',
   }),
   row({
     name: 'httpBodyBytes',
@@ -25,6 +26,7 @@ export const httpLimits = [
     per: 'request',
     about: 'the largest request body; a larger one is answered 413',
     counted: false,
+    memory: 'of a request',
   }),
   row({
     name: 'idempotencyKeys',
@@ -37,6 +39,7 @@ export const httpLimits = [
     per: 'caller',
     about: 'Idempotency-Keys of the last 72 hours; requests with more are answered 429',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'idempotentBytes',
@@ -49,6 +52,7 @@ export const httpLimits = [
     per: 'account',
     about: 'answers kept for Idempotency-Keys; one more is not kept, unless it has a secret, as a header of it says',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'httpConnectionsPerAddress',
@@ -62,6 +66,7 @@ export const httpLimits = [
     about:
       'open HTTP connections, without MQTT over WebSocket; more are closed at once. Behind a trusted proxy: requests at the same time; more are answered 429',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'httpRate',
@@ -74,6 +79,7 @@ export const httpLimits = [
     per: 'caller',
     about: 'requests; more are answered 429',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'longAnswers',
@@ -86,6 +92,7 @@ export const httpLimits = [
     per: 'account',
     about: 'long lists and exports that are sent at the same time; more wait for their turn',
     counted: false,
+    memory: 4_194_304,
   }),
   row({
     name: 'loginFailuresPerIdentity',
@@ -98,6 +105,7 @@ export const httpLimits = [
     per: 'identity and address',
     about: 'failed logins; more are answered 429',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'loginFailuresPerAddress',
@@ -110,5 +118,6 @@ export const httpLimits = [
     per: 'address',
     about: 'failed logins; more are answered 429',
     counted: false,
+    memory: 'a rate',
   }),
 ] as const;

@@ -13,6 +13,7 @@ export const mqttLimits = [
     per: 'connection',
     about: 'from accept to CONNACK; then the socket is closed',
     counted: false,
+    memory: 'a time',
   }),
   row({
     name: 'mqttConnections',
@@ -26,6 +27,7 @@ export const mqttLimits = [
     about:
       'open sockets of MQTT, including those without a CONNECT; more are closed at once (MQTT 5 without TLS: 0x89)',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttConnectionsPerAddress',
@@ -38,6 +40,7 @@ export const mqttLimits = [
     per: 'address',
     about: 'open sockets of MQTT; more are closed at once (MQTT 5 without TLS: 0x97)',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttConnectionsPerDevice',
@@ -50,6 +53,7 @@ export const mqttLimits = [
     per: 'device',
     about: 'MQTT connections; more are refused with CONNACK 3 (MQTT 5: 0x97)',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttConnectionsPerPrincipal',
@@ -62,6 +66,7 @@ export const mqttLimits = [
     per: 'user, application, or entity with a secret other than a device',
     about: 'MQTT connections, and as many event streams; more are refused with CONNACK 3 (MQTT 5: 0x97) or 429',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttConnectRate',
@@ -74,6 +79,7 @@ export const mqttLimits = [
     per: 'address',
     about: 'new connections; more wait for their turn, at most for the connect timeout (then MQTT 5 without TLS: 0x9F)',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttFailedConnectsPerAddress',
@@ -86,6 +92,7 @@ export const mqttLimits = [
     per: 'address',
     about: 'wrong credentials; more are answered late',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttFailedConnectsPerPrincipal',
@@ -98,6 +105,7 @@ export const mqttLimits = [
     per: 'principal and address',
     about: 'wrong secrets; more are not tried',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttPacketBytesBeforeConnect',
@@ -110,6 +118,7 @@ export const mqttLimits = [
     per: 'connection',
     about: 'the largest CONNECT (MQTT 5: 0x95)',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttPayloadBytes',
@@ -122,6 +131,7 @@ export const mqttLimits = [
     per: 'message',
     about: 'the largest payload; a larger one ends the connection (MQTT 5: 0x95)',
     counted: false,
+    memory: 'of a message',
   }),
   row({
     name: 'mqttPropertyBytes',
@@ -134,6 +144,7 @@ export const mqttLimits = [
     per: 'message',
     about: 'MQTT 5 properties of a message, at most 32 user properties; a message with more is refused (0x97)',
     counted: false,
+    memory: 'of a message',
   }),
   row({
     name: 'mqttPayloadPoints',
@@ -147,6 +158,7 @@ export const mqttLimits = [
     about:
       'points; a payload with more is delivered but not stored, as `_rejected` explains (MQTT 5: 0x99), and answered 400 over HTTP',
     counted: false,
+    memory: 'of a message',
   }),
   row({
     name: 'mqttPayloadDepth',
@@ -160,6 +172,7 @@ export const mqttLimits = [
     about:
       'levels of nested JSON; a payload with more is delivered but not stored (MQTT 5: 0x99), and answered 400 over HTTP',
     counted: false,
+    memory: 'of a message',
   }),
   row({
     name: 'mqttPublishRate',
@@ -172,6 +185,7 @@ export const mqttLimits = [
     per: 'client',
     about: 'PUBLISH, SUBSCRIBE and UNSUBSCRIBE; more are read more slowly, and answered 429 over HTTP',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttByteRate',
@@ -184,6 +198,7 @@ export const mqttLimits = [
     per: 'client',
     about: 'bytes of PUBLISH; more are read more slowly, and answered 429 over HTTP',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttPointRate',
@@ -196,6 +211,7 @@ export const mqttLimits = [
     per: 'client',
     about: 'points; more are read more slowly, and answered 429 over HTTP',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttSubscriptions',
@@ -208,6 +224,7 @@ export const mqttLimits = [
     per: 'client or event stream',
     about: 'subscriptions; more are refused (MQTT 5: 0x97)',
     counted: false,
+    memory: 'of a connection',
   }),
   row({
     name: 'mqttTopicLevels',
@@ -220,6 +237,7 @@ export const mqttLimits = [
     per: 'topic or filter',
     about: 'levels; more are refused (MQTT 5: 0x90 or 0x8F)',
     counted: false,
+    memory: 'of a message',
   }),
   row({
     name: 'mqttKeepalive',
@@ -232,6 +250,7 @@ export const mqttLimits = [
     per: 'connection',
     about: 'keepalive; a longer one, or none, is shortened to it',
     counted: false,
+    memory: 'a time',
   }),
   row({
     name: 'mqttRefusals',
@@ -244,6 +263,7 @@ export const mqttLimits = [
     per: 'client',
     about: 'refused messages; beyond it the client is disconnected (MQTT 5: 0x97), and answered 429 over HTTP',
     counted: false,
+    memory: 'a rate',
   }),
   row({
     name: 'mqttQueue',
@@ -256,6 +276,7 @@ export const mqttLimits = [
     per: 'stored session',
     about: 'messages kept for it; beyond it the oldest are dropped',
     counted: false,
+    memory: 'in mqttQueueBytes',
   }),
   row({
     name: 'mqttSessionExpiry',
@@ -268,6 +289,7 @@ export const mqttLimits = [
     per: 'stored session',
     about: 'how long it is kept while nobody is connected; in MQTT 5 the most that a client is granted',
     counted: false,
+    memory: 'a time',
   }),
   row({
     name: 'mqttStoredSessions',
@@ -280,6 +302,35 @@ export const mqttLimits = [
     per: 'account',
     about: 'stored sessions; a CONNECT that would begin one more is refused with CONNACK 3 (MQTT 5: 0x97)',
     counted: true,
+    memory: 1300,
+  }),
+  row({
+    name: 'mqttFilterBytes',
+    variable: 'SLIPWAY_MQTT_MAX_FILTER_BYTES_PER_ACCOUNT',
+    default: 268_435_456,
+    min: 1,
+    max: maxBytes,
+    off: true,
+    unit: 'bytes',
+    per: 'account',
+    about:
+      'filters of stored sessions, each its text and 400 bytes; one more is refused with SUBACK 0x80 (MQTT 5: 0x97)',
+    counted: true,
+    memory: 1.6,
+  }),
+  row({
+    name: 'mqttWillBytes',
+    variable: 'SLIPWAY_MQTT_MAX_WILL_BYTES_PER_ACCOUNT',
+    default: 134_217_728,
+    min: 1,
+    max: maxBytes,
+    off: true,
+    unit: 'bytes',
+    per: 'account',
+    about:
+      'wills of connected clients and those that wait, each its topic, payload, properties and 300 bytes; a CONNECT with one more is refused with CONNACK 3 (MQTT 5: 0x97)',
+    counted: true,
+    memory: 1,
   }),
   row({
     name: 'mqttQueueBytes',
@@ -291,8 +342,9 @@ export const mqttLimits = [
     unit: 'bytes',
     per: 'account',
     about:
-      'messages kept for stored sessions, each counted for every session; beyond it the longest queue loses its oldest',
+      'messages kept for stored sessions, each counted for every session, with 800 bytes more; beyond it the longest queue loses its oldest',
     counted: true,
+    memory: 0.23,
   }),
   row({
     name: 'mqttRetained',
@@ -305,6 +357,7 @@ export const mqttLimits = [
     per: 'account',
     about: 'retained messages; one more is delivered but not retained, as `_rejected` explains (MQTT 5: 0x97)',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'mqttRetainedBytes',
@@ -318,6 +371,7 @@ export const mqttLimits = [
     about:
       'topics and payloads of retained messages; one more is delivered but not retained, as `_rejected` explains (MQTT 5: 0x97)',
     counted: true,
+    memory: 'on disk',
   }),
   row({
     name: 'mqttUnreleased',
@@ -330,5 +384,6 @@ export const mqttLimits = [
     per: 'account',
     about: 'QoS 2 messages without PUBREL; a client that sends one more is disconnected (MQTT 5: 0x97)',
     counted: true,
+    memory: 60,
   }),
 ] as const;

@@ -16,6 +16,16 @@ export interface Limit {
   about: string;
   /** Whether an account's current use is counted; `limitUse` then has a function of this name. */
   counted: boolean;
+  /** Bytes of memory that one unit of it takes at most while it is kept, or why it takes none of its own. */
+  memory:
+    | number
+    | 'on disk'
+    | 'of a connection'
+    | 'of a request'
+    | 'of a message'
+    | 'a rate'
+    | 'a time'
+    | `in ${string}`;
 }
 
 /** A row whose name and `counted` are known to the types. */

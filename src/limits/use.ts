@@ -86,6 +86,8 @@ export function limitUse({ registry, messages, broker }: Services): LimitUse {
     refusals: (accountId) => keptOf(db, accountId, 'refusals'),
     idempotentBytes: (accountId) => keptOf(db, accountId, 'idempotentBytes'),
     mqttStoredSessions: (accountId) => broker.kept(accountId).storedSessions,
+    mqttFilterBytes: (accountId) => broker.kept(accountId).filterBytes,
+    mqttWillBytes: (accountId) => broker.kept(accountId).willBytes,
     mqttQueueBytes: (accountId) => broker.kept(accountId).queueBytes,
     mqttRetained: (accountId) => broker.kept(accountId).retained,
     mqttRetainedBytes: (accountId) => broker.kept(accountId).retainedBytes,

@@ -20,6 +20,7 @@ const sentences: Readonly<Record<string, string>> = {
   tooManyBytes: 'a client sent too many bytes',
   tooManyPoints: 'a client sent too many points',
   tooManyFilters: 'a client has too many filters',
+  tooManyFilterBytes: 'the filters of stored sessions are too large',
   badCredentials: 'a device connected with wrong credentials',
   notAuthorized: 'a device was not permitted to connect',
   identifierRejected: 'the client id was rejected',

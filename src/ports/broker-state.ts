@@ -16,6 +16,10 @@ export interface BrokerState {
 /** The amounts that the broker keeps for an account: numbers, and the bytes of retained messages. */
 export interface BrokerKept {
   storedSessions: number;
+  /** Of the filters of stored sessions. */
+  filterBytes: number;
+  /** Of wills, also of connected clients. */
+  willBytes: number;
   /** In the queues of stored sessions: a message counts for each of its places. */
   queueBytes: number;
   retained: number;

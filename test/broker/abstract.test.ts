@@ -10,6 +10,7 @@ import type { Incoming, Outgoing, Will } from '../../broker/message-types.ts';
 import { matches } from '../../broker/topics.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
+import { present } from '../support/service.ts';
 import { clientOf, openStore, retainedFor, storeOn } from './store.ts';
 
 const t = await part(import.meta);
@@ -194,7 +195,9 @@ async function adapted() {
     async wills() {
       // SUBACK waits for everything before it.
       await store.addSubscriptions(begun({ id: 'somebody' }), []);
-      return messages.mqtt.wills().map(({ clientId, topic, qos, retain, payload }) => {
+      const ids = Array.from(messages.mqtt.wills(), ({ clientId }) => clientId);
+      return ids.map((clientId) => {
+        const { topic, qos, retain, payload } = present(messages.mqtt.will(clientId));
         const about = { topic, qos, retain: retain === 1, payload: Buffer.from(payload) };
         return { ...about, clientId, brokerId: brokerIds.get(clientId) };
       });

@@ -25,7 +25,14 @@ export interface OpenStore {
 
 /** Milliseconds since 1970. */
 export const clock = { now: () => 1_700_000_000_000 };
-const unlimited = { maxQueueBytes: 0, maxSessions: 0, maxUnreleased: 0, retainedRoom: { count: 0, bytes: 0 } };
+const unlimited = {
+  maxFilterBytes: 0,
+  maxWillBytes: 0,
+  maxQueueBytes: 0,
+  maxSessions: 0,
+  maxUnreleased: 0,
+  retainedRoom: { count: 0, bytes: 0 },
+};
 const rules: PersistenceRules = {
   deviceOf: (topic) => topic,
   accountOf: () => 'a',

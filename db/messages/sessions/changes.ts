@@ -75,6 +75,8 @@ export type MqttChange =
   | { kind: 'retain'; retained: RetainedMessage }
   | { kind: 'unretain'; topic: string }
   | { kind: 'will'; will: StoredWill }
+  /** Of a will that is on disk. */
+  | { kind: 'willDue'; clientId: string; due: number }
   | { kind: 'unwill'; clientId: string };
 
 /** The key of a change: of two changes with the same key, the later counts. */
@@ -100,6 +102,7 @@ export function keyOf(change: MqttChange): string {
       return `retained ${change.topic}`;
     case 'will':
       return `will ${change.will.clientId}`;
+    case 'willDue':
     case 'unwill':
       return `will ${change.clientId}`;
   }

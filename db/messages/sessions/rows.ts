@@ -20,6 +20,9 @@ export interface RetainedUse {
   bytes: number;
 }
 
+/** A will without what it says; `size` is bytes of its topic, payload and properties. */
+export type WillRow = Pick<StoredWill, 'clientId' | 'delay' | 'due'> & { size: number };
+
 /** Session, filter, options, subscription identifier. */
 export type SubscriptionRow = [number, string, number, number | null];
 /** Message, session, packet id, released, bytes of topic, payload and properties, and when it expires (milliseconds since 1970). */
@@ -53,8 +56,12 @@ export class MqttRows {
     return this.#statements.incoming.iterate();
   }
 
-  wills(): StoredWill[] {
-    return this.#statements.wills.all();
+  wills(): IterableIterator<WillRow> {
+    return this.#statements.wills.iterate();
+  }
+
+  will(clientId: string): StoredWill | undefined {
+    return this.#statements.will.get(clientId);
   }
 
   message(id: number): StoredMessage | undefined {
@@ -112,7 +119,11 @@ function prepare(reader: Sqlite.Database) {
       )
       .raw(),
     incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
-    wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
+    wills: reader.prepare<[], WillRow>(
+      `SELECT "clientId", "delay", "due", octet_length("topic") + octet_length("payload")
+         + coalesce(octet_length("properties"), 0) AS "size" FROM "mqttWills"`,
+    ),
+    will: reader.prepare<[string], StoredWill>('SELECT * FROM "mqttWills" WHERE "clientId" = ?'),
     message: reader.prepare<[number], StoredMessage>(
       'SELECT "id", "topic", "qos", "payload", "properties", "expires", "retain" FROM "mqttMessages" WHERE "id" = ?',
     ),

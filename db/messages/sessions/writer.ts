@@ -58,6 +58,9 @@ export class MqttWriter {
       case 'will':
         run.will.run(change.will);
         return;
+      case 'willDue':
+        run.willDue.run(change.due, change.clientId);
+        return;
       case 'unwill':
         run.unwill.run(change.clientId);
         return;
@@ -115,6 +118,7 @@ function prepare(file: Sqlite.Database) {
          "properties" = excluded."properties", "messageExpiry" = excluded."messageExpiry", "delay" = excluded."delay",
          "due" = excluded."due"`,
     ),
+    willDue: file.prepare<[number, string]>('UPDATE "mqttWills" SET "due" = ? WHERE "clientId" = ?'),
     unwill: file.prepare<[string]>('DELETE FROM "mqttWills" WHERE "clientId" = ?'),
     tidy: [
       // The last session of a client id is the one that counts. Subscriptions go first, as with endSession.

@@ -1,5 +1,6 @@
 /** Wills of MQTT 5: what they say, and when. */
 import type { Test } from 'tap';
+import { changeStored } from '../../support/faults.ts';
 import { part } from '../../support/part.ts';
 import { startProcess } from '../../support/process.ts';
 import { startService } from '../../support/service.ts';
@@ -260,6 +261,20 @@ t.test('delayed wills of different clients come each at its time', async (t) => 
     t.match(await client.next(), { payload: text });
     t.same(await heardUpToNow(t, f, client), []);
   }
+});
+
+t.test('what a will says is on disk until it is due, not in memory', async (t) => {
+  const f = await ofClock();
+  const client = await witness(t, f);
+  const will = { topic: f.topic('chat'), payload: 'from memory', qos: 1 as const, properties: { willDelay: 30 } };
+  await cut(await connected(t, f, { clientId: 'mortal', will, properties: { sessionExpiry: 1000 } }));
+  const keeper = await connected(t, f, { clientId: 'keeper', properties: { sessionExpiry: 1000 } });
+  // Answered after the will is on disk.
+  t.same(await subscribed(keeper, [f.topic('chat')]), [1]);
+  const change = `UPDATE "mqttWills" SET "payload" = CAST('from disk' AS BLOB) WHERE "clientId" LIKE ?`;
+  await changeStored(f.service, change, [`${f.service.accountId}%`], 'messages.db');
+  now += 30_500;
+  t.match(await client.next(), { payload: 'from disk' });
 });
 
 t.test('the end of the process sends wills that are due, and a restart keeps those that are delayed', async (t) => {
