@@ -11,7 +11,7 @@ import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
 import type { Counters } from './connections/counters.ts';
 import { type Dated, FormerMessages } from './former-messages.ts';
-import { forOneClient, isOrdered, type Outgoing } from './message-types.ts';
+import { isOrdered, type Outgoing } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
 import type { Reach } from './sessions/retained-search.ts';
 import {
@@ -21,7 +21,6 @@ import {
   isShared,
   isWellFormed,
   matchedFilter,
-  matches,
   parseShared,
 } from './topics.ts';
 
@@ -290,8 +289,6 @@ export class Authority {
     if (!this.mayHearMessage(identity.caller, identity.ownChannels, packet.topic, packet)) return undefined;
     // Only what it may hear: the messages of other accounts come in no order with its own.
     if (isOrdered(packet) && packet.brokerCounter > live.lastHeard) live.lastHeard = packet.brokerCounter;
-    // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
-    if (packet.qos > live.lowestQos && packet.brokerId !== forOneClient) packet.qos = grantedQos(live, packet);
     if (packet.qos === 0 && client.conn.writableNeedDrain) {
       this.#counters.shed += 1;
       return undefined;
@@ -384,17 +381,4 @@ export function deviceItself({ kind, accountId, id }: Caller): DeviceAddress | u
 /** The device of a connection; undefined if its caller is a user or an application, or not proven yet. */
 export function connectedDevice({ identity }: LiveClient): DeviceAddress | undefined {
   return identity && deviceItself(identity.caller);
-}
-
-/** The QoS that the client's filters grant for this topic, the packet's at most. */
-function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
-  let granted = live.highestQos;
-  if (live.lowestQos !== granted) {
-    granted = 0;
-    for (const [filter, { qos }] of live.client.subscriptions)
-      if (qos > granted && matches(matchedFilter(filter), packet.topic)) granted = qos;
-  }
-  // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
-  if (granted === 0 && packet.messageId !== undefined) return 1;
-  return Math.min(granted, packet.qos) as 0 | 1 | 2;
 }

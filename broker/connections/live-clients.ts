@@ -2,9 +2,11 @@ import type { Caller } from '../../src/caller.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import { LongWork } from '../../src/scheduler/long-work.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
+import type { Outgoing } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { type EndCode, ends } from '../reasons.ts';
 import { PacketIds } from '../sessions/packet-ids.ts';
+import { matchedFilter, matches } from '../topics.ts';
 
 /** Things that may end while a CONNECT that depends on them is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
@@ -261,6 +263,25 @@ export function refreshFilters(live: LiveClient): void {
     if (qos < live.lowestQos) live.lowestQos = qos;
     if (qos > live.highestQos) live.highestQos = qos;
   }
+}
+
+type Granting = Pick<Outgoing, 'topic' | 'qos'>;
+
+/** The QoS that the client's filters grant for this topic, the packet's at most [MQTT-3.8.4-6]; 0 without any. */
+export function grantedQos(live: LiveClient, { topic, qos }: Granting): 0 | 1 | 2 {
+  if (qos <= live.lowestQos && qos <= live.highestQos) return qos;
+  let granted = live.highestQos;
+  if (live.lowestQos !== granted) {
+    granted = 0;
+    for (const [filter, { qos: one }] of live.client.subscriptions)
+      if (one > granted && matches(matchedFilter(filter), topic)) granted = one;
+  }
+  return Math.min(granted, qos) as 0 | 1 | 2;
+}
+
+/** The same of a message that its session has kept: it leaves the queue by an acknowledgement only. */
+export function keptQos(live: LiveClient, packet: Granting): 1 | 2 {
+  return grantedQos(live, packet) === 2 ? 2 : 1;
 }
 
 function add(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient): void {

@@ -1,8 +1,9 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
 import { saidOfStored } from '../../src/formats/message-properties.ts';
 import type { BrokerClient } from '../aedes-types.ts';
+import { grantedQos, keptQos } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { Incoming, Outgoing, Will } from '../message-types.ts';
+import { forOneClient, type Incoming, type Outgoing, type Will } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';
 import { waitsSince } from '../sessions/wills.ts';
 import type { HookParts } from './parts.ts';
@@ -68,7 +69,12 @@ export class PublishHooks {
   /** The hard gate: every message to every client passes here, live, retained or queued. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
     const { authority, groups, persistence } = this.#parts;
-    if (!client.clean && persistence.isBehind(client, packet)) return undefined;
+    const place = client.clean ? undefined : persistence.placeOf(client, packet);
+    if (place) {
+      place.qos ??= keptQos(client.live, packet);
+      packet.qos = place.qos;
+      if (persistence.isBehind(client, packet)) return undefined;
+    } else if (packet.brokerId !== forOneClient) packet.qos = grantedQos(client.live, packet);
     const allowed = authority.forward(client.live, packet);
     if (!allowed) groups.passOnRefused(packet, client.live);
     if (!allowed && !client.clean) persistence.forget(client, packet);

@@ -10,6 +10,7 @@ import type { Dated } from '../former-messages.ts';
 import { carriedOf, type Filter, type Incoming, type Outgoing, type Will } from '../message-types.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
+import type { Queued } from './queued.ts';
 import { type Kept, type QueueServices, Queues } from './queues.ts';
 import { ReceivedIds } from './received-ids.ts';
 import { Retained, type RetainedRoom } from './retained.ts';
@@ -417,6 +418,11 @@ export class SessionStore {
   forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
     const session = this.#sessions.get(id);
     if (session) this.#queues.forget(session, brokerCounter);
+  }
+
+  /** The place of a message in the queue of a stored session. */
+  placeOf({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): Queued | undefined {
+    return this.#sessions.get(id)?.queue.withCounter(brokerCounter);
   }
 
   /** Whether a live message has to wait in the queue, because older ones have not been sent on this connection yet. */

@@ -9,6 +9,8 @@ export interface Queued {
   /** Set once it has been sent, or is about to be. */
   packetId: number | undefined;
   released: boolean;
+  /** With which it is sent, each time [MQTT-4.4.0-1]; undefined until that is decided. */
+  qos: 1 | 2 | undefined;
   /** Bytes of its topic, payload and properties. */
   readonly size: number;
   /** Milliseconds since 1970. */

@@ -3,9 +3,11 @@ import type { MqttChange, MqttState, StoredMessage } from '../../db/messages/ses
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
+import { keptQos } from '../connections/live-clients.ts';
 import {
   type Carried,
   carriedOf,
+  forOneClient,
   type GroupName,
   type Incoming,
   type Outgoing,
@@ -76,9 +78,8 @@ export class Queues {
   load(sessions: ReadonlyMap<number, Session>): number {
     for (const [id, number, packetId, released, size, expires] of this.#services.rows.queue()) {
       this.#lastMessage = id;
-      const of = { id, counter: id, size, expires: expires ?? undefined, device: undefined, group: undefined };
-      const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
-      sessions.get(number)?.queue.add(queued);
+      const of = { id, counter: id, size, expires: expires ?? undefined };
+      sessions.get(number)?.queue.add(ofDisk(of, packetId, released));
     }
     for (const session of sessions.values()) this.#bounds.shorten(session);
     return this.#lastMessage;
@@ -112,8 +113,7 @@ export class Queues {
     for (const [old, number, packetId, released] of queue) {
       const [session, message] = [sessions.get(number), ids.get(old)];
       if (!session || !message) continue;
-      const of = { ...message, device: undefined, group: undefined };
-      const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
+      const queued = ofDisk(message, packetId, released);
       session.queue.add(queued);
       this.#journal.record(sentChange(session, queued));
     }
@@ -154,8 +154,10 @@ export class Queues {
     const device = this.#services.deviceOf(packet.topic);
     const size = sizeOf(packet);
     const { messageExpiry: expires, group } = packet;
+    // For one client it has the QoS of that client's filter already.
+    const qos = packet.brokerId === forOneClient && packet.qos > 0 ? (packet.qos as 1 | 2) : undefined;
     for (const session of sessions) {
-      session.queue.add({ id, counter, packetId: undefined, released: false, size, expires, device, group });
+      session.queue.add({ id, counter, packetId: undefined, released: false, qos, size, expires, device, group });
       this.#bounds.shorten(session);
       this.#bounds.shrink(session);
     }
@@ -293,7 +295,7 @@ export class Queues {
         return;
       }
       const wereSent = new Set(page.filter(({ packetId }) => packetId !== undefined));
-      await this.#number(session, page);
+      await this.#number(session, client, page);
       for (const next of page) {
         const packet = queue.withCounter(next.counter) && this.#packetOf(session, next, wereSent.has(next));
         if (packet) yield packet;
@@ -309,11 +311,11 @@ export class Queues {
   }
 
   /** Gives the QoS 2 messages of a page their packet ids, on disk before any is sent. */
-  async #number(session: Session, page: Queued[]): Promise<void> {
+  async #number(session: Session, client: BrokerClient, page: Queued[]): Promise<void> {
     const { ids } = session.queue;
     let isNew = false;
     for (const queued of page) {
-      if (queued.packetId !== undefined || ids.areShort || this.#qosOf(queued.id) !== 2) continue;
+      if (queued.packetId !== undefined || ids.areShort || this.#qosOf(queued, client) !== 2) continue;
       ids.keep(ids.take(), queued);
       this.#journal.record(sentChange(session, queued));
       isNew = true;
@@ -333,7 +335,7 @@ export class Queues {
     }
     const { topic, qos, payload, retain } = message;
     const about = { topic, payload: Buffer.from(payload), retain: retain === 1, ...carriedOf(message) };
-    const kept = { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent };
+    const kept = { cmd: 'publish', ...about, qos: queued.qos ?? qos, brokerCounter, messageId, dup: wasSent };
     return { ...kept, ...(group && { group }) } as Kept;
   }
 
@@ -390,9 +392,30 @@ export class Queues {
     return this.#unwritten.get(id) ?? this.#services.rows.message(id);
   }
 
-  #qosOf(id: number): number | undefined {
-    return this.#unwritten.get(id)?.qos ?? this.#services.rows.qosOf(id);
+  /** With which a message goes to this client; of QoS 1 it may be undecided. */
+  #qosOf(queued: Queued, { live }: BrokerClient): number | undefined {
+    const { id } = queued;
+    const { rows } = this.#services;
+    if (queued.qos === undefined && (this.#unwritten.get(id)?.qos ?? rows.qosOf(id)) === 2) {
+      const topic = this.#unwritten.get(id)?.topic ?? rows.topicOf(id);
+      if (topic !== undefined) queued.qos = keptQos(live, { topic, qos: 2 });
+    }
+    return queued.qos;
   }
+}
+
+/** A place that comes from the disk: what has been sent from there is of QoS 2. */
+function ofDisk(
+  of: Pick<Queued, 'id' | 'counter' | 'size' | 'expires'>,
+  packetId: number | null,
+  released: number,
+): Queued {
+  const sent = {
+    packetId: packetId ?? undefined,
+    released: released === 1,
+    qos: packetId === null ? undefined : 2,
+  } as const;
+  return { ...of, ...sent, device: undefined, group: undefined };
 }
 
 /** All sessions that get a message are of one account. */

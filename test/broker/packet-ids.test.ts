@@ -4,6 +4,7 @@ import { createServer, connect as open, type Socket } from 'node:net';
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { part } from '../support/part.ts';
+import { startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { type Message, texts } from './conversation.ts';
 import { type Fixture, fixture, fixtureIn } from './fixture.ts';
@@ -113,6 +114,52 @@ t.test('a retained message has no packet id of a message that a stored session h
     third.socket.destroy();
   }
 });
+
+t.test(
+  'what is sent again has the packet id and the QoS of the first time, whatever was subscribed to since',
+  async (t) => {
+    for (const level of levels) {
+      const f = await fixture(t);
+      const publisher = await connected(t, f, 4, { clean: true, role: 'publisher' });
+      const first = await connected(t, f, level);
+      const sent: Message[] = [];
+      for (const [text, qos] of [
+        ['a', 1],
+        ['b', 2],
+      ] as const) {
+        await subscribed(first, f.topic('chat'), qos);
+        publisher.send(publishPacket(f.topic('chat'), text, { qos: 2, messageId: 9 }));
+        t.match(await publisher.next(), { cmd: 'pubrec' });
+        publisher.send({ cmd: 'pubrel', messageId: 9 });
+        t.match(await publisher.next(), { cmd: 'pubcomp' });
+        sent.push(...(await next(t, first, 1)));
+      }
+      const about = ({ payload, messageId, qos, dup }: Message) => ({ text: `${payload}`, messageId, qos, dup });
+      t.same(sent.map(about), [
+        { text: 'a', messageId: sent[0]?.messageId, qos: 1, dup: false },
+        { text: 'b', messageId: sent[1]?.messageId, qos: 2, dup: false },
+      ]);
+      const again = sent.map((message) => ({ ...about(message), dup: true }));
+      first.socket.destroy();
+      const second = await connected(t, f, level);
+      t.same((await next(t, second, 2)).map(about), again, `level ${level}: two of one subscription`);
+      await subscribed(second, f.topic('chat'), 1);
+      second.socket.destroy();
+      const third = await connected(t, f, level);
+      t.same((await next(t, third, 2)).map(about), again, 'with less');
+      third.send({ cmd: 'unsubscribe', messageId: 1, unsubscriptions: [f.topic('chat')] });
+      while ((await third.next()).cmd !== 'unsuback');
+      third.socket.destroy();
+      const fourth = await connected(t, f, level);
+      t.same((await next(t, fourth, 2)).map(about), again, 'with none');
+      await f.service.close();
+      const service = await startService(t, { directory: f.service.directory });
+      const fifth = await connected(t, { ...f, service }, level);
+      const [, b] = (await next(t, fifth, 2)).map(about);
+      t.same(b, again[1], 'and after a restart, where it was of QoS 2');
+    }
+  },
+);
 
 t.test('a client that acknowledges nothing is sent 1,000 messages, and the rest as it does', async (t) => {
   const f = await fixtureIn(await sharedService(t));
