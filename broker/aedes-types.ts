@@ -101,6 +101,8 @@ export interface LiveClient {
   readonly leaving: Turns;
   /** The counter of the last message in its reach that this client has been offered. */
   lastHeard: number;
+  /** The highest counter of a message that it has been sent from the queue of its stored session. */
+  lastKept: number;
   /** The packet ids of the messages to this client; a stored session has its own, for all its connections. */
   ids: PacketIds;
   /** Messages that wait until the client has acknowledged others, where no stored session keeps them. */

@@ -213,6 +213,7 @@ export function newLiveClient(
     turns: new Turns(),
     leaving: new Turns(),
     lastHeard: 0,
+    lastKept: 0,
     ids: new PacketIds(),
     unreleased: undefined,
     sessionPresent: false,

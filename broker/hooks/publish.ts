@@ -3,7 +3,7 @@ import { saidOfStored } from '../../src/formats/message-properties.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { grantedQos, keptQos } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import { forOneClient, type Incoming, type Outgoing, type Will } from '../message-types.ts';
+import { forOneClient, type Incoming, isOrdered, type Outgoing, type Will } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';
 import { waitsSince } from '../sessions/wills.ts';
 import type { HookParts } from './parts.ts';
@@ -75,6 +75,8 @@ export class PublishHooks {
       packet.qos = place.qos;
       if (persistence.isBehind(client, packet)) return undefined;
     } else if (packet.brokerId !== forOneClient) packet.qos = grantedQos(client.live, packet);
+    // A live copy that had to wait, while the queue had the message already: the client may even have acknowledged it.
+    if (packet.qos > 0 && isOrdered(packet) && packet.brokerCounter <= client.live.lastKept) return undefined;
     const allowed = authority.forward(client.live, packet);
     if (!allowed) groups.passOnRefused(packet, client.live);
     if (!allowed && !client.clean) persistence.forget(client, packet);

@@ -132,6 +132,7 @@ export class Deliveries {
       if (kept.cmd === 'pubrel') this.#sendRelease(live, kept.messageId, resolve);
       else {
         kept.messageId ??= live.ids.take();
+        live.lastKept = Math.max(live.lastKept, kept.brokerCounter);
         const { retainAsPublished = false, identifiers } = live.client.matchOfKept(kept) ?? {};
         if (identifiers) kept.identifiers = identifiers;
         // The subscription stood when the message came [MQTT-3.3.1-12].
