@@ -76,7 +76,9 @@ export class PublishHooks {
       if (persistence.isBehind(client, packet)) return undefined;
     } else if (packet.brokerId !== forOneClient) packet.qos = grantedQos(client.live, packet);
     // A live copy that had to wait, while the queue had the message already: the client may even have acknowledged it.
-    if (packet.qos > 0 && isOrdered(packet) && packet.brokerCounter <= client.live.lastKept) return undefined;
+    const isUnsent = place && place.packetId === undefined;
+    if (packet.qos > 0 && !isUnsent && isOrdered(packet) && packet.brokerCounter <= client.live.lastKept)
+      return undefined;
     const allowed = authority.forward(client.live, packet);
     if (!allowed) groups.passOnRefused(packet, client.live);
     if (!allowed && !client.clean) persistence.forget(client, packet);
