@@ -67,6 +67,14 @@ export const withStatus = Type.Object({
     }),
     waiting: Type.Integer({ description: 'Best-effort messages that wait in memory.' }),
     dropped: Type.Integer({ description: 'Best-effort messages dropped since the start of the service.' }),
+    expired: Type.Integer({
+      description:
+        'Messages that were not sent because their expiry (MQTT 5) was over, since the start of the service.',
+    }),
+    paused: Nullable({
+      ...DateText,
+      description: 'Since when nothing is sent, because a webhook has answered 410 for a day; null while it is tried.',
+    }),
     lastDelivered: Nullable(DateText),
     lastFailure: Nullable(DateText),
     lastFailureReason: Nullable(

@@ -10,8 +10,9 @@ import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import type { Clock } from '../clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
 import { batchBytes, batchSize, type Held, HeldDevices, hold, trust } from './held.ts';
+import { type Refusing, refusalAge } from './refusing.ts';
 import type { Part, Target } from './target.ts';
-import { type PendingRows, PendingWindow, windowSize } from './window.ts';
+import { type Ending, type PendingRows, PendingWindow, windowSize } from './window.ts';
 
 /** By this a batch shrinks when it fails, and grows when it passes. */
 const step = 4;
@@ -21,6 +22,8 @@ const failuresOfMessages = 3;
 const slowestRefusals = 4;
 /** Devices that are held at once; beyond that it is the target that fails. */
 const maxHeld = 10_000;
+/** The pause between two looks at what is too old, while nothing is sent. */
+const slowest = 30;
 /** Milliseconds of failures, one after the other, before anything is too old: a start after a long stop tries first. */
 const patience = 3_600_000;
 
@@ -37,12 +40,16 @@ export interface Reports {
   delivered(messages: number): void;
   failed(reason: string): void;
   dropped(messages: number): void;
+  expired(messages: number): void;
+  /** The target has been gone for so long that nothing more is sent. */
+  paused(): void;
 }
 
 export interface DeliverySurroundings {
   clock: Clock;
   log: Pick<Logger, 'error'>;
   reports: Reports & { died(messages: number, reason: string): void };
+  refusing: Refusing;
   /** A row of this bridge as its target gets it. */
   show(row: OutboxRow): Parameters<Target['send']>[0][number];
 }
@@ -105,6 +112,12 @@ export class Delivery {
   /** The bridge leads elsewhere now: what failed there is tried here at once. */
   retarget(target: Target): void {
     this.#target = target;
+    this.resume();
+  }
+
+  /** What failed before is tried at once. */
+  resume(): void {
+    this.#around.refusing.end();
     this.#failures = 0;
     this.#pausedUntil = 0;
     this.#held.trustAll();
@@ -142,13 +155,30 @@ export class Delivery {
   }
 
   #sendWhatMay(): void {
-    const { clock } = this.#around;
+    const { clock, refusing } = this.#around;
     while (!this.#stopped && clock.now() >= this.#pausedUntil) {
+      if (refusing.pausedSince !== undefined) {
+        void this.#endOld(refusing.reason);
+        this.#pause(slowest);
+        break;
+      }
       const batch = this.#next() ?? this.#probe();
       if (!batch) break;
-      void this.#send(batch);
+      const rows = this.#endExpired(batch.rows);
+      if (rows.length > 0) void this.#send({ ...batch, rows });
     }
     if (this.#held.size > 0 || clock.now() < this.#pausedUntil) this.#alarm.later();
+  }
+
+  /** Takes out what has expired: it is sent to nobody. */
+  #endExpired(rows: OutboxRow[]): OutboxRow[] {
+    const now = this.#around.clock.now();
+    const isExpired = ({ expires }: OutboxRow) => expires !== null && expires <= now;
+    const expired = rows.filter(isExpired);
+    if (expired.length === 0) return rows;
+    this.#around.reports.expired(expired.length);
+    void this.#end(expired, 'expired');
+    return rows.filter((row) => !isExpired(row));
   }
 
   /** New rows and those of devices that were held take turns. */
@@ -216,7 +246,8 @@ export class Delivery {
   }
 
   #accepted(rows: OutboxRow[]): void {
-    const { clock, reports } = this.#around;
+    const { clock, reports, refusing } = this.#around;
+    refusing.end();
     this.#failures = 0;
     this.#deliveries += 1;
     this.#lastPassed = clock.now();
@@ -226,12 +257,14 @@ export class Delivery {
       if (held) this.#held.set(trust(held, grown(held.width)));
     }
     reports.delivered(rows.length);
-    void this.#end(rows, null);
+    void this.#end(rows, 'delivered');
   }
 
   #failed(part: Failed, batch: Batch, hasPassed: boolean): void {
     const { rows, reason } = part;
-    this.#around.reports.failed(reason);
+    const { clock, refusing, reports } = this.#around;
+    reports.failed(reason);
+    if (refusing.failed({ refusal: wordOf(part).refusal, reason }, clock.now())) reports.paused();
     if (part.result === 'retry' && part.about === 'target') {
       this.#failures += 1;
       this.#window.putBack(rows);
@@ -284,8 +317,7 @@ export class Delivery {
   /** Holds the devices of messages that the target does not take now, each by its first. */
   #holdAll({ rows, ...part }: Failed): void {
     const { clock } = this.#around;
-    const isTold = part.result === 'retry' && part.about === 'messages';
-    const after = part.result === 'retry' ? (part.after ?? 0) : 0;
+    const { after = 0, refusal, isTold } = wordOf(part);
     const seen = new Set<string>();
     for (const row of rows) {
       if (seen.has(row.deviceId)) continue;
@@ -298,16 +330,27 @@ export class Delivery {
       held.failures += 1;
       if (this.#deliveries > held.deliveriesBefore) held.blamed += 1;
       held.since ??= clock.now();
+      held.refusedSince = refusal && (held.refusedSince ?? clock.now());
       const until = clock.now() + Math.max(after, pauseAfter(held.failures));
       const deliveriesBefore = this.#deliveries;
       this.#held.set(Object.assign(held, { until, deliveriesBefore, width: 1, isTold, isDoubtful: true }));
       this.#window.drop(row.deviceId);
-      if (isTold ? this.#isTooOld(row, held.since) : this.#level.isToBlame(held)) {
+      if (refusal) this.#endRefused(row, held, part.reason);
+      else if (isTold ? this.#isTooOld(row, held.since) : this.#level.isToBlame(held)) {
         this.#die([row], isTold ? `not delivered for too long: ${part.reason}` : part.reason);
         this.#held.set(trust(held, 1));
       }
     }
     this.#window.putBack(rows);
+  }
+
+  /** Gives up a message that was refused for an hour; the next of its device may be as old, and is tried soon. */
+  #endRefused(row: OutboxRow, held: Held, reason: string): void {
+    const now = this.#around.clock.now();
+    const { refusedSince = now } = held;
+    if (Math.max(row.since, refusedSince) > now - refusalAge) return;
+    this.#die([row], reason);
+    this.#held.set(Object.assign(trust(held, 1), { refusedSince, until: now + pauseAfter(1), isDoubtful: true }));
   }
 
   #isTooOld({ since }: OutboxRow, heldSince: number): boolean {
@@ -323,15 +366,15 @@ export class Delivery {
 
   #die(rows: OutboxRow[], reason: string): void {
     this.#around.reports.died(rows.length, reason);
-    void this.#end(rows, reason);
+    void this.#end(rows, { reason });
   }
 
   /** What has ended is not read again until that is kept. */
-  async #end(rows: readonly { sequence: number }[], reason: string | null): Promise<void> {
+  async #end(rows: readonly { sequence: number }[], ending: Ending): Promise<void> {
     this.#window.mark(rows);
     await this.#rows.end(
       rows.map(({ sequence }) => sequence),
-      reason,
+      ending,
     );
     this.#window.release(rows);
     // A device that is behind waits for this.
@@ -340,30 +383,38 @@ export class Delivery {
 
   /** Gives up messages that are pending for too long, if nothing was delivered for a while. Never rejects. */
   async #endOld(reason: string): Promise<void> {
-    const { clock } = this.#around;
-    if (this.#ageing || clock.now() - this.#lastPassed < Math.min(patience, this.#level.retryAge)) return;
+    const { clock, refusing } = this.#around;
+    const { retryAge } = this.#level;
+    if (this.#ageing || clock.now() - this.#lastPassed < Math.min(patience, retryAge)) return;
     this.#ageing = true;
     try {
-      await this.#buryOld(`not delivered for too long: ${reason}`);
+      const age = refusing.isLong(clock.now()) ? Math.min(refusalAge, retryAge) : retryAge;
+      await this.#endOlderThan(age, `not delivered for too long: ${reason}`);
     } catch (error) {
       this.#unread(error);
     }
     this.#ageing = false;
   }
 
-  async #buryOld(why: string): Promise<void> {
+  async #endOlderThan(age: number, why: string): Promise<void> {
     let after = 0;
     while (!this.#stopped) {
-      const limit = this.#around.clock.now() - this.#level.retryAge;
+      const limit = this.#around.clock.now() - age;
       const places = this.#rows.places(after, windowSize);
       const old = places.filter(({ since, sequence }) => since < limit && !this.#window.isTaken(sequence));
       if (old.length === 0) break;
       after = old.at(-1)?.sequence ?? after;
       this.#window.forget(new Set(old.map(({ sequence }) => sequence)));
       this.#around.reports.died(old.length, why);
-      await this.#end(old, why);
+      await this.#end(old, { reason: why });
     }
   }
+}
+
+/** What a failure says of when to try again. */
+function wordOf(part: Exclude<Part, { result: 'accepted' }>) {
+  const { after, refusal, about } = part.result === 'retry' ? part : {};
+  return { after, refusal, isTold: about === 'messages' };
 }
 
 function grown(width: number): number {

@@ -3,7 +3,7 @@ import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import { Delivery, type DeliverySurroundings } from './delivery.ts';
 import type { Target } from './target.ts';
-import type { PendingRows } from './window.ts';
+import type { Ending, PendingRows } from './window.ts';
 
 /** Tries of one message, alone, while others got through: then it is the message's fault. */
 const triesToBlame = 20;
@@ -41,18 +41,18 @@ function rowsOnDisk(
   ending: { stopped: boolean },
 ): PendingRows {
   const { outbox } = messages;
-  const changeFor = (sequences: number[], reason: string | null): OutboxChange => {
+  const changeFor = (sequences: number[], how: Ending): OutboxChange => {
     const about = { from: 'pending', sequences } as const;
-    if (reason !== null) return { kind: 'move', ...about, to: 'dead', time: clock.now(), reason };
-    if (deliveredAge === 0) return { kind: 'remove', ...about };
-    return { kind: 'move', ...about, to: 'delivered', time: clock.now(), reason };
+    if (typeof how === 'object') return { kind: 'move', ...about, to: 'dead', time: clock.now(), ...how };
+    if (how === 'expired' || deliveredAge === 0) return { kind: 'remove', ...about };
+    return { kind: 'move', ...about, to: 'delivered', time: clock.now(), reason: null };
   };
   return {
     pending: (after, limit, bytes) => outbox.pending(bridgeId, after, limit, bytes),
     pendingOf: (deviceId, limit, bytes) => outbox.pendingOf(bridgeId, deviceId, limit, bytes),
     places: (after, limit) => outbox.places(bridgeId, 'pending', after, limit),
-    end: (sequences, reason) => {
-      const change = changeFor(sequences, reason);
+    end: (sequences, how) => {
+      const change = changeFor(sequences, how);
       return new Promise((resolve) => {
         // Tried until it is on disk, for otherwise a restart would deliver again.
         const write = () =>

@@ -15,8 +15,9 @@ export interface Held {
   /** Messages that were refused one after the other. */
   refusals: number;
   until: number;
-  /** When the first of these failures was. */
+  /** When the first of these failures was, and since when the target has refused whatever the device sends. */
   since: number | undefined;
+  refusedSince: number | undefined;
   /** How often the bridge had delivered at the last failure. */
   deliveriesBefore: number;
   /** The target said it of this message: the device can be tried together with others. */
@@ -26,13 +27,13 @@ export interface Held {
 }
 
 export function hold(deviceId: string, deliveriesBefore: number): Held {
-  const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined };
+  const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined, refusedSince: undefined };
   return { deviceId, width: 1, ...nothing, deliveriesBefore, isTold: false, isDoubtful: true };
 }
 
 /** Nothing bad is known of the device's next message. */
 export function trust(held: Held, width: number): Held {
-  const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined };
+  const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined, refusedSince: undefined };
   return Object.assign(held, nothing, { width, isTold: false, isDoubtful: false });
 }
 

@@ -17,6 +17,7 @@ import { BestEffort } from './best-effort.ts';
 import { Guaranteed } from './guaranteed.ts';
 import { KeptMessages } from './kept.ts';
 import { type BridgeRow, Opening } from './opening.ts';
+import { Refusing } from './refusing.ts';
 import { type Fate, nameMessage, type Target } from './target.ts';
 
 /** Counting ends here: a bridge that is behind by more is far behind. */
@@ -28,6 +29,10 @@ const maxNamed = 50;
 /** Where a test message comes from: no device has this id, and no channel of a template this name. */
 const noDevice = '00000000-0000-0000-0000-000000000000';
 const testChannel = '_test';
+
+/** What a bridge says whose target has been gone for a day. */
+const pausedNote =
+  'Paused: the webhook has answered 410 for a day. Change its URL, or send a test that it accepts, to go on.';
 
 export type { BridgeRow };
 
@@ -49,6 +54,8 @@ export interface BridgeCounters {
   failed: number;
   /** Best effort: messages that found no room, or that their target would not have. */
   dropped: number;
+  /** Messages that were not sent, because they had expired. */
+  expired: number;
   dead: number;
 }
 
@@ -57,7 +64,9 @@ interface Bridge {
   target: Target;
   bestEffort: BestEffort;
   guaranteed: Guaranteed;
+  refusing: Refusing;
   dropped: number;
+  expired: number;
   lastDelivered: number | undefined;
   lastFailure: { time: number; reason: string } | undefined;
   /** Between the first failure and the next delivery: only that is logged. */
@@ -65,7 +74,7 @@ interface Bridge {
 }
 
 export class Bridges {
-  readonly counters: BridgeCounters = { delivered: 0, failed: 0, dropped: 0, dead: 0 };
+  readonly counters: BridgeCounters = { delivered: 0, failed: 0, dropped: 0, expired: 0, dead: 0 };
   readonly #ctx: BridgesContext;
   readonly #bridges = new Map<string, Bridge>();
   readonly #byAccount = new Map<string, Bridge[]>();
@@ -192,7 +201,8 @@ export class Bridges {
   /** Sends one marked message of no device, past everything that waits. Resolves with what became of it. */
   async test({ id, accountId }: BridgeRow): Promise<{ fate: Fate; note?: string | undefined }> {
     const { clock, config } = this.#ctx;
-    const target = this.#bridges.get(id)?.target;
+    const bridge = this.#bridges.get(id);
+    const target = bridge?.target;
     if (!target) return { fate: { result: 'retry', about: 'target', reason: 'the bridge cannot be opened' } };
     const names = { deviceId: noDevice, organizationId: null, deviceTemplateId: noDevice, channel: testChannel };
     const topic = formatTopic(config.topicRoot, accountId, noDevice, testChannel);
@@ -209,6 +219,10 @@ export class Bridges {
       test: true,
     } as const;
     const [part] = await target.send([message], { guaranteed: true });
+    if (part?.result === 'accepted' && bridge?.refusing.pausedSince !== undefined) {
+      bridge.bestEffort.resume();
+      bridge.guaranteed.resume();
+    }
     return { fate: part ?? { result: 'retry', about: 'batch', reason: 'no answer in time' }, note: target.note };
   }
 
@@ -224,10 +238,12 @@ export class Bridges {
       oldestPending: date(outbox.places(id, 'pending', 0, 1)[0]?.since),
       waiting: bridge?.bestEffort.waiting ?? 0,
       dropped: bridge?.dropped ?? 0,
+      expired: bridge?.expired ?? 0,
+      paused: date(bridge?.refusing.pausedSince),
       lastDelivered: date(bridge?.lastDelivered),
       lastFailure: date(time),
       lastFailureReason: reason ?? null,
-      note: bridge?.target.note ?? null,
+      note: bridge?.refusing.pausedSince === undefined ? (bridge?.target.note ?? null) : pausedNote,
     };
   }
 
@@ -301,18 +317,27 @@ export class Bridges {
         bridge.dropped += count;
         this.counters.dropped += count;
       },
+      expired: (count: number) => {
+        bridge.expired += count;
+        this.counters.expired += count;
+      },
+      paused: () =>
+        onBehalfOf({}, () => log.warn({ bridgeId: row.id }, 'a bridge sends nothing more, its target is gone')),
       died: (count: number) => {
         this.counters.dead += count;
       },
     };
+    const refusing = new Refusing();
     const show = (stored: OutboxRow) => nameMessage(config.topicRoot, row.accountId, stored, clock.now());
-    const around = { clock, log, messages, reports, show, ...config.bridges };
+    const around = { clock, log, messages, reports, refusing, show, ...config.bridges };
     const bridge: Bridge = {
       row,
       target,
       bestEffort: new BestEffort(row.id, target, around),
       guaranteed: new Guaranteed(row.id, target, around),
+      refusing,
       dropped: 0,
+      expired: 0,
       lastDelivered: undefined,
       lastFailure: undefined,
       failing: false,

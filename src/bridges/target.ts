@@ -4,6 +4,7 @@ import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.
 import type { Clock } from '../clock.ts';
 import { type ShownProperties, showProperties } from '../formats/message-properties.ts';
 import { formatTopic } from '../topics.ts';
+import type { Refusal } from './refusing.ts';
 
 /** How a message is written into a distributed log (records.ts). */
 export const forms = bridgeForms;
@@ -23,14 +24,15 @@ export interface BridgedMessage extends Omit<OutboxMessage, 'properties' | 'expi
 
 /**
  * To be sent again later: `about` the target itself, whatever it is sent, about these messages, as the target has said, or
- * maybe about something in them; `after` in milliseconds, if the target has said so. Reasons hold nothing of addresses,
- * secrets and payloads.
+ * maybe about something in them; `after` in milliseconds, if the target has said so; `refusal` if waiting alone will most
+ * likely not help. Reasons hold nothing of addresses, secrets and payloads.
  */
 export interface Retry {
   result: 'retry';
   about: 'target' | 'messages' | 'batch';
   reason: string;
   after?: number;
+  refusal?: Refusal;
 }
 
 /** What became of messages that the target does not tell apart. `refused` is for good. */

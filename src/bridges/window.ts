@@ -7,6 +7,9 @@ export const windowSize = 500;
 const windowBytes = 2 * batchBytes;
 const readsAtOnce = 5;
 
+/** What became of rows: `expired` ones were not sent, because their publisher wanted nobody to hear them any more. */
+export type Ending = 'delivered' | 'expired' | { reason: string };
+
 /** What is pending, on disk or in memory. Sequences grow in the order of acceptance. */
 export interface PendingRows {
   /** Rows after a position, in order: at most `limit`, and `bytes` of payload and properties, but one at least. */
@@ -15,8 +18,8 @@ export interface PendingRows {
   pendingOf(deviceId: string, limit: number, bytes: number): OutboxRow[];
   /** Rows after a position, without what they hold. */
   places(after: number, limit: number): Array<Pick<OutboxPlace, 'sequence' | 'since'>>;
-  /** Rows are delivered, or given up for a reason. Resolves when that is kept; never rejects. */
-  end(sequences: number[], reason: string | null): Promise<void>;
+  /** Rows are delivered, have expired, or are given up for a reason. Resolves when that is kept; never rejects. */
+  end(sequences: number[], ending: Ending): Promise<void>;
 }
 
 export class PendingWindow {

@@ -143,6 +143,7 @@ function bridgeMetrics(registry: Registry, { bridges }: { bridges: Bridges }): v
   count('delivered_messages', 'Messages that targets have accepted.', () => counters.delivered);
   count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
   count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
+  count('expired_messages', 'Messages that expired before they could be sent.', () => counters.expired);
   count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
   gaugeBy(
     registry,

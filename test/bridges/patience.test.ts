@@ -1,6 +1,7 @@
 /** Targets that answer, but slowly: a batch gives its place up in time, and nothing of it is lost. */
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import { Guaranteed } from '../../src/bridges/guaranteed.ts';
+import { Refusing } from '../../src/bridges/refusing.ts';
 import { sendInRounds, targetOf } from '../../src/bridges/sending.ts';
 import { type BridgedMessage, type Target, wholly } from '../../src/bridges/target.ts';
 import { part } from '../support/part.ts';
@@ -67,6 +68,7 @@ t.test('what a batch had no time for is sent next, in order', async (t) => {
     retryAge: 1e9,
     deliveredAge: 0,
     reports: { delivered() {}, failed: (reason: string) => failures.push(reason), dropped() {}, died() {} },
+    refusing: new Refusing(),
     show: (row: OutboxRow) => row as unknown as BridgedMessage,
   } as unknown as ConstructorParameters<typeof Guaranteed>[2];
   const lane = new Guaranteed('bridge', { send, close() {} }, around);

@@ -2,6 +2,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage } from '../../network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
+import type { Refusal } from '../refusing.ts';
 import { failureCode, NoAnswer } from '../sending.ts';
 import {
   type BridgedMessage,
@@ -62,7 +63,7 @@ export class Webhook implements Target {
       'content-length': body.length,
       'user-agent': 'slipway',
       [`${headerPrefix}-signature`]: sign(this.#secret, body, seconds),
-      ...standardHeaders(this.#secret, body, seconds),
+      ...standardHeaders(this.#secret, body, seconds, batchId(batch)),
     };
     try {
       return this.#post(this.#client.request({ method: 'POST', headers }), body);
@@ -121,15 +122,17 @@ export function sign(secret: string, body: string | Buffer, seconds: number): st
 
 /**
  * The headers of Standard Webhooks, for the libraries that check them. The key is the secret's bytes: such a library takes it
- * as `whsec_` and the base64 of the secret. The id is made from the body, so a retry of the same batch has the same one.
+ * as `whsec_` and the base64 of the secret.
  */
-export function standardHeaders(secret: string, body: string | Buffer, seconds: number, id = idOf(body)) {
+export function standardHeaders(secret: string, body: string | Buffer, seconds: number, id: string) {
   const mac = createHmac('sha256', secret).update(`${id}.${seconds}.`).update(body).digest('base64');
   return { 'webhook-id': id, 'webhook-timestamp': `${seconds}`, 'webhook-signature': `v1,${mac}` };
 }
 
-function idOf(body: string | Buffer): string {
-  return `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
+/** One id for these messages for ever, whatever else their body says by then; with one message more or less it is another. */
+function batchId(batch: readonly { id: string }[]): string {
+  const ids = batch.map(({ id }) => id).join();
+  return `msg_${createHash('sha256').update(ids).digest('base64url').slice(0, 27)}`;
 }
 
 /** Codes of connections that are broken off while something is sent: proxies do so with what is too large for them. */
@@ -156,19 +159,23 @@ const statuses: Record<number, Fault> = {
 
 /** Statuses of a target that is not itself, whatever it is sent. */
 const unwell = [429, 502, 503, 504];
-/** Client errors that may pass. */
+/** Client errors that may pass by themselves. */
 const passing = [408, 425, 429];
+/** Client errors of an address or a login that is wrong, maybe for a while only. */
+const refusals: Record<number, Refusal> = { 401: 'refused', 403: 'refused', 404: 'refused', 410: 'gone' };
 
 function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): Fate {
   const fault = statuses[statusCode];
   const answered = `answered ${statusCode}`;
   const reason = fault ? sentenceOf('webhook', fault, answered) : answered;
   if (statusCode >= 200 && statusCode < 300) return { result: 'accepted' };
-  if (statusCode >= 400 && statusCode < 500 && !passing.includes(statusCode)) return { result: 'refused', reason };
+  const refusal = refusals[statusCode];
+  if (statusCode >= 400 && statusCode < 500 && !refusal && !passing.includes(statusCode))
+    return { result: 'refused', reason };
   // Redirects are not followed: nobody has checked, nor allowed, where they lead.
   const about = unwell.includes(statusCode) || statusCode < 400 ? 'target' : 'batch';
   const after = readRetryAfter(headers['retry-after'], now);
-  return { result: 'retry', about, reason, ...(after !== undefined && { after }) };
+  return { result: 'retry', about, reason, ...(refusal && { refusal }), ...(after !== undefined && { after }) };
 }
 
 /** Milliseconds of a `Retry-After`: seconds or a date. */
