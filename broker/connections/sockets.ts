@@ -153,20 +153,28 @@ export class Sockets {
     const { limits, receiver, scheduler } = this.#parts;
     this.track(conn);
     const release = request ? this.#countBytes(request.socket) : () => {};
-    new Connection(conn, this.#packetLimits, rate, receiver, scheduler, {
-      clock,
-      slowed: (limit) => limits.hit(limit, limits.about(conn)),
-      levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
-      failed: (error) => this.#parts.failed(conn, error),
-      connected: (connection, connect) => {
-        const accept = (isSessionPresent: boolean, properties: Properties) => {
-          clearTimeout(deadline);
-          release();
-          return connection.accept(isSessionPresent, properties);
-        };
-        return this.#parts.connected({ conn, connection, connect, request, accept });
+    new Connection(
+      conn,
+      this.#packetLimits,
+      rate,
+      receiver,
+      scheduler,
+      {
+        clock,
+        slowed: (limit) => limits.hit(limit, limits.about(conn)),
+        levelRefused: (connect) => this.#parts.levelRefused(conn, connect),
+        failed: (error) => this.#parts.failed(conn, error),
+        connected: (connection, connect) => {
+          const accept = (isSessionPresent: boolean, properties: Properties) => {
+            clearTimeout(deadline);
+            release();
+            return connection.accept(isSessionPresent, properties);
+          };
+          return this.#parts.connected({ conn, connection, connect, request, accept });
+        },
       },
-    });
+      request?.socket,
+    );
   }
 
   /** Ends a socket that has not got its CONNACK in time; the one it is on has begun the time already. */

@@ -46,6 +46,8 @@ export interface ConnectionEvents {
 }
 
 const nothing = Buffer.alloc(0);
+/** Bytes a second at which a packet arrives at least, if it is a sign of life before it is complete. */
+const slowestPacket = 100;
 /** Milliseconds that the last answers may take to leave before the socket is destroyed. */
 const farewell = 5000;
 
@@ -76,6 +78,8 @@ export class Connection {
   /** Bytes of a CONNECT that is not told by them. */
   #begin: Buffer = nothing;
   #codec: Codec | undefined;
+  /** When the packet that is arriving began, and its bytes. */
+  readonly #arriving = { since: 0, bytes: 0 };
   /** The next packet, when it has to wait, and whether it has taken its part of the rate; or why the connection ends there. */
   #next: Packet | undefined;
   #hasPaid = false;
@@ -89,7 +93,9 @@ export class Connection {
   readonly #receiver: Receiver;
   readonly #scheduler: Scheduler;
   readonly #events: ConnectionEvents;
+  readonly #below: Duplex | undefined;
 
+  /** `below` is the socket of a WebSocket, whose messages come here when they are complete. */
   constructor(
     conn: Duplex,
     limits: PacketLimits,
@@ -97,6 +103,7 @@ export class Connection {
     receiver: Receiver,
     scheduler: Scheduler,
     events: ConnectionEvents,
+    below?: Duplex,
   ) {
     this.#conn = conn;
     this.#limits = limits;
@@ -104,6 +111,8 @@ export class Connection {
     this.#receiver = receiver;
     this.#scheduler = scheduler;
     this.#events = events;
+    this.#below = below;
+    below?.on('data', (chunk: Buffer) => this.#noteArriving(chunk.length));
     this.#read = conn.read.bind(conn);
     // Node reads 0 bytes to refill the buffer, and to notice the end: then nothing more could be written.
     conn.read = (size?: number) => (size === 0 && this.#hasWork() ? null : this.#read(size));
@@ -283,18 +292,31 @@ export class Connection {
     try {
       for (;;) {
         const frame = this.#frames.next(this.#checkLength);
-        if (frame) return this.#codec?.read(frame);
+        if (frame) {
+          this.#arriving.bytes = 0;
+          return this.#codec?.read(frame);
+        }
         // With a size, the end of the stream is not noticed; without one, it is.
         const { readableLength } = this.#conn;
         const chunk: Buffer | null =
           readableLength > 0 ? this.#read(readableLength) : this.#inFlight.size > 0 ? null : this.#read();
         if (chunk === null) return undefined;
+        if (!this.#below) this.#noteArriving(chunk.length);
         this.#frames.push(chunk);
       }
     } catch (error) {
       this.#ending = error as Error;
       return undefined;
     }
+  }
+
+  /** A long packet over a slow network is a sign of life; a byte now and then is none. */
+  #noteArriving(length: number): void {
+    const arriving = this.#arriving;
+    const now = this.#events.clock.now();
+    if (arriving.bytes === 0) arriving.since = now;
+    arriving.bytes += length;
+    if (arriving.bytes * 1000 >= (now - arriving.since) * slowestPacket) this.#client?.keepAlive();
   }
 
   /** Whether what is known of this packet id may be about to change. */
