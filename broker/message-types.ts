@@ -7,8 +7,15 @@ import type { SaidOfMessage } from '../src/formats/message-properties.ts';
 export interface Carried {
   /** Bytes of the properties that travel with it. */
   properties?: Uint8Array | undefined;
-  /** When it expires, in milliseconds since 1970. */
+  /** When it expires, in milliseconds since 1970; `forNow` for one that is kept for nobody. */
   messageExpiry?: number | undefined;
+}
+
+/** The expiry of a message that goes to those who can have it at once. To all who keep messages it expired long ago. */
+export const forNow = 0;
+
+export function isForNow({ messageExpiry }: Carried): boolean {
+  return messageExpiry === forNow;
 }
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`; `delay` in seconds. */

@@ -14,7 +14,7 @@ import type { CredentialChannel } from './credentials.ts';
 import type { Ingest } from './ingest/ingest.ts';
 import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
 import type { Rejections } from './ingest/rejections.ts';
-import type { Incoming } from './message-types.ts';
+import { forNow, type Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
 import { type Turn, Turns } from './packets/turns.ts';
 import type { Presence } from './presence.ts';
@@ -94,7 +94,8 @@ export class Publishing {
       return reason('responseTopicNotPermitted');
     if (isText && !isUtf8(packet.payload)) return reason('noText');
     if (travelling.length > 0) packet.properties = travelling;
-    if (messageExpiry !== undefined) packet.messageExpiry = services.clock.now() + messageExpiry * 1000;
+    if (messageExpiry !== undefined)
+      packet.messageExpiry = messageExpiry === 0 ? forNow : services.clock.now() + messageExpiry * 1000;
     return undefined;
   }
 

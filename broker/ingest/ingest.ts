@@ -5,7 +5,7 @@ import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Marks } from '../http/marks.ts';
-import { type Incoming, storedProperties } from '../message-types.ts';
+import { type Incoming, isForNow, storedProperties } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
@@ -230,7 +230,7 @@ export class Ingest {
   /** Writes for stored sessions and bridges. */
   #keep(message: Message, done: Done): void {
     const { packet, route } = message;
-    if (!this.#services.bridges.takes(route)) {
+    if (isForNow(packet) || !this.#services.bridges.takes(route)) {
       this.#keepForSessions(message, done);
       return;
     }
@@ -245,7 +245,7 @@ export class Ingest {
   #keepForSessions(message: Message, done: Done): void {
     const { packet, origin } = message;
     this.#limitRetained(message);
-    if (packet.retain) message.isStored = true;
+    if (packet.retain && !isForNow(packet)) message.isStored = true;
     if (packet.qos === 0) done(message.full);
     else this.#persistence.keep(origin.live?.client, packet, done, (sessions) => this.#charge(message, sessions));
   }

@@ -2,7 +2,7 @@ import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
 import type { Counters } from '../connections/counters.ts';
 import { isFull, laneOfClient } from '../connections/live-clients.ts';
-import { forOneClient, isOrdered, type Outgoing } from '../message-types.ts';
+import { forOneClient, isForNow, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
@@ -163,23 +163,34 @@ export class Deliveries {
     if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
-    else if (!hasWaited && packet.messageId === undefined && (isFull(live) || this.#held.has(live)))
+    else if (!hasWaited && packet.messageId === undefined && this.#mustWait(live, packet))
       this.#keep(live, allowed, done);
     else this.#send(live, allowed, done);
+  }
+
+  #mustWait(live: LiveClient, packet: Outgoing): boolean {
+    const { client } = live;
+    if (isFull(live) || this.#held.has(live)) return true;
+    return isForNow(packet) && this.#parts.persistence.hasFallenBehind(client);
   }
 
   /** What has been sent before is sent again: its receiver may have it. */
   #isExpired(client: BrokerClient, packet: Outgoing): boolean {
     const { clock, counters, persistence } = this.#parts;
     const { messageExpiry, dup } = packet;
-    if (messageExpiry === undefined || dup || messageExpiry > clock.now()) return false;
+    if (messageExpiry === undefined || isForNow(packet) || dup || messageExpiry > clock.now()) return false;
     counters.expired += 1;
     if (!client.clean) persistence.forget(client, packet);
     return true;
   }
 
-  /** It is in the queue of a stored session, or is held. */
+  /** It is in the queue of a stored session, or is held; one for now is too late. */
   #keep(live: LiveClient, packet: Outgoing, done: Done): void {
+    if (isForNow(packet)) {
+      this.#parts.counters.expired += 1;
+      done();
+      return;
+    }
     if (!live.client.clean && this.#parts.persistence.fallBehind(live.client, packet)) void this.catchUp(live);
     else this.#held.add(live, { ...packet, payload: this.#bytesOf(packet) });
     done();
@@ -196,7 +207,8 @@ export class Deliveries {
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
     const messageId = packet.messageId;
     live.ids.expect(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
-    if (packet.group && client.clean) this.#held.track(live, messageId, { ...packet, payload: this.#bytesOf(packet) });
+    if (packet.group && client.clean && !isForNow(packet))
+      this.#held.track(live, messageId, { ...packet, payload: this.#bytesOf(packet) });
     const pass = () => {
       if (client.closed) {
         done();

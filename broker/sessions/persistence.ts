@@ -7,7 +7,15 @@ import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Dated } from '../former-messages.ts';
-import { carriedOf, type Filter, type Incoming, type Outgoing, type Will } from '../message-types.ts';
+import {
+  type Carried,
+  carriedOf,
+  type Filter,
+  type Incoming,
+  isForNow,
+  type Outgoing,
+  type Will,
+} from '../message-types.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
 import type { Queued } from './queued.ts';
@@ -229,7 +237,7 @@ export class SessionStore {
   ): void {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(this.#retained.change(packet));
-    const sessions = this.#sessionsFor(packet.topic, client?.id);
+    const sessions = this.#sessionsFor(packet, client?.id);
     const shared = this.#sharedFor(packet);
     const grows = sessions.length > 0 || shared.length > 0 || (packet.retain && packet.payload.length > 0);
     const full = grows ? this.#services.messages.fullFor(this.#rules.accountOf(packet.topic)) : undefined;
@@ -261,9 +269,10 @@ export class SessionStore {
   }
 
   /** Stored sessions for whose queues a message is. */
-  #sessionsFor(topic: string, publisher: string | undefined, message?: Dated): Session[] {
+  #sessionsFor(packet: Pick<Incoming, 'topic'> & Carried, publisher: string | undefined, message?: Dated): Session[] {
+    const { topic } = packet;
     const sessions: Session[] = [];
-    if (this.#sessions.size.filters === 0) return sessions;
+    if (this.#sessions.size.filters === 0 || isForNow(packet)) return sessions;
     for (const clientId of this.#sessions.holdersOf(this.#rules.receivingAccountOf(topic), topic)) {
       const session = this.#sessions.get(clientId);
       if (!session || !this.#rules.mayQueue(clientId, topic, message)) continue;
@@ -363,7 +372,7 @@ export class SessionStore {
   /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
   enqueue(packet: Outgoing): void {
     this.#services.groups.takeBack(packet);
-    this.#queues.enqueue(this.#sessionsFor(packet.topic, packet.clientId, packet), packet);
+    this.#queues.enqueue(this.#sessionsFor(packet, packet.clientId, packet), packet);
   }
 
   /** A message for one client. */

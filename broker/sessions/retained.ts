@@ -3,7 +3,7 @@ import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/cha
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
 import { isHeard } from '../../src/sight.ts';
 import type { Counters } from '../connections/counters.ts';
-import { type Carried, type Outgoing, storedProperties } from '../message-types.ts';
+import { type Carried, isForNow, type Outgoing, storedProperties } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';
 import type { Journal } from './journal.ts';
 import { type Reach, RetainedSearch, type Sending } from './retained-search.ts';
@@ -87,8 +87,8 @@ export class Retained {
 
   /** The limit that a message would exceed. A message that takes no more room than its predecessor always fits. */
   lacksRoomFor(message: Message): keyof RetainedRoom | undefined {
-    const { topic, payload } = message;
-    if (payload.length === 0) return undefined;
+    const { topic } = message;
+    if (clears(message)) return undefined;
     const { count, bytes } = this.useOf(this.#accountOf(topic));
     const before = this.#sizeOf(topic);
     const after = sizeOf(message);
@@ -101,7 +101,7 @@ export class Retained {
   admit(message: Message): (error?: Error) => void {
     const { topic, payload } = message;
     const before = this.#admitted.get(topic);
-    const admitted: Admitted = { size: payload.length === 0 ? 0 : sizeOf(message), behind: before?.behind };
+    const admitted: Admitted = { size: clears(message) ? 0 : sizeOf(message), behind: before?.behind };
     this.#count(topic, this.#sizeOf(topic), admitted.size);
     this.#admitted.set(topic, admitted);
     return (error) => {
@@ -167,7 +167,7 @@ export class Retained {
       this.#unwritten.set(topic, retainedOf(change));
       return true;
     }
-    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(message));
+    this.#count(topic, this.#sizeOf(topic), clears(message) ? 0 : sizeOf(message));
     this.#record(change);
     return true;
   }
@@ -193,7 +193,7 @@ export class Retained {
   /** The change on disk for a retained message. */
   change(message: Message): RetainedChange {
     const { topic, qos, payload } = message;
-    if (payload.length === 0) return { kind: 'unretain', topic };
+    if (clears(message)) return { kind: 'unretain', topic };
     const about = { topic, qos, payload: ownBytes(payload), ...storedProperties(message) };
     const { stored = this.#clock.now() } = message;
     return { kind: 'retain', retained: { accountId: this.#accountOf(topic), ...about, stored } };
@@ -278,6 +278,11 @@ export class Retained {
 /** Null for a message that clears its topic. */
 function retainedOf(change: RetainedChange): RetainedMessage | null {
   return change.kind === 'retain' ? change.retained : null;
+}
+
+/** One that is kept for nobody takes the place of the one before, and is gone. */
+function clears(message: Message): boolean {
+  return message.payload.length === 0 || isForNow(message);
 }
 
 /** As the store counts it. */

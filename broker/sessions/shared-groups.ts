@@ -2,7 +2,15 @@ import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { hasRoom } from '../connections/live-clients.ts';
 import type { Dated } from '../former-messages.ts';
-import { type Filter, forOneClient, type GroupName, type Incoming, type Outgoing } from '../message-types.ts';
+import {
+  type Carried,
+  type Filter,
+  forOneClient,
+  type GroupName,
+  type Incoming,
+  isForNow,
+  type Outgoing,
+} from '../message-types.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
 import { AccountFilters } from './account-filters.ts';
@@ -75,7 +83,7 @@ interface Written {
 interface Wanted {
   topic: string;
   qos: 0 | 1 | 2;
-  message?: Dated;
+  message?: Dated & Carried;
   except?: string;
   /** Those who get it for other groups, and for how many. */
   copies?: ReadonlyMap<string, number>;
@@ -212,7 +220,7 @@ export class SharedGroups {
    */
   choose(packet: Incoming): Written[] {
     const written: Written[] = [];
-    if (this.#groups.size === 0) return written;
+    if (this.#groups.size === 0 || isForNow(packet)) return written;
     const groups = this.#byTopic.match(this.#services.accountOf(packet.topic), packet.topic);
     // The only group, without stored sessions, chooses when the message comes: nothing is written for it.
     if (groups.length === 0 || (groups.length === 1 && groups[0]?.stored === 0)) return written;
@@ -304,7 +312,7 @@ export class SharedGroups {
     if (properties !== undefined) copy.properties = properties;
     if (messageExpiry !== undefined) copy.messageExpiry = messageExpiry;
     if (identifier !== undefined) copy.identifiers = [identifier];
-    if (isStored && copy.qos > 0) {
+    if (isStored && copy.qos > 0 && !isForNow(copy)) {
       if (!written) copy.payload = sameBytes(packet.payload as Buffer);
       delivery.enqueue(clientId, copy);
     }
@@ -342,7 +350,8 @@ export class SharedGroups {
   }
 
   #canTake(member: Member, { topic, qos, message }: Pick<Wanted, 'topic' | 'qos' | 'message'>): boolean {
-    const isLost = !member.client && (qos === 0 || member.filter.qos === 0);
+    const isLost =
+      !member.client && (qos === 0 || member.filter.qos === 0 || (message !== undefined && isForNow(message)));
     return !isLost && this.#mayHear(member, topic, message);
   }
 

@@ -166,11 +166,19 @@ t.test('streams over HTTP and webhooks carry them as `properties`', async (t) =>
   const f = await ofClock();
   const receiver = await startReceiver(t);
   await f.service.create('/bridges', 'bridge', { name: 'Bridge', kind: 'webhook', url: receiver.url });
-  const template = await f.service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const template = await f.service.template({
+    channels: [{ name: 'sure', persistenceType: 'timeSeries', streamBridgeDelivery: 2 }],
+  });
   const { device, secret } = await f.service.device({ deviceTemplateId: template.id });
   const topic = f.service.topic(device.id, 'sure');
   const events = await openStream(t, f.service, topic);
   const sender = await connected(t, { ...f, device, secret });
+  await published(sender, topic, '1', { properties: { messageExpiry: 0 } });
+  t.match(
+    await events.next(),
+    { data: { payload: '1' } },
+    'a stream is there at once; a bridge keeps what it delivers',
+  );
   const properties = { ...all(topic), messageExpiry: 100 };
   await published(sender, topic, 'x', { properties });
   const shown = {
@@ -184,6 +192,7 @@ t.test('streams over HTTP and webhooks carry them as `properties`', async (t) =>
   t.strictSame((data as { properties?: object }).properties, shown, 'stream');
   const [bridged] = await receiver.received(1);
   t.strictSame(bridged?.properties, shown, 'webhook');
+  t.same(await stored({ ...f, device }, 'sure'), [1], 'points are stored, whatever expires');
 });
 
 t.test('what is said of a message over HTTP reaches subscribers of level 5', async (t) => {
@@ -395,15 +404,27 @@ t.test('expiry counts across a restart', async (t) => {
   t.match(await (await listening(t, after)).next(), { payload: 'long', properties: { messageExpiry: 70 } });
 });
 
-t.test('a message with expiry 0 is in no queue, and is not retained', async (t) => {
+t.test('a message with expiry 0 is delivered at once, is in no queue, and is not retained', async (t) => {
   const f = await ofClock();
   const back = await away(t, f);
   const sender = await connected(t, f);
+  const session = { clientId: 'connected', properties: { sessionExpiry: 100_000 } };
+  const [clean, stored] = [await listening(t, f), await listening(t, f, session)];
+  const member = await connected(t, f, { clientId: 'member' });
+  await subscribed(member, [[`$share/g/${f.topic('chat')}`, { qos: 1 }]]);
+  const stream = await openStream(t, f.service, f.topic('chat'));
+  await published(sender, f.topic('chat'), 'before', { retain: true });
+  for (const client of [clean, stored, member]) t.match(await nextOf(client, 'publish'), { payload: 'before' });
   await published(sender, f.topic('chat'), 'now', { retain: true, properties: { messageExpiry: 0 } });
-  now += 1;
+  for (const client of [clean, stored, member])
+    t.match(await nextOf(client, 'publish'), { payload: 'now', properties: { messageExpiry: 0 } });
+  t.same(await stream.payloads(2), ['before', 'now']);
+  await stored.drop();
   await published(sender, f.topic('chat'), 'later');
-  t.same(payloads(await takenUntil(await back(), 'later')), ['later']);
-  t.same(await soFar(await listening(t, f)), []);
+  t.same(payloads(await takenUntil(await back(), 'later')), ['before', 'later']);
+  const again = await connected(t, f, { ...session, clean: false });
+  t.same(payloads(await takenUntil(again, 'later')), ['before', 'later'], 'not acknowledged, and not kept');
+  t.same(await soFar(await listening(t, f, { clientId: 'late' })), [], 'what was retained before is gone');
 });
 
 t.test('the expiry of a command is the expiry of its message', async (t) => {
