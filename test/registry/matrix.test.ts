@@ -1036,26 +1036,22 @@ function outcome({ status, body }: Pick<Answer, 'status' | 'body'>): string {
   return `${status}/${body.attributes?.errorCode ?? body.error?.code}`;
 }
 
-/** That the answer is the one of the table, and holds nothing of what it was asked for. */
-function meets(
-  t: Test,
-  expected: string,
-  row: Row,
-  answer: Pick<Answer, 'status' | 'body'>,
-  caller: Caller,
-  title: string,
-) {
+/** What of an answer is not as the table says, and what of others it holds. */
+function faultsIn(expected: string, row: Row, answer: Pick<Answer, 'status' | 'body'>, caller: Caller): string[] {
+  const faults: string[] = [];
   const text = JSON.stringify(answer.body);
   const told = caller.secrets.find((secret) => text.includes(secret));
-  if (told !== undefined) t.fail(`${title}: tells ${told}`);
-  const page = wrapped<{ results: unknown[]; meta: { count: number } }>(answer.body);
-  if (expected === '400/102') t.match(page, { details: [{ path: row.parameter }] }, `${title}: ${expected}`);
-  if (expected.includes('/')) t.equal(outcome(answer), expected, title);
-  else {
-    t.equal(answer.status, 200, title);
-    t.equal(page.meta.count, expected === 'none' ? 0 : page.results.length, `${title}: nothing else is counted`);
-    if (expected === 'none') t.equal(page.results.length, 0, `${title}: nothing is listed`);
-  }
+  if (told !== undefined) faults.push(`tells ${told}`);
+  const isRefusal = expected.includes('/');
+  const is = isRefusal ? outcome(answer) : `${answer.status}`;
+  if (is !== (isRefusal ? expected : '200')) return [...faults, `${is}, not ${expected}`];
+  const page = wrapped<{ results: unknown[]; meta: { count: number }; details: { path: string }[] }>(answer.body);
+  if (expected === '400/102' && page.details[0]?.path !== row.parameter) faults.push(`names ${page.details[0]?.path}`);
+  if (isRefusal) return faults;
+  if (expected === 'none' && page.results.length > 0) faults.push(`lists ${page.results.length}`);
+  const count = expected === 'none' ? 0 : page.results.length;
+  if (page.meta.count !== count) faults.push(`counts ${page.meta.count}, not ${count}`);
+  return faults;
 }
 
 t.test('the table names every endpoint of the OpenAPI document and every id that it takes', async (t) => {
@@ -1063,40 +1059,47 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
     rows.flatMap(({ endpoint, place, parameter }) => [endpoint, `${endpoint}, ${place} ${parameter}`]),
   );
   const document = documentOf(service);
+  const missing: string[] = [];
+  const demand = (name: string) => !named.has(name) && missing.push(name);
   const resolve = <T extends { $ref?: string }>(part: T | undefined) =>
     part?.$ref ? partOf<T>(document, part.$ref) : part;
   for (const [path, operations] of Object.entries(document.paths))
     for (const [method, { parameters = [], requestBody }] of Object.entries(operations)) {
       const endpoint = `${method.toUpperCase()} ${path}`;
       if (endpoint in withoutIds) continue;
-      t.ok(named.has(endpoint), endpoint);
+      demand(endpoint);
       const whole = resolve(requestBody?.content['application/json']?.schema);
       // One thing, or a list of such.
       const schema = whole?.anyOf ? resolve(whole.anyOf[0]) : whole;
-      t.ok(!schema || schema.properties || schema.additionalProperties, `${endpoint}: its body can be looked through`);
+      if (schema && !schema.properties && !schema.additionalProperties) missing.push(`the body of ${endpoint}`);
       const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
       for (const { in: place, name } of [...parameters.flatMap((one) => resolve(one) ?? []), ...body])
         if (
           !['clientId', 'name', 'commandId'].includes(name) &&
           (place === 'path' || /Id$|^associationCode$/.test(name))
         )
-          t.ok(named.has(`${endpoint}, ${place} ${name}`), `${endpoint}, ${place} ${name}`);
+          demand(`${endpoint}, ${place} ${name}`);
     }
-  for (const { title, expected } of rows) t.equal(expected.length, who.length, title);
+  t.strictSame(missing, []);
+  t.strictSame(
+    rows.filter(({ expected }) => expected.length !== who.length).map(({ title }) => title),
+    [],
+    'an answer for each caller',
+  );
 });
 
 for (const [at, row] of rows.entries())
   t.test(row.title, async (t) => {
     const nobody = await send(undefined, requestOf(row, callers.stranger, asked(row, callers.stranger)[0]));
     t.match(outcome(nobody), /^401\/(30|TokenMissingError)$/, 'without a token: 401/30');
+    const wrong: string[] = [];
     for (const [n, name] of who.entries()) {
       const caller = callers[name];
       const [thing, ...others] = asked(row, caller);
       const first = await send(caller, requestOf(row, caller, thing));
-      meets(t, row.expected[n] ?? '', row, first, caller, name);
+      wrong.push(...faultsIn(row.expected[n] ?? '', row, first, caller).map((fault) => `${name}: ${fault}`));
       // A list by another's id is empty in any case; a held device is told from an unknown code.
       if (row.place === undefined || row.place === 'query' || row.kind === 'code') continue;
-      const differences: string[] = [];
       // A caller that is refused for what it is has named a live thing with its etag above; here it names a deleted one.
       const isRefused = row.expected[n] === '403/21';
       const etags = takesEtag(row) && row.place === 'path' && !isRefused ? ['1', 'right', undefined] : ['1'];
@@ -1109,11 +1112,11 @@ for (const [at, row] of rows.entries())
           const isFirst = id === thing.id && (version === 'right' || !takesEtag(row));
           const answer = seen(isFirst ? first : await send(caller, requestOf(row, caller, { id }, etag)));
           if (!isDeepStrictEqual(answer, nothing))
-            differences.push(`${id}, etag ${etag}: ${JSON.stringify(answer)}, not ${JSON.stringify(nothing)}`);
+            wrong.push(`${name}: ${id}, etag ${etag}: ${JSON.stringify(answer)}, not ${JSON.stringify(nothing)}`);
         }
       }
-      t.equal(differences.join(), '', `${name}: live or deleted, whatever the etag, it looks like what does not exist`);
     }
+    t.strictSame(wrong, [], 'as the table says; live or deleted, whatever the etag, it looks like what does not exist');
     if (at % 10 === 9 || at === rows.length - 1) await unchanged(t);
   });
 
@@ -1135,12 +1138,13 @@ t.test('a station may do its work, and of every other endpoint nothing: 403, wha
   const caller = callers.station;
   const allowed = new Set(Object.keys(ofStations).map((title) => title.split(',')[0] ?? ''));
   const document = documentOf(service);
+  const wrong: string[] = [];
   for (const [path, operations] of Object.entries(document.paths))
     for (const [method, { security, 'x-callers': named }] of Object.entries(operations)) {
       const endpoint = `${method.toUpperCase()} ${path}`;
       const isOpen = security.length === 0;
       const isItsOwn = allowed.has(endpoint) || ofSessions.includes(endpoint);
-      t.equal(named.includes('station'), isItsOwn, `${endpoint}: the document says so`);
+      if (named.includes('station') !== isItsOwn) wrong.push(`${endpoint}: the document says ${!isItsOwn}`);
       if (isOpen || isItsOwn) continue;
       const row = rows.find((one) => one.endpoint === endpoint);
       const own = caller.own[row?.kind ?? ''] ?? { id: randomUUID(), version: '1' };
@@ -1156,14 +1160,16 @@ t.test('a station may do its work, and of every other endpoint nothing: 403, wha
             ...(sent.body && { body: sent.body }),
           })
         : await send(caller, sent);
-      t.match(outcome(answer), /^403\/(21|ForbiddenError)$/, endpoint);
+      if (!/^403\/(21|ForbiddenError)$/.test(outcome(answer))) wrong.push(`${endpoint}: ${outcome(answer)}`);
     }
+  t.strictSame(wrong, []);
   await unchanged(t);
 });
 
 t.test('a batch gives nobody more than the requests in it', async (t) => {
   for (const [n, name] of who.entries()) {
     const caller = callers[name];
+    const wrong: string[] = [];
     for (let from = 0; from < rows.length; from += 50) {
       const part = rows.slice(from, from + 50);
       const requests = part.map((row) => {
@@ -1177,8 +1183,13 @@ t.test('a batch gives nobody more than the requests in it', async (t) => {
         token: caller.token,
       })) as Pick<Answer, 'status' | 'body'>[];
       for (const [place, row] of part.entries())
-        meets(t, row.expected[n] ?? '', row, present(answers[place]), caller, `${name}, ${row.title}`);
+        wrong.push(
+          ...faultsIn(row.expected[n] ?? '', row, present(answers[place]), caller).map(
+            (fault) => `${row.title}: ${fault}`,
+          ),
+        );
     }
+    t.strictSame(wrong, [], name);
   }
   await unchanged(t);
 });
