@@ -2,7 +2,6 @@ import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
@@ -67,7 +66,8 @@ t.test('a start that refuses the password creates no account: the first to succe
   const directory = temporaryDirectory(t);
   const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
   const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_ADMIN_PASSWORD: 'short' });
-  t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
+  const stderr = 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.\n';
+  t.strictSame(weak, { code: 1, stdout: '', stderr });
   const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
   const [, password = ''] = /password {2}(\S+)/.exec(server.output()) ?? [];
   t.ok(password.length >= 20);
@@ -149,16 +149,6 @@ t.test('acknowledged before kill -9 is there after the restart, and after a clea
     'the two database files hold everything',
   );
   t.match(restarted.output(), /^(?!.*"level":50)/s, 'and no error is logged');
-});
-
-t.test('a wrong setting stops the start with one sentence', async (t) => {
-  const { code, stderr, stdout } = await runToEnd(mainFile, [], {
-    SLIPWAY_HTTP_PORT: 'many',
-    SLIPWAY_DATA_DIR: join(temporaryDirectory(t), 'x'),
-  });
-  t.equal(code, 1);
-  t.equal(stderr.trim(), 'slipway cannot start: SLIPWAY_HTTP_PORT must be a whole number from 0 to 65535.');
-  t.equal(stdout, '');
 });
 
 t.test('a second server on the same data directory is refused', async (t) => {

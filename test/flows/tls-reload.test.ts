@@ -11,7 +11,8 @@ import { trustAnyCertificate } from '../broker/certificate.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { mainFile, runToEnd, startProcess } from '../support/process.ts';
+import { startProcess } from '../support/process.ts';
+import { refusedStart } from '../support/refused-start.ts';
 import { present, startService } from '../support/service.ts';
 
 const t = await part(import.meta);
@@ -108,11 +109,8 @@ t.test('a key of another kind beside the certificate is refused, at the start an
   writeFileSync(keyFile, rsa, { mode: 0o600 });
   const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_MQTTS_PORT: '0' };
   const files = { SLIPWAY_TLS_CERT: certFile, SLIPWAY_TLS_KEY: keyFile };
-  const wrong = await runToEnd(mainFile, [], { ...env, ...files });
-  t.match(
-    wrong.stderr,
-    /^slipway cannot start: SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it is the key of another/,
-  );
+  const wrong = await refusedStart(directory, files);
+  t.match(wrong, /^SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it is the key of another/);
   writeFileSync(keyFile, key, { mode: 0o600 });
   const { tls } = loadConfig({ ...env, ...files });
   const lines: unknown[] = [];
