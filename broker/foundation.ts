@@ -85,7 +85,7 @@ function openSessionStore(
   const { limits, mqtt } = services.config;
   return new SessionStore(
     {
-      ...services,
+      ...{ ...services, clock: services.ages },
       counters,
       groups,
       maxQueue: mqtt.maxQueue,

@@ -34,6 +34,8 @@ export type PointsRead = { points: Point[] } | { reason: string };
 export interface BrokerGround {
   config: Config;
   clock: Clock;
+  /** By which sessions and messages are over. */
+  ages: Clock;
   log: Logger;
   gate: AccountGate;
   access: Access;

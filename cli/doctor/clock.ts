@@ -2,19 +2,25 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { doubtedSince, lastWritten } from '../../src/trusted-clock.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning, error } = findings('clock');
 /** Milliseconds by which the times of files may be ahead: those of network disks are another machine's. */
 const tolerance = 60_000;
-const written = ['registry.db', 'registry.db-wal', 'messages.db', 'messages.db-wal', 'changed', 'version'];
 /** Of systemd-timesyncd: made when the clock has been set by the network. */
 const timesync = '/run/systemd/timesync';
 
 /** `now` in milliseconds: certificates, tokens and the times of points go by it. */
 export function lookAtClock(dataDir: string, now: number, system = timesync): Finding[] {
-  const times = written.flatMap((name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.mtimeMs ?? []);
-  const ahead = Math.max(0, ...times) - now;
+  const doubted = doubtedSince(dataDir);
+  if (doubted !== undefined)
+    return [
+      warning(
+        `The clock has jumped ahead, from ${new Date(doubted).toISOString()}: nothing is deleted for its age. Set it back, or run slipway clock confirm.`,
+      ),
+    ];
+  const ahead = lastWritten(dataDir) - now;
   if (ahead > tolerance)
     return [
       error(

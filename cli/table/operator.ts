@@ -55,6 +55,15 @@ export const operatorCommands = [
     run: async (given) => (await import('../doctor/index.ts')).doctor(given),
   }),
   command({
+    words: 'clock confirm',
+    group: 'Server',
+    summary: 'says that the clock is right, after it has jumped ahead',
+    about: 'Until then nothing is deleted for its age, for a day at most. The server may run.',
+    flags: { dataDir },
+    examples: ['slipway clock confirm'],
+    run: (given) => onTheDisk(async () => (await import('../data/clock.ts')).confirmClock(given)),
+  }),
+  command({
     words: 'account create',
     group: 'Accounts and keys',
     summary: 'creates an account and its first admin',

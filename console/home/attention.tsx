@@ -20,6 +20,7 @@ const places: Record<Row['kind'], (row: Row) => string> = {
   certificatesExpiring: ({ query }) => `/home/certificates?${kept(query, 'expiresBefore')}`,
   authoritiesExpiring: () => '/enrollment/authorities',
   limit: () => '/account/usage',
+  clockDoubted: () => '/account/usage',
 };
 
 /** Something does not work now, and something will not soon. */

@@ -7,7 +7,7 @@
  */
 import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
-import type { Clock } from '../clock.ts';
+import { type Clock, monotonic } from '../clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
 import { batchBytes, batchSize, type Held, HeldDevices, hold, trust } from './held.ts';
 import { type Refusing, refusalAge } from './refusing.ts';
@@ -47,6 +47,8 @@ export interface Reports {
 
 export interface DeliverySurroundings {
   clock: Clock;
+  /** By which a message is too old. */
+  ages: Clock;
   log: Pick<Logger, 'error'>;
   reports: Reports & { died(messages: number, reason: string): void };
   refusing: Refusing;
@@ -93,7 +95,7 @@ export class Delivery {
     this.#level = level;
     this.#around = around;
     this.#window = new PendingWindow(rows, this.#held, () => this.#alarm.soon());
-    this.#lastPassed = around.clock.now();
+    this.#lastPassed = monotonic(around.clock);
     this.#alarm.soon();
   }
 
@@ -156,7 +158,7 @@ export class Delivery {
 
   #sendWhatMay(): void {
     const { clock, refusing } = this.#around;
-    while (!this.#stopped && clock.now() >= this.#pausedUntil) {
+    while (!this.#stopped && monotonic(clock) >= this.#pausedUntil) {
       if (refusing.pausedSince !== undefined) {
         void this.#endOld(refusing.reason);
         this.#pause(slowest);
@@ -167,7 +169,7 @@ export class Delivery {
       const rows = this.#endExpired(batch.rows);
       if (rows.length > 0) void this.#send({ ...batch, rows });
     }
-    if (this.#held.size > 0 || clock.now() < this.#pausedUntil) this.#alarm.later();
+    if (this.#held.size > 0 || monotonic(clock) < this.#pausedUntil) this.#alarm.later();
   }
 
   /** Takes out what has expired: it is sent to nobody. */
@@ -194,7 +196,7 @@ export class Delivery {
   /** What failed last has a place of its own: however long its answers take, others go on. */
   #probe(): Batch | undefined {
     if (this.#isProbing) return undefined;
-    const now = this.#around.clock.now();
+    const now = monotonic(this.#around.clock);
     const rows = this.#held.takeDoubtful(now, (held) => this.#pendingOf(held));
     return rows && { rows, isProbe: true };
   }
@@ -250,7 +252,7 @@ export class Delivery {
     refusing.end();
     this.#failures = 0;
     this.#deliveries += 1;
-    this.#lastPassed = clock.now();
+    this.#lastPassed = monotonic(clock);
     this.#width = grown(this.#width);
     for (const deviceId of new Set(rows.map((row) => row.deviceId))) {
       const held = this.#held.get(deviceId);
@@ -262,9 +264,9 @@ export class Delivery {
 
   #failed(part: Failed, batch: Batch, hasPassed: boolean): void {
     const { rows, reason } = part;
-    const { clock, refusing, reports } = this.#around;
+    const { ages, refusing, reports } = this.#around;
     reports.failed(reason);
-    if (refusing.failed({ refusal: wordOf(part).refusal, reason }, clock.now())) reports.paused();
+    if (refusing.failed({ refusal: wordOf(part).refusal, reason }, ages.now())) reports.paused();
     if (part.result === 'retry' && part.about === 'target') {
       this.#failures += 1;
       this.#window.putBack(rows);
@@ -309,14 +311,14 @@ export class Delivery {
     if (batch.rows.length > 1 && !this.#held.get(row.deviceId)) return;
     const refusals = held.refusals + 1;
     const inARow = Math.min(refusals - failuresOfMessages, slowestRefusals);
-    const until = inARow > 0 && batch.rows.length === 1 ? this.#around.clock.now() + pauseAfter(inARow) : 0;
+    const until = inARow > 0 && batch.rows.length === 1 ? monotonic(this.#around.clock) + pauseAfter(inARow) : 0;
     this.#held.set(Object.assign(trust(held, held.width), { refusals, until, isDoubtful: true }));
     this.#window.drop(row.deviceId);
   }
 
   /** Holds the devices of messages that the target does not take now, each by its first. */
   #holdAll({ rows, ...part }: Failed): void {
-    const { clock } = this.#around;
+    const { ages, clock } = this.#around;
     const { after = 0, refusal, isTold } = wordOf(part);
     const seen = new Set<string>();
     for (const row of rows) {
@@ -329,9 +331,9 @@ export class Delivery {
       const held = this.#held.get(row.deviceId) ?? hold(row.deviceId, this.#deliveries);
       held.failures += 1;
       if (this.#deliveries > held.deliveriesBefore) held.blamed += 1;
-      held.since ??= clock.now();
-      held.refusedSince = refusal && (held.refusedSince ?? clock.now());
-      const until = clock.now() + Math.max(after, pauseAfter(held.failures));
+      held.since ??= monotonic(clock);
+      held.refusedSince = refusal && (held.refusedSince ?? ages.now());
+      const until = monotonic(clock) + Math.max(after, pauseAfter(held.failures));
       const deliveriesBefore = this.#deliveries;
       this.#held.set(Object.assign(held, { until, deliveriesBefore, width: 1, isTold, isDoubtful: true }));
       this.#window.drop(row.deviceId);
@@ -346,21 +348,25 @@ export class Delivery {
 
   /** Gives up a message that was refused for an hour; the next of its device may be as old, and is tried soon. */
   #endRefused(row: OutboxRow, held: Held, reason: string): void {
-    const now = this.#around.clock.now();
+    const { ages, clock } = this.#around;
+    const now = ages.now();
     const { refusedSince = now } = held;
     if (Math.max(row.since, refusedSince) > now - refusalAge) return;
     this.#die([row], reason);
-    this.#held.set(Object.assign(trust(held, 1), { refusedSince, until: now + pauseAfter(1), isDoubtful: true }));
+    this.#held.set(
+      Object.assign(trust(held, 1), { refusedSince, until: monotonic(clock) + pauseAfter(1), isDoubtful: true }),
+    );
   }
 
   #isTooOld({ since }: OutboxRow, heldSince: number): boolean {
-    const now = this.#around.clock.now();
-    return since < now - this.#level.retryAge && now - heldSince >= Math.min(patience, this.#level.retryAge);
+    const { ages, clock } = this.#around;
+    const isOld = since < ages.now() - this.#level.retryAge;
+    return isOld && monotonic(clock) - heldSince >= Math.min(patience, this.#level.retryAge);
   }
 
   /** `least` in milliseconds. */
   #pause(failures: number, least = 0): void {
-    const until = this.#around.clock.now() + Math.max(least, pauseAfter(failures));
+    const until = monotonic(this.#around.clock) + Math.max(least, pauseAfter(failures));
     this.#pausedUntil = Math.max(this.#pausedUntil, until);
   }
 
@@ -383,12 +389,12 @@ export class Delivery {
 
   /** Gives up messages that are pending for too long, if nothing was delivered for a while. Never rejects. */
   async #endOld(reason: string): Promise<void> {
-    const { clock, refusing } = this.#around;
+    const { ages, clock, refusing } = this.#around;
     const { retryAge } = this.#level;
-    if (this.#ageing || clock.now() - this.#lastPassed < Math.min(patience, retryAge)) return;
+    if (this.#ageing || monotonic(clock) - this.#lastPassed < Math.min(patience, retryAge)) return;
     this.#ageing = true;
     try {
-      const age = refusing.isLong(clock.now()) ? Math.min(refusalAge, retryAge) : retryAge;
+      const age = refusing.isLong(ages.now()) ? Math.min(refusalAge, retryAge) : retryAge;
       await this.#endOlderThan(age, `not delivered for too long: ${reason}`);
     } catch (error) {
       this.#unread(error);
@@ -399,7 +405,7 @@ export class Delivery {
   async #endOlderThan(age: number, why: string): Promise<void> {
     let after = 0;
     while (!this.#stopped) {
-      const limit = this.#around.clock.now() - age;
+      const limit = this.#around.ages.now() - age;
       const places = this.#rows.places(after, windowSize);
       const old = places.filter(({ since, sequence }) => since < limit && !this.#window.isTaken(sequence));
       if (old.length === 0) break;

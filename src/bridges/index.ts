@@ -39,6 +39,7 @@ export type { BridgeRow };
 type BridgesContext = {
   config: Config;
   clock: Clock;
+  ages: Clock;
   log: Logger;
   registry: Registry;
   messages: MessageStore;
@@ -309,7 +310,7 @@ export class Bridges {
   }
 
   #add(row: BridgeRow, target: Target): void {
-    const { clock, log, messages, config } = this.#ctx;
+    const { ages, clock, log, messages, config } = this.#ctx;
     const reports = {
       delivered: (count: number) => this.#delivered(bridge, count),
       failed: (reason: string) => this.#failed(bridge, reason),
@@ -329,7 +330,7 @@ export class Bridges {
     };
     const refusing = new Refusing();
     const show = (stored: OutboxRow) => nameMessage(config.topicRoot, row.accountId, stored, clock.now());
-    const around = { clock, log, messages, reports, refusing, show, ...config.bridges };
+    const around = { ages, clock, log, messages, reports, refusing, show, ...config.bridges };
     const bridge: Bridge = {
       row,
       target,

@@ -22,6 +22,7 @@ const states = Object.keys(outboxStates) as OutboxState[];
 interface KeptContext {
   config: Pick<Config, 'bridges' | 'topicRoot'>;
   clock: Clock;
+  ages: Clock;
   log: Pick<Logger, 'error'>;
   registry: Registry;
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
@@ -120,7 +121,7 @@ export class KeptMessages {
 
   /** Ends what is old, and whatever belongs to a bridge that is deleted. */
   async #tidy(): Promise<void> {
-    const { messages, clock, config, gate, registry } = this.#ctx;
+    const { messages, ages: clock, config, gate, registry } = this.#ctx;
     const { deliveredAge, deadAge } = config.bridges;
     for (const id of messages.outbox.bridgeIds()) {
       const found = registry.query.selectFrom('bridges').select(['accountId', 'deleted']).where('id', '=', id);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import type { Clock } from '../clock.ts';
+import { type Clock, monotonic } from '../clock.ts';
 import { type Allowance, PlatformError } from '../errors.ts';
 import { networksOf } from './networks.ts';
 
@@ -88,7 +88,7 @@ export class Attempts {
   }
 
   #windowOf(key: string): Window {
-    const now = this.#clock.now();
+    const now = monotonic(this.#clock);
     const known = this.#windows.get(key);
     if (known && now - known.since < this.#length) return known;
     const window = { since: now, count: 0 };
@@ -106,7 +106,7 @@ export class Attempts {
   }
 
   #allowance({ window: { since, count }, limit }: Bound): Allowance {
-    const reset = Math.max(1, Math.ceil((since + this.#length - this.#clock.now()) / 1000));
+    const reset = Math.max(1, Math.ceil((since + this.#length - monotonic(this.#clock)) / 1000));
     return { limit, remaining: Math.max(0, limit - count), reset };
   }
 }

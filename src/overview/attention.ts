@@ -39,6 +39,7 @@ export async function attentionOf(
     may(caller, 'read', 'bridge') ? bridgesOf(request) : [],
     may(caller, 'read', 'mqttCertificate') ? certificatesOf(request) : [],
     may(caller, 'read', 'account') ? limitsOf(request, use) : [],
+    may(caller, 'read', 'account') ? clockOf(request) : [],
   ]);
   return found.flat();
 }
@@ -214,6 +215,13 @@ async function certificatesOf(request: OverviewRequest): Promise<Attention[]> {
 function expiring(table: string, accountId: string, before: string): RawBuilder<unknown> {
   return sql`(select count(*) from (select 1 from ${sql.table(table)}
     where "accountId" = ${accountId} and "deleted" is null and "validTo" < ${before} limit ${maxCounted}))`;
+}
+
+function clockOf({ ages }: OverviewRequest): Attention[] {
+  const days = Math.floor(ages.ahead / day);
+  if (days < 1) return [];
+  const sentence = `The clock of the server has jumped ahead by ${many(days, 'day')}: nothing is deleted for its age until it is right, or confirmed.`;
+  return [{ kind: 'clockDoubted', count: days, sentence, query: 'usage' }];
 }
 
 async function limitsOf({ caller: { accountId }, config }: OverviewRequest, use: LimitUse): Promise<Attention[]> {

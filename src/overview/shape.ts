@@ -25,6 +25,7 @@ export const attentionKinds = [
   'certificatesExpiring',
   'authoritiesExpiring',
   'limit',
+  'clockDoubted',
 ] as const;
 
 const attention = Type.Object({

@@ -7,6 +7,7 @@ import type { Config } from '../config.ts';
 import { Jobs } from '../factory/jobs/engine.ts';
 import { Health } from '../http/health.ts';
 import type { MetricsContext } from '../metrics/context.ts';
+import type { TrustedClock } from '../trusted-clock.ts';
 import { watchChanges } from './changes.ts';
 import { Closers } from './closers.ts';
 import { openDeviceServices } from './device-services.ts';
@@ -18,6 +19,7 @@ export interface Context extends MetricsContext, CellsContext {
   /** Whether this process still holds the data directory. */
   fence: Fence;
   gate: CellGate;
+  ages: TrustedClock;
 }
 
 /** Everything built on one data directory, and its end. */

@@ -59,7 +59,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   enrollment.open({ revocations, streams, broker });
   renewals.start(revocations);
   base.revocationLists.start(revocations);
-  const collector = new Collector(base);
+  const collector = new Collector({ ...base, clock: base.ages });
   return {
     ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals },
     ...{ revocations, publisher, streams, broker },
@@ -67,9 +67,9 @@ export async function openDeviceServices(base: Base, closers: Closers) {
 }
 
 function brokerGround(base: Base): BrokerGround {
-  const { config, clock, log, gate, access, registry, messages, certificates, sessions } = base;
+  const { config, clock, ages, log, gate, access, registry, messages, certificates, sessions } = base;
   return {
-    ...{ config, clock, log, gate, access, registry, messages, certificates },
+    ...{ config, clock, ages, log, gate, access, registry, messages, certificates },
     isOpenSession: (id) => sessions.isOpen(id),
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),
     deviceState: (caller, deviceId) => readState(base, caller, deviceId),

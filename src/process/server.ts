@@ -76,7 +76,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
         broker.useCertificate(changed);
       },
     });
-  const purging = startPurge(opened.ctx);
+  const purging = startPurge({ ...opened.ctx, clock: opened.ctx.ages });
   const warnings = startExpiryWarnings(opened.ctx);
   opened.ctx.listFetcher.start();
   const { port } = listening.server.address() as AddressInfo;

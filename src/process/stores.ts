@@ -16,6 +16,7 @@ import type { Passwords } from '../identity/secrets/passwords.ts';
 import { laneNow, openLog } from '../log.ts';
 import { Positions } from '../network/positions.ts';
 import { Readers } from '../threads/readers.ts';
+import { lastWritten, TrustedClock } from '../trusted-clock.ts';
 import type { Closers } from './closers.ts';
 import { holdDirectory } from './start-checks.ts';
 
@@ -33,6 +34,8 @@ export interface Overrides {
 export interface Stores {
   config: Config;
   clock: Clock;
+  /** By which something is old enough to be deleted. */
+  ages: TrustedClock;
   log: Logger;
   fence: Fence;
   gate: CellGate;
@@ -47,10 +50,11 @@ export interface Stores {
 /** @throws ConfigError when the directory, or a configured file, cannot be used. */
 export async function openStores(config: Config, overrides: Overrides, closers: Closers): Promise<Stores> {
   const { dataDir } = config;
-  const clock = overrides.clock ?? { now: () => Date.now() };
+  const clock = overrides.clock ?? { now: () => Date.now(), monotonic: () => performance.now() };
   const log = overrides.log ?? openLog(config.logLevel);
   const lock = holdDirectory(dataDir);
   closers.push(() => lock.release());
+  const last = lastWritten(dataDir);
   const fence = takeOver(dataDir);
   closers.push(() => fence.close());
   finishReplacement(dataDir);
@@ -64,8 +68,9 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   closers.push(() => readers.close());
   const messages = await MessageStore.open(dataDir, { log, mark: fence.mark });
   closers.push(() => messages.close());
+  const ages = new TrustedClock({ clock, directory: dataDir, log }, last);
   return {
-    ...{ config, clock, log, fence, gate, positions, registry, readers, messages },
+    ...{ config, clock, ages, log, fence, gate, positions, registry, readers, messages },
     firmware: new FirmwareFiles(dataDir),
     access: new Access(registry),
   };

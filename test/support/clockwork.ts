@@ -4,7 +4,8 @@ import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
 import type { Service } from './service.ts';
 
 /** Ends what is due, as once an hour. `isStopped` is asked between the steps. */
-export const purgeNow = ({ server }: Service, isStopped?: () => boolean): Promise<void> => purge(server.ctx, isStopped);
+export const purgeNow = ({ server }: Service, isStopped?: () => boolean): Promise<void> =>
+  purge({ ...server.ctx, clock: server.ctx.ages }, isStopped);
 
 /** Warns of what expires soon, as once a day. */
 export const warnNow = ({ server }: Service): void => warnOfExpiry(server.ctx);

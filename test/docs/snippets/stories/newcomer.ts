@@ -64,7 +64,7 @@ export const mqtt: Story = {
     const listening = await newcomer.start(stream);
     await listening.said('retry: 3000');
     await newcomer.run(say);
-    t.match(await listening.said('event: message'), /"payload":",temperature,21.5,"/);
+    await listening.said('"payload":",temperature,21.5,"');
     listening.stop();
   },
 };

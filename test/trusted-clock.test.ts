@@ -1,0 +1,107 @@
+/** A clock that jumps ahead deletes nothing: what is old enough is decided by the time that has passed. */
+import { existsSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import { lastWritten } from '../src/trusted-clock.ts';
+import { purgeNow } from './support/clockwork.ts';
+import { runCommand } from './support/command.ts';
+import { temporaryDirectory } from './support/directory.ts';
+import { part } from './support/part.ts';
+import { type Service, startService } from './support/service.ts';
+import { countStored } from './support/stored.ts';
+
+const t = await part(import.meta);
+
+const [hour, day] = [60 * 60_000, 24 * 60 * 60_000];
+const real = Date.parse('2026-05-01T00:00:00Z');
+let [ahead, passed] = [0, 0];
+const clock = { now: () => real + passed + ahead, monotonic: () => passed };
+const env = { SLIPWAY_RETENTION_DAYS: '30' };
+
+let service: Service;
+let deviceId: string;
+let topic: string;
+const points = async (): Promise<number> => {
+  await purgeNow(service);
+  return countStored(service, 'points', undefined, undefined, 'messages.db');
+};
+const attention = async () => {
+  const { overview } = await service.ok('GET', `/api/v1/overview?accountId=${service.accountId}`);
+  return (overview.attention as Array<{ kind: string; count: number }>).filter(({ kind }) => kind === 'clockDoubted');
+};
+const doubt = () => existsSync(join(service.directory, 'clock-doubt'));
+const slipway = (...args: string[]) => runCommand([...args, '--data-dir', service.directory]);
+
+t.before(async () => {
+  service = await startService(t, { clock, env });
+  const template = await service.template({ channels: ['data'] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  deviceId = device.id;
+  topic = service.topic(deviceId, 'data');
+  const client = await service.connect({ deviceId, secret });
+  await client.publishAsync(topic, ',x,1,', { qos: 1 });
+});
+
+t.test('a jump of 400 days deletes no point, is said on Home and by the doctor, and ends with the clock', async (t) => {
+  t.equal(await points(), 1);
+  ahead = 400 * day;
+  await service.login();
+  t.equal(await points(), 1);
+  t.match(await attention(), [{ count: 400 }]);
+  t.match(
+    (await slipway('doctor', '--skip-integrity')).stdout,
+    /clock has jumped ahead, from 2026-05-01T.*slipway clock confirm/,
+  );
+  ahead = 0;
+  await service.login();
+  t.equal(await points(), 1);
+  t.same(await attention(), []);
+  t.notOk(doubt());
+});
+
+t.test('a clock that stays ahead is believed after a day, and what ages meanwhile goes as usual', async (t) => {
+  ahead = 20 * day;
+  passed += hour;
+  await service.login();
+  t.equal(await points(), 1);
+  t.ok(doubt());
+  passed += 23 * hour;
+  t.equal(await points(), 1);
+  passed += hour;
+  t.equal(await points(), 1, 'twenty-one days old');
+  t.notOk(doubt());
+  t.same(await attention(), []);
+});
+
+t.test('who confirms the clock has the old deleted', async (t) => {
+  ahead += 100 * day;
+  await service.login();
+  t.equal(await points(), 1);
+  const { code, stdout, stderr } = await slipway('clock', 'confirm');
+  t.equal(code, 0, stderr);
+  t.match(JSON.parse(stdout), { before: /^2026-05-22/ });
+  passed += 2000;
+  t.equal(await points(), 0);
+  t.same(await attention(), []);
+});
+
+t.test('a start long after the last write does not believe the clock, until it is confirmed', async (t) => {
+  const directory = temporaryDirectory(t);
+  const plain = { now: () => Date.now() + 400 * day, monotonic: () => performance.now() };
+  const first = await startService(t, { directory, env });
+  await first.close();
+  const last = lastWritten(directory);
+  const second = await startService(t, { directory, env, clock: plain });
+  t.ok(second.server.ctx.ages.ahead > 399 * day);
+  t.ok(Math.abs(second.server.ctx.ages.now() - last) < hour);
+  await second.close();
+  const third = await startService(t, { directory, env });
+  t.equal(third.server.ctx.ages.ahead, 0, 'with the clock back');
+  await third.close();
+  for (const name of ['registry.db', 'messages.db', 'version', 'changed'])
+    if (existsSync(join(directory, name))) utimesSync(join(directory, name), 1, 1);
+  t.equal((await runCommand(['clock', 'confirm', '--data-dir', directory])).code, 0);
+  const fourth = await startService(t, { directory, env, clock: { ...plain, now: Date.now } });
+  t.equal(fourth.server.ctx.ages.ahead, 0, 'confirmed before the start');
+});
+
+t.end();
