@@ -20,6 +20,7 @@ import type { Scheduler } from '../scheduler/scheduler.ts';
 import { noteFailure, sendError } from './answers/errors.ts';
 import type { App } from './app.ts';
 import { schemaCompilers, strictBodies } from './bodies.ts';
+import { checkDigests } from './body-digests.ts';
 import { lookAtBodyNames } from './body-names.ts';
 import { decodeBodies } from './content-encoding.ts';
 import { askAccountGate } from './guards/account-gate.ts';
@@ -98,6 +99,7 @@ export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Tr
     traffic.refusals.invalid += 1;
     answerTooSlow(request, reply);
   });
+  checkDigests(app);
   decodeBodies(app);
   strictBodies(app, ctx);
   answerErrors(app, ctx, fail);

@@ -53,6 +53,8 @@ t.test('a package is a draft until it is published, and frozen from then on', as
   t.match(await service.http('POST', `${path}/publish`, etag(made.version)), { status: 400 }, 'without a file');
 
   const bytes = randomBytes(100_000);
+  const other = { 'content-digest': `sha-256=:${createHash('sha256').update('other').digest('base64')}:` };
+  t.match(await put(service, `${made.id}/files/app.bin`, bytes, other), { status: 400 }, 'another digest');
   const uploaded = await put(service, `${made.id}/files/app.bin?signature=c2lnbmVk`, bytes, {
     digest: `sha-256=${createHash('sha256').update(bytes).digest('base64')}`,
   });

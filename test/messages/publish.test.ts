@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
@@ -371,6 +372,32 @@ t.test('a compressed payload is decoded, within the limit of what is decoded; ot
   const devices: string = '/api/v1/devices';
   await refused(f.service.http('POST', devices, { body: gzipSync('{}'), headers: json }), 415, 106);
   t.match(await send(data, 'identity', Buffer.from(',x,1,')), { status: 200 });
+});
+
+t.test('a body whose digest is another is refused, and nothing of it is kept', async (t) => {
+  const template = await f.service.template({ channels: ['data'] });
+  const { device } = await f.service.device({ deviceTemplateId: template.id });
+  const data = `/api/v4/data/${f.service.topic(device.id, 'data')}`;
+  const body = Buffer.from(',x,1,');
+  const digestOf = (name: string, of: Buffer) => createHash(name).update(of).digest('base64');
+  const send = (header: string, value: string, more: Record<string, string> = {}, sent = body) =>
+    f.service.http('POST', data, { body: sent, headers: { 'content-type': 'text/csv', [header]: value, ...more } });
+  const [right, wrong] = [digestOf('sha256', body), digestOf('sha256', Buffer.from(',x,2,'))];
+  for (const [header, value] of [
+    ['content-digest', `sha-256=:${wrong}:`],
+    ['repr-digest', `sha-512=:${digestOf('sha512', body)}:, sha-256=:${wrong}:`],
+    ['content-md5', digestOf('md5', Buffer.from(',x,2,'))],
+    ['content-digest', right],
+  ] as const)
+    t.match(await send(header, value), { status: 400, body: { error: { code: 106, details: [{ path: header }] } } });
+  t.same((await f.service.ok('GET', data)).result, []);
+  const zipped = gzipSync(body);
+  for (const answer of [
+    await send('content-digest', `sha-256=:${right}:, crc32c=:AAAAAA==:`),
+    await send('content-md5', digestOf('md5', body)),
+    await send('repr-digest', `sha-256=:${digestOf('sha256', zipped)}:`, { 'content-encoding': 'gzip' }, zipped),
+  ])
+    t.match(answer, { status: 200 });
 });
 
 t.end();
