@@ -90,7 +90,15 @@ export function readEtag(request: FastifyRequest): number {
   const version = parseVersion(text.trim().replace(/^(?:W\/)?"(.*)"$/, '$1'));
   if (version === undefined)
     throw new PlatformError('etagInvalid', {
-      details: [{ path: 'etag', message: 'The header is not a valid version.' }],
+      details: [
+        {
+          path: 'etag',
+          message:
+            text.trim() === '*'
+              ? 'Any version, *, is not taken: send the version that you have read.'
+              : 'The header is not a valid version.',
+        },
+      ],
     });
   return version;
 }

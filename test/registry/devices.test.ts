@@ -75,6 +75,10 @@ t.test('an update needs the latest version and gives a new one', async (t) => {
   t.equal(changed.device.id, device.id);
   t.not(changed.device.version, current.version);
   const stale = await service.http('PUT', path, { body: {}, headers: { 'if-match': current.version } });
+  t.match(await service.http('PUT', path, { body: {}, headers: { 'if-match': '*' } }), {
+    status: 412,
+    body: { error: { code: 103, details: [{ message: /^Any version, \*, is not taken/ }] } },
+  });
   t.match(stale, {
     status: 412,
     body: { error: { code: 108, details: [{ version: changed.device.version, lastModifiedById: String }] } },
