@@ -68,10 +68,10 @@ async function makePausedRollout({ call, make, accountId, templates }: Fleet): P
   await call('POST', `/v1/firmware/rollouts/${firmwareRollout.id}/pause`, undefined, { etag: firmwareRollout.version });
 }
 
-/** One cannot deliver, because no such host exists (RFC 6761); what the other one delivers is refused with 404. */
+/** One cannot deliver, because no such host exists (RFC 6761); what the other one delivers is refused with 405. */
 async function makeBridges({ url, call, make, accountId, clients }: Fleet): Promise<void> {
   await make('/bridges', { name: 'Data lake', kind: 'mqtt', url: 'mqtts://data-lake.invalid:8883' });
-  await make('/bridges', { name: 'Maintenance', kind: 'webhook', url: `${url}/tickets` });
+  await make('/bridges', { name: 'Maintenance', kind: 'webhook', url: `${url}/health/live` });
   const { channelTemplates } = await call<{ channelTemplates: { results: (Made & { name: string })[] } }>(
     ...(['GET', `/v1/channels/templates?accountId=${accountId}&pageSize=100`] as const),
   );
