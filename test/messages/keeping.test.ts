@@ -430,6 +430,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
     await write(`/messaging/publish/${service.topic(one.device.id, '_log')}`, 'hot', text),
     await write(`/messaging/publish/${service.topic(one.device.id, 'live')}?retain=true&qos=0`, 'on', text),
     await write(`/messaging/publish/${service.topic(one.device.id, 'live')}?retain=true`, 'on', text),
+    await write('/api/v1/devices', { accountId: service.accountId, serialNumber: 'none' }),
   ];
   for (const answer of answers) t.match(answer, { status: 507, body: { error: explained } }, 'over HTTP too');
   const loud = logLines.filter((line) => JSON.parse(line).level > 30 && line.includes('DISK_RESERVE'));

@@ -92,7 +92,8 @@ export function noteFailure(
   error: unknown,
   { id: requestId, log }: FastifyRequest,
 ): void {
-  const isSaid = messages.isNoRoom(error);
+  // A full store has said so once: a line for each request would take the last of the disk.
+  const isSaid = messages.isNoRoom(error) || (error instanceof PlatformError && error.kind === 'storeFull');
   // What has a name is no fault of the service, and a provider that is away would fill the log with them.
   const isNamed = error instanceof PlatformError && error.kind !== 'server';
   const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';
