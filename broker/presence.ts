@@ -51,7 +51,7 @@ interface Heard {
 }
 
 const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", "geoIpLongitude", "reverseDns",
-    "silent", "usualInterval"
+    "silent", "usualInterval", "possessionSince"
   FROM "wholeDevices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
 
 /** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
@@ -182,16 +182,18 @@ export class Presence {
   async #store(changes: Change[]): Promise<Array<[DeviceAddress, Record<string, unknown>]>> {
     const ids = changes.map(({ deviceId }) => deviceId);
     return this.#services.registry.transaction(async (tx) => {
-      const rows = await rowsOf<Seen & Heard & { id: string }>(tx, seenOfDevices, [JSON.stringify(ids)]);
+      const rows = await rowsOf<Seen & Heard & { id: string; possessionSince: string | null }>(tx, seenOfDevices, [
+        JSON.stringify(ids),
+      ]);
       const before = new Map(rows.map(({ id, ...seen }) => [id, seen]));
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {
         const { deviceId } = change;
         const stored = before.get(deviceId);
         if (!stored) continue;
-        const { silent, usualInterval, ...known } = stored;
+        const { silent, usualInterval, possessionSince, ...known } = stored;
         this.#connected.get(deviceId)?.recall(change.usualInterval ?? usualInterval);
-        const seen = this.#seen(known, change);
+        const seen = this.#seen(known, ofOwner(change, possessionSince));
         const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== known[name]);
         const changed = Object.fromEntries(names.map((name) => [name, seen[name]]));
         const noted = { ...changed, ...heard({ silent, usualInterval }, change) };
@@ -246,6 +248,12 @@ export class Presence {
         );
       });
   }
+}
+
+/** Without the address of a connection that a former owner has made: the next one does not learn from where. */
+function ofOwner({ arrival, ...rest }: Change, possessionSince: string | null): Change {
+  const isOfFormer = arrival === undefined || (possessionSince !== null && arrival.time <= possessionSince);
+  return isOfFormer ? rest : { ...rest, arrival };
 }
 
 /** What a change says of the connection, besides its address. */

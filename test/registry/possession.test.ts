@@ -3,11 +3,13 @@ import type { Test } from 'tap';
 import { subscribed, taken, texts } from '../broker/conversation.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
 import { openStream } from '../support/events.ts';
+import { holdUnasked } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
 import { documentOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
@@ -185,6 +187,24 @@ function tells(t: Test, answers: readonly [string, string][], word: string, who:
   for (const way of [...ways, ...others]) t.ok(telling.some(has(way)), `${who}: ${way} tells of ${word}`);
   return telling;
 }
+
+t.test('an address that is written after the device has gone to another owner is not told to that one', async (t) => {
+  const { service, unit, second, next } = await customers(t);
+  const { id } = unit.device;
+  const release = holdUnasked(t, service);
+  await service.connect({ deviceId: id, secret: unit.secret });
+  await put(service, id, { organizationId: second.id });
+  release();
+  const stored = () =>
+    storedRows<{ lastConnected: string | null; externalIp: string | null }>(
+      service,
+      'SELECT "lastConnected", "externalIp" FROM "wholeDevices" WHERE "id" = ?',
+      [id],
+    )[0];
+  await until(() => stored()?.lastConnected != null);
+  t.equal(stored()?.externalIp, null);
+  t.equal((await service.ok('GET', `/api/v1/devices/${id}`, { token: next.token })).device.externalIp, null);
+});
 
 for (const [how, move] of [
   ['a PUT', async ({ service, unit, second }) => put(service, unit.device.id, { organizationId: second.id })],

@@ -33,6 +33,15 @@ function replace<O extends object, N extends keyof O>(of: O, name: N, by: (metho
 const requests = new AsyncLocalStorage<string>();
 const named = new WeakSet<object>();
 
+/** From now on it is known which request is worked on. */
+function nameRequests({ app: { server: http } }: Service['server']): void {
+  if (!named.has(http))
+    http.prependListener('request', ({ method, url = '' }: IncomingMessage) =>
+      requests.enterWith(`${method} ${url.split('?')[0]}`),
+    );
+  named.add(http);
+}
+
 /** Puts `work` in front of a method when a request calls it first; nothing that others do meanwhile is touched. */
 function beforeCall<N extends string, O extends Record<N, (...asked: never[]) => Promise<unknown>>>(
   t: Test,
@@ -42,12 +51,7 @@ function beforeCall<N extends string, O extends Record<N, (...asked: never[]) =>
   name: N,
   work: () => Promise<unknown>,
 ): void {
-  const { server: http } = server.app;
-  if (!named.has(http))
-    http.prependListener('request', ({ method, url = '' }: IncomingMessage) =>
-      requests.enterWith(`${method} ${url.split('?')[0]}`),
-    );
-  named.add(http);
+  nameRequests(server);
   const before =
     (method: O[N]) =>
     async (...asked: never[]) => {
@@ -64,6 +68,28 @@ function beforeCall<N extends string, O extends Record<N, (...asked: never[]) =>
 /** Runs when a request, as `POST /api/v1/devices`, is about to begin its first transaction, in the middle of the code that asked for it. */
 export function beforeTransaction(t: Test, service: Service, request: string, work: () => Promise<unknown>): void {
   beforeCall(t, service, request, service.server.ctx.registry, 'transaction', work);
+}
+
+/** Holds the transactions that no request asks for, as those of presence, until the answer is called. */
+export function holdUnasked(t: Test, { server }: Service): () => void {
+  nameRequests(server);
+  let open = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const { registry } = server.ctx;
+  const held = (method: typeof registry.transaction) =>
+    (async (work) => {
+      if (requests.getStore() === undefined) await gate;
+      return method(work);
+    }) as typeof registry.transaction;
+  const restore = replace(registry, 'transaction', held);
+  const release = () => {
+    restore();
+    open();
+  };
+  t.teardown(release);
+  return release;
 }
 
 /** Changes rows of `registry.db`, or of another database, as a program beside the service would. */
