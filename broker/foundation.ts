@@ -85,7 +85,7 @@ function openSessionStore(
   const { limits, mqtt } = services.config;
   return new SessionStore(
     {
-      ...{ ...services, clock: services.ages },
+      ...services,
       counters,
       groups,
       maxQueue: mqtt.maxQueue,

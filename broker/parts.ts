@@ -39,7 +39,7 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
   const publishes = new PublishHooks(own);
   const deliveries = new Deliveries({
     ...own,
-    clock: services.clock,
+    ages: services.ages,
     maxQueue: services.config.mqtt.maxQueue,
     forward: (client, packet) => own.guarded('forward', () => publishes.forward(client, packet)),
   });

@@ -251,9 +251,9 @@ export class Presence {
 }
 
 /** Without the address of a connection that a former owner has made: the next one does not learn from where. */
-function ofOwner({ arrival, ...rest }: Change, possessionSince: string | null): Change {
-  const isOfFormer = arrival === undefined || (possessionSince !== null && arrival.time <= possessionSince);
-  return isOfFormer ? rest : { ...rest, arrival };
+function ofOwner(change: Change, possessionSince: string | null): Change {
+  const { arrival, ...rest } = change;
+  return arrival && possessionSince !== null && arrival.time <= possessionSince ? rest : change;
 }
 
 /** What a change says of the connection, besides its address. */

@@ -2,6 +2,8 @@
 import { existsSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { lastWritten } from '../src/trusted-clock.ts';
+import { fixtureIn } from './broker/fixture.ts';
+import { connected, leave, published, subscribed } from './broker/level5/client.ts';
 import { purgeNow } from './support/clockwork.ts';
 import { runCommand } from './support/command.ts';
 import { temporaryDirectory } from './support/directory.ts';
@@ -82,6 +84,28 @@ t.test('who confirms the clock has the old deleted', async (t) => {
   passed += 2000;
   t.equal(await points(), 0);
   t.same(await attention(), []);
+});
+
+t.test('sessions and messages of the time of a jump are judged when it is believed, and not before', async (t) => {
+  ahead = passed = 0;
+  const own = await startService(t, { clock, env });
+  const f = await fixtureIn(own);
+  const kept = { clientId: 'kept', properties: { sessionExpiry: 3600 } };
+  const come = () => connected(t, f, { ...kept, clean: false });
+  const away = await connected(t, f, kept);
+  t.same(await subscribed(away, [[f.topic('chat'), { qos: 1 }]]), [1]);
+  await leave(away);
+  const sender = await connected(t, f, { clientId: 'sender' });
+  await published(sender, f.topic('chat'), 'before', { properties: { messageExpiry: 600 } });
+  ahead = 400 * day;
+  await published(sender, f.topic('chat'), 'of the jump');
+  const back = await come();
+  t.same([(await back.next()).payload, (await back.next()).payload], ['before', 'of the jump'], 'nothing has expired');
+  await leave(back);
+  t.equal((await runCommand(['clock', 'confirm', '--data-dir', own.directory])).code, 0);
+  passed += 2000;
+  t.equal(own.server.ctx.ages.ahead, 0);
+  t.equal((await come()).connack.sessionPresent, true, 'it left two seconds ago');
 });
 
 t.test('a start long after the last write does not believe the clock, until it is confirmed', async (t) => {

@@ -142,7 +142,7 @@ export class Sockets {
   /** A connection speaks MQTT: its packets are limited and go to the receiver. `request` is that of a WebSocket. */
   accept(conn: Duplex, deadline: NodeJS.Timeout | undefined, request?: IncomingMessage): void {
     if (request) this.#parts.limits.follow(conn, request.socket);
-    const { clock, config } = this.#parts.services;
+    const { ages: clock, config } = this.#parts.services;
     const { publishRatePerClient, byteRatePerClient, pointRatePerClient } = config.mqtt;
     const rates = {
       packets: unlessOff(publishRatePerClient),

@@ -20,7 +20,8 @@ export interface DeliveryParts extends HeldServices {
   groups: Pick<SharedGroups, 'passOn'>;
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
-  clock: { now(): number };
+  /** By which a message has expired. */
+  ages: { now(): number };
   counters: Counters;
   scheduler: Scheduler;
 }
@@ -176,9 +177,9 @@ export class Deliveries {
 
   /** What has been sent before is sent again: its receiver may have it. */
   #isExpired(client: BrokerClient, packet: Outgoing): boolean {
-    const { clock, counters, persistence } = this.#parts;
+    const { ages, counters, persistence } = this.#parts;
     const { messageExpiry, dup } = packet;
-    if (messageExpiry === undefined || isForNow(packet) || dup || messageExpiry > clock.now()) return false;
+    if (messageExpiry === undefined || isForNow(packet) || dup || messageExpiry > ages.now()) return false;
     counters.expired += 1;
     if (!client.clean) persistence.forget(client, packet);
     return true;

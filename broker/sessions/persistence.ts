@@ -91,11 +91,11 @@ export class SessionStore {
     this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules, services.groups);
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
-    const { clock, counters } = services;
-    this.#retained = new Retained({ clock, counters, rows, journal: this.#journal, room, accountOf });
+    const { clock, ages, counters } = services;
+    this.#retained = new Retained({ clock, ages, counters, rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal, rows, services.maxWillBytes);
     this.#sessions.beforeEnd((session) => {
-      this.#wills.endDelay(session.clientId, clock.now());
+      this.#wills.endDelay(session.clientId, ages.now());
       // The other members go with the account.
       return accountIn(session.clientId) === this.#departing ? undefined : this.#passOnShared(session, false);
     });
@@ -103,10 +103,10 @@ export class SessionStore {
 
   /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
   load(broker: Pick<BrokerCore, 'counter'>): void {
-    const { messages, clock } = this.#services;
+    const { messages, ages } = this.#services;
     broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
     this.#retained.load();
-    this.#wills.load(clock.now());
+    this.#wills.load(ages.now());
   }
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
@@ -179,20 +179,20 @@ export class SessionStore {
 
   /** Takes what another server has held; on disk when it resolves. */
   async arrive(state: MqttState, broker: Pick<BrokerCore, 'counter'>): Promise<void> {
-    const { clock } = this.#services;
+    const { ages } = this.#services;
     const sessions = this.#sessions.arrive(state);
     broker.counter = this.#queues.arrive(state, sessions, broker.counter);
     for (const retained of state.retained) {
       const { topic, qos, payload, stored = 0 } = retained;
       this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload, stored, ...carriedOf(retained) });
     }
-    this.#wills.arrive(state.wills, clock.now());
+    this.#wills.arrive(state.wills, ages.now());
     await this.#journal.durable();
   }
 
   /** Clients that have left a will have their time to come back from now on. */
   postponeWills(): void {
-    this.#wills.postpone(this.#services.clock.now());
+    this.#wills.postpone(this.#services.ages.now());
   }
 
   /** Forgets all that an account has here, on disk too when it resolves. */
@@ -475,7 +475,7 @@ export class SessionStore {
 
   /** The connection has ended, and its will cannot be published now. */
   keepWill(client: BrokerClient, will: Will): void {
-    this.#wills.keep(client, will, this.#services.clock.now());
+    this.#wills.keep(client, will, this.#services.ages.now());
   }
 
   /** Keeps the will of a connection that has ended for as long as it is to wait; false when it is not to wait at all. */
@@ -492,7 +492,7 @@ export class SessionStore {
 
   /** Some wills whose clients have not come back in time, each once; empty when there are no more. */
   takeDueWills(): StoredWill[] {
-    return this.#wills.takeDue(this.#services.clock.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
+    return this.#wills.takeDue(this.#services.ages.now(), (clientId) => this.#rules.isAway(accountIn(clientId)));
   }
 }
 

@@ -50,7 +50,7 @@ interface Promised {
 }
 
 export interface QueueServices extends QueueBoundServices {
-  clock: { now(): number };
+  ages: { now(): number };
   /** The device that a topic names, always the same string for one device. */
   deviceOf(topic: string): string | undefined;
   rows: MqttRows;
@@ -372,7 +372,7 @@ export class Queues {
 
   /** Takes what has expired out of a queue; a PUBREL stays. */
   dropExpired(session: Session): void {
-    if (session.queue.firstExpiry > this.#services.clock.now()) return;
+    if (session.queue.firstExpiry > this.#services.ages.now()) return;
     session.queue.forgetFirstExpiry();
     for (const queued of session.queue.values()) {
       if (queued.packetId !== undefined || !this.#hasExpired(queued)) {
@@ -385,7 +385,7 @@ export class Queues {
   }
 
   #hasExpired({ expires }: Queued): boolean {
-    return expires !== undefined && expires <= this.#services.clock.now();
+    return expires !== undefined && expires <= this.#services.ages.now();
   }
 
   #read(id: number): StoredMessage | undefined {

@@ -31,6 +31,8 @@ export interface RetainedRoom {
 
 interface RetainedServices {
   clock: { now(): number };
+  /** By which a message has expired. */
+  ages: { now(): number };
   counters: Pick<Counters, 'expired'>;
   rows: MqttRows;
   journal: Journal;
@@ -42,6 +44,7 @@ interface RetainedServices {
 /** Retained messages: on disk, and in memory only until they are there. */
 export class Retained {
   readonly #clock: RetainedServices['clock'];
+  readonly #ages: RetainedServices['ages'];
   readonly #counters: RetainedServices['counters'];
   readonly #rows: MqttRows;
   readonly #journal: Journal;
@@ -67,8 +70,9 @@ export class Retained {
 
   #lastSwept = '';
 
-  constructor({ clock, counters, rows, journal, room, accountOf }: RetainedServices) {
+  constructor({ clock, ages, counters, rows, journal, room, accountOf }: RetainedServices) {
     this.#clock = clock;
+    this.#ages = ages;
     this.#counters = counters;
     this.#rows = rows;
     this.#journal = journal;
@@ -239,7 +243,7 @@ export class Retained {
   }
 
   #sweepExpired(): void {
-    for (const topic of this.#rows.retainedExpired(this.#clock.now(), pageSize)) {
+    for (const topic of this.#rows.retainedExpired(this.#ages.now(), pageSize)) {
       const message = this.#read(topic);
       // A newer one is on its way to the disk.
       if (!message || !this.#hasExpired(message) || this.#admitted.has(topic)) continue;
@@ -249,7 +253,7 @@ export class Retained {
   }
 
   #hasExpired({ expires }: RetainedMessage): boolean {
-    return expires !== null && expires <= this.#clock.now();
+    return expires !== null && expires <= this.#ages.now();
   }
 
   /** The retained topics that begin with `prefix`, sorted, in steps in which others get their turn. */

@@ -41,6 +41,8 @@ export interface Session {
 
 export interface SessionServices {
   clock: { now(): number };
+  /** By which a session is over. */
+  ages: { now(): number };
   counters: Counters;
   /** Milliseconds that a session is kept at most while nobody is connected; 0 is for ever. */
   sessionExpiry: number;
@@ -135,7 +137,7 @@ export class StoredSessions {
   }
 
   #isOver({ holder, left, expiry }: Session): boolean {
-    return !holder && left + expiry <= this.#services.clock.now();
+    return !holder && left + expiry <= this.#services.ages.now();
   }
 
   /** Messages in all queues. */

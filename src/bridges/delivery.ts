@@ -174,7 +174,7 @@ export class Delivery {
 
   /** Takes out what has expired: it is sent to nobody. */
   #endExpired(rows: OutboxRow[]): OutboxRow[] {
-    const now = this.#around.clock.now();
+    const now = this.#around.ages.now();
     const isExpired = ({ expires }: OutboxRow) => expires !== null && expires <= now;
     const expired = rows.filter(isExpired);
     if (expired.length === 0) return rows;

@@ -18,7 +18,7 @@ const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */
 const stepPause = 20;
 
-type Services = { registry: Registry; clock: Clock } & { config: Pick<Config, 'messages'> };
+type Services = { registry: Registry; clock: Clock; ages: Clock } & { config: Pick<Config, 'messages'> };
 
 /** The settings of accounts, in memory because every message needs them. */
 export class Retention {
@@ -50,7 +50,7 @@ export class Retention {
   /** Milliseconds since 1970 before which nothing is kept; undefined when everything is. */
   cutoff(accountId: string, channelDays: number | null): number | undefined {
     const days = this.days(accountId, channelDays);
-    return days === 0 ? undefined : this.#services.clock.now() - days * day;
+    return days === 0 ? undefined : this.#services.ages.now() - days * day;
   }
 
   /** The points that are young enough to be kept, and why the others are not. Those more than a day ahead say when they came. */

@@ -59,7 +59,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   enrollment.open({ revocations, streams, broker });
   renewals.start(revocations);
   base.revocationLists.start(revocations);
-  const collector = new Collector({ ...base, clock: base.ages });
+  const collector = new Collector(base);
   return {
     ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals },
     ...{ revocations, publisher, streams, broker },

@@ -42,7 +42,7 @@ export async function openMessageServices(stores: Stores, { freeOnDisk }: Overri
   const { config } = stores;
   const keeping = await Keeping.start({ ...stores, freeOnDisk });
   closers.push(() => keeping.stop());
-  const retention = await Retention.open({ ...stores, clock: stores.ages });
+  const retention = await Retention.open(stores);
   const payloads = new PayloadReader({
     points: config.mqtt.maxPoints || Number.POSITIVE_INFINITY,
     depth: config.mqtt.maxDepth || Number.POSITIVE_INFINITY,

@@ -64,6 +64,7 @@ t.test('what a batch had no time for is sent next, in order', async (t) => {
   const around = {
     messages,
     clock,
+    ages: clock,
     log: { error: (fields: object) => t.fail(JSON.stringify(fields)) },
     retryAge: 1e9,
     deliveredAge: 0,

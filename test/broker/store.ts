@@ -84,7 +84,7 @@ export function storeOn(
     mayHear: () => true,
     mayQueue: () => true,
   });
-  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0, groups, ...unlimited };
+  const services = { messages, clock, ages: clock, log, counters, maxQueue, sessionExpiry: 0, groups, ...unlimited };
   return { counters, store: new SessionStore(services, { ...rules, mayStand }) };
 }
 

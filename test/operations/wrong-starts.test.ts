@@ -135,7 +135,7 @@ const wrong: readonly Wrong[] = [
     /^SLIPWAY_TLS_KEY names a file that cannot be read: EISDIR/,
   ],
   [
-    'a certificate that is none',
+    'text in place of a certificate',
     (d) => ({ ...tls, SLIPWAY_TLS_CERT: write(d, 'c.pem', 'x') }),
     /^SLIPWAY_TLS_CERT must name a PEM file/,
   ],
@@ -191,7 +191,7 @@ const wrong: readonly Wrong[] = [
     env({ SLIPWAY_MQTT_PUBLIC_URL: 'https://example.com' }),
     /^SLIPWAY_MQTT_PUBLIC_URL must be an address beginning with mqtt/,
   ],
-  ['a mail server that is none', env({ SLIPWAY_SMTP_URL: 'mail.example.com' }), /^SLIPWAY_SMTP_URL must be/],
+  ['a mail server without smtp://', env({ SLIPWAY_SMTP_URL: 'mail.example.com' }), /^SLIPWAY_SMTP_URL must be/],
   ['a loud log', env({ SLIPWAY_LOG_LEVEL: 'loud' }), /^SLIPWAY_LOG_LEVEL must be one of/],
   ['no network', env({ SLIPWAY_TRUSTED_PROXIES: '10.0.0.0/33' }), /^SLIPWAY_TRUSTED_PROXIES must be/],
   ['no name server', env({ SLIPWAY_DNS_SERVERS: 'localhost' }), /^SLIPWAY_DNS_SERVERS must be/],

@@ -2,18 +2,18 @@
 import type { Logger } from 'pino';
 import type { FirmwareFiles } from '../../../db/files/firmware.ts';
 import type { Registry } from '../../../db/registry/index.ts';
-import type { Clock } from '../../clock.ts';
+import { type Clock, monotonic } from '../../clock.ts';
 
 /** How long an upload may rest, and an unused content stays for a backup that is being made; milliseconds. */
 const keptFor = 24 * 60 * 60_000;
 
 /** Removes uploads that have rested for a day, and contents that no package has had for as long. */
 export class Collector {
-  readonly #services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; log: Logger };
+  readonly #services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; ages: Clock; log: Logger };
   /** Since when a content has been unused, milliseconds. */
   readonly #unused = new Map<string, number>();
 
-  constructor(services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; log: Logger }) {
+  constructor(services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; ages: Clock; log: Logger }) {
     this.#services = services;
   }
 
@@ -28,8 +28,8 @@ export class Collector {
   }
 
   async #endUploads(): Promise<void> {
-    const { registry, firmware, clock } = this.#services;
-    const before = new Date(clock.now() - keptFor).toISOString();
+    const { registry, firmware, ages } = this.#services;
+    const before = new Date(ages.now() - keptFor).toISOString();
     const old = await registry.query
       .selectFrom('firmwareUploads')
       .select(['packageId', 'name', 'partial'])
@@ -57,9 +57,9 @@ export class Collector {
           this.#unused.delete(sha256);
           return;
         }
-        const since = this.#unused.get(sha256) ?? clock.now();
+        const since = this.#unused.get(sha256) ?? monotonic(clock);
         this.#unused.set(sha256, since);
-        if (clock.now() - since < keptFor) return;
+        if (monotonic(clock) - since < keptFor) return;
         await firmware.removeContent(sha256);
         this.#unused.delete(sha256);
       });
