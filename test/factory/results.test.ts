@@ -216,7 +216,8 @@ t.test('a program that reads the database holds nobody up: the log is emptied wh
   const waited = performance.now() - from;
   t.ok(waited < 2500, `it waits for nobody: ${waited} ms`);
   reader.close();
-  t.equal(emptyLog(service), true);
+  // A thread of the service may be reading at this moment.
+  await until(() => emptyLog(service));
   await provision(service, [{ serialNumber: service.unique('READ') }]);
 });
 

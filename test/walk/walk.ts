@@ -97,7 +97,7 @@ function filterOf(n: number, place: Place) {
   return { filter, topics: one.channels.map((channel) => place.topic(channels[channel] as string)), group: filter };
 }
 
-/** Whoever has a session hears again all that it may hear. */
+/** Connects every client that has a session, so that it is sent all that it may still hear. */
 async function comeBack(clients: WalkClient[]): Promise<void> {
   for (const client of clients) {
     if (client.isConnected) {
