@@ -58,7 +58,7 @@ export interface SocketParts {
 }
 
 /**
- * Every accepted socket, and the stream that is on it. Each has one deadline, from accept to CONNACK, whatever is between
+ * Every accepted socket, and the stream that is on it. Each has one deadline, from its turn to CONNACK, whatever is between
  * (a TLS handshake, an HTTP head), and size limits for its packets.
  */
 export class Sockets {
@@ -99,6 +99,8 @@ export class Sockets {
     const peer = peerAddress(socket);
     // Nobody is above who would take an error of what has to be read then: it would end the process.
     const enter = () => {
+      // Who has waited for a turn has all of the time from then on.
+      this.#deadlines.get(socket)?.refresh();
       try {
         go();
       } catch (error) {
