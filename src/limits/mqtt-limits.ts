@@ -11,7 +11,8 @@ export const mqttLimits = [
     off: true,
     unit: 'seconds',
     per: 'connection',
-    about: 'from accept to CONNACK; then the socket is closed',
+    about:
+      'from accept, or from its turn where connections of an address wait for theirs, to CONNACK; then the socket is closed',
     counted: false,
     memory: 'a time',
   }),
