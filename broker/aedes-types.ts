@@ -40,7 +40,9 @@ export interface BrokerClient {
   charge(points: number): void;
   /** It is alive: it has sent something, or reads what it is sent. */
   keepAlive(): void;
-  /** Calls back once the socket has room again, at once when it has, or when the connection ends because it never has. */
+  /** Whether what it was sent has waited so long that nobody waits for it. */
+  readonly isSlow: boolean;
+  /** Calls back once the socket has room again, at once when it has, after some seconds, or when the connection ends. */
   whenWritable(done: () => void): void;
   subscribe(filter: Filter): void;
   unsubscribe(filters: readonly string[]): void;

@@ -8,24 +8,25 @@ import type { Receive } from '../packets/fan-out.ts';
 import { type EndCode, ends } from '../reasons.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import { isShared, matchedFilter } from '../topics.ts';
+import { Backlog, type BacklogParts } from './backlog.ts';
 import { accountIn } from './client-ids.ts';
 import { copyFor, hasOptions, isSameFilter, type Match, matchFilters } from './filters.ts';
 import type { About } from './limits.ts';
 import { newLiveClient } from './live-clients.ts';
 
-/** Milliseconds that a client may take to read what it is sent before it is disconnected. */
-const drainTimeout = 5000;
 /** Keep Alive and a half, in milliseconds [MQTT-3.1.2-24]. */
 const patienceOfSecond = 1500;
 
 const anyMatch: Match = { qos: 2, retainAsPublished: false, identifiers: undefined };
 
-export interface ClientParts {
+export interface ClientParts extends Pick<BacklogParts, 'clock' | 'maxUnsent'> {
   aedes: Pick<BrokerCore, 'clients' | 'deleteClient' | 'subscribe' | 'unsubscribe'>;
   /** Takes it among the members of shared subscriptions. */
   groups: Pick<SharedGroups, 'join' | 'leave'>;
   /** Sends it a message; `done` when the next may follow. */
   deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
+  /** Its socket has room again. */
+  drained(client: BrokerClient): void;
   /** Is told of the error that ends it. */
   failed(client: BrokerClient, error: Error): void;
   /** Is told once when it has been closed. */
@@ -62,8 +63,7 @@ export class Client implements BrokerClient {
   /** The counter of the message that its filters have been looked at for. */
   #lastReceived: number | undefined;
   #keepAlive: NodeJS.Timeout | undefined;
-  /** Those who wait until the socket has drained. */
-  #draining: Array<() => void> | undefined;
+  readonly #backlog: Backlog;
   #hasFailed = false;
   /** Whether its last bytes are on their way. */
   #isLeaving = false;
@@ -80,6 +80,12 @@ export class Client implements BrokerClient {
     this.receiveMaximum = connect.receiveMaximum;
     this.will = connect.will;
     this.live = newLiveClient(this, connect.clientId, about);
+    const { clock, maxUnsent, drained } = parts;
+    this.#backlog = new Backlog(conn, request?.socket ?? conn, {
+      ...{ clock, maxUnsent },
+      drained: () => drained(this),
+      failed: (error) => this.fail(error),
+    });
   }
 
   get subscriptions(): ReadonlyMap<string, Filter> {
@@ -105,28 +111,14 @@ export class Client implements BrokerClient {
     this.#keepAlive?.refresh();
   }
 
+  get isSlow(): boolean {
+    return this.#backlog.isSlow;
+  }
+
   whenWritable(done: () => void): void {
     const { conn } = this;
-    if (this.closed || conn.destroyed || !conn.writableNeedDrain) {
-      done();
-      return;
-    }
-    if (this.#draining) {
-      this.#draining.push(done);
-      return;
-    }
-    const waiting = [done];
-    this.#draining = waiting;
-    const timer = setTimeout(() => this.fail(new Error('drain timeout')), drainTimeout);
-    const go = () => {
-      clearTimeout(timer);
-      conn.off('drain', go);
-      conn.off('close', go);
-      this.#draining = undefined;
-      for (const goOn of waiting) setImmediate(goOn);
-    };
-    conn.on('drain', go);
-    conn.on('close', go);
+    if (this.closed || conn.destroyed || !conn.writableNeedDrain) done();
+    else this.#backlog.wait(done);
   }
 
   /** Takes the place of a subscription to the same filter. */

@@ -13,7 +13,7 @@ import { grant, refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { type Connecting, propertiesOf, publishOverhead } from '../connections/sockets.ts';
 import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
-import type { Deliveries } from '../packets/deliveries.ts';
+import { type Deliveries, maxWritten } from '../packets/deliveries.ts';
 import { Malformed } from '../packets/fields.ts';
 import { topicAliasMaximum } from '../packets/level-5.ts';
 import { receiveMaximum } from '../packets/receiver.ts';
@@ -22,6 +22,8 @@ import { isEnrolling } from './enroll.ts';
 import type { HookParts } from './parts.ts';
 import type { PublishHooks } from './publish.ts';
 
+/** Bytes that may wait for a client, besides one message: twice what it is sent before others wait in a queue. */
+const maxUnsent = 2 * maxWritten;
 /** Characters of a client id that nobody has checked. */
 const maxLoggedId = 128;
 
@@ -66,7 +68,7 @@ export class ConnectHooks {
 
   /** A CONNECT has come: its client, which is let in or refused when its credential has been checked. */
   connected(connecting: Connecting): BrokerClient {
-    const { aedes, deliveries, groups, guarded, limits, persistence, sessions } = this.#parts;
+    const { aedes, deliveries, groups, guarded, limits, persistence, services, sessions } = this.#parts;
     const { conn } = connecting;
     const about = limits.about(conn);
     const client = new Client(
@@ -76,6 +78,9 @@ export class ConnectHooks {
         deliver: (to, packet, done) => deliveries.deliver(to, packet, done),
         failed: (one, error) => guarded('failed', () => this.#failed(one, error)),
         closed: (one) => guarded('closed', () => this.#closed(one)),
+        drained: (one) => guarded('drained', () => deliveries.sendWaiting(one.live)),
+        clock: services.clock,
+        maxUnsent: maxUnsent + (services.config.mqtt.maxPayloadBytes || Number.POSITIVE_INFINITY),
       },
       { ...connecting, about },
     );

@@ -4,7 +4,7 @@ import { OverLimit } from '../connections/limits.ts';
 import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
 import type { Filter } from '../message-types.ts';
 import type { Granted } from '../packets/codec.ts';
-import type { Deliveries } from '../packets/deliveries.ts';
+import { type Deliveries, drained } from '../packets/deliveries.ts';
 import { levelsOf } from '../publish.ts';
 import { type Reason, reason } from '../reasons.ts';
 import type { RetainedSearch } from '../sessions/retained-search.ts';
@@ -163,6 +163,7 @@ export class SubscribeHooks {
       scheduler.spend(costOfRetained + length / bytesOfCost);
       sent += 1;
       await delivered;
+      await drained(client);
       if (client.closed) return;
       // A client that reads its answers is alive, though its own packets have to wait.
       client.keepAlive();

@@ -26,6 +26,8 @@ export interface DeliveryParts extends HeldServices {
   scheduler: Scheduler;
 }
 
+/** Bytes on their way to a client, above which what is held for it waits until they have left. */
+export const maxWritten = 1_048_576;
 /** A payload of which the buffer around it is more times as long is copied. */
 const bufferFactor = 2;
 /** Cost of the first write to a socket in a turn of the event loop: a system call. */
@@ -36,7 +38,7 @@ const costOfKept = 4;
 /**
  * Messages on their way out: each client is sent them in the order in which they were published, whatever their QoS is and
  * whatever a stored session has to write before. A client that has as many unacknowledged messages as it takes is sent those
- * of QoS 0 alone; the others wait in the queue of its stored session, or are held for it.
+ * of QoS 0 alone; the others wait in the queue of its stored session, or are held for it. So they do while it reads slowly.
  */
 export class Deliveries {
   readonly #parts: DeliveryParts;
@@ -85,6 +87,7 @@ export class Deliveries {
           await new Promise<void>((resolve) => {
             live.whenRoom = resolve;
           });
+        await drained(client);
         if (client.closed) return;
         if (persistence.isDue(client, kept)) await this.#sendKept(live, kept);
         if (client.closed) return;
@@ -113,11 +116,11 @@ export class Deliveries {
         if (packet.group) groups.passOn(packet.group, packet, client.id, false);
   }
 
-  /** The client has acknowledged a message, or is gone: sends what has waited for that. */
+  /** The client has acknowledged a message, has read, or is gone: sends what has waited for that. */
   sendWaiting(live: LiveClient): void {
     const { client, whenRoom } = live;
     if (client.closed) this.#held.dropAll(live);
-    while (!client.closed && !isFull(live)) {
+    while (!client.closed && !client.isSlow && client.conn.writableLength <= maxWritten && !isFull(live)) {
       const packet = this.#held.take(live);
       if (!packet) break;
       this.#deliver(live, packet, () => {}, true);
@@ -171,7 +174,7 @@ export class Deliveries {
 
   #mustWait(live: LiveClient, packet: Outgoing): boolean {
     const { client } = live;
-    if (isFull(live) || this.#held.has(live)) return true;
+    if (isFull(live) || client.isSlow || this.#held.has(live)) return true;
     return isForNow(packet) && this.#parts.persistence.hasFallenBehind(client);
   }
 
@@ -292,6 +295,12 @@ export class Deliveries {
     if (bytes) this.#last = { topic, payload, retain, properties, level, bytes };
     return bytes;
   }
+}
+
+/** Resolves when a client has room again, however slowly it reads: what is on the disk can wait longer than publishers. */
+export async function drained(client: BrokerClient): Promise<void> {
+  while (!client.closed && client.conn.writableNeedDrain)
+    await new Promise<void>((resolve) => client.whenWritable(resolve));
 }
 
 /** What all clients of one level are sent. */
