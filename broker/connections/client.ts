@@ -126,7 +126,9 @@ export class Client implements BrokerClient {
     const { topic } = filter;
     const known = this.#subscriptions.get(topic);
     if (known && isSameFilter(known, filter)) return;
-    if (known) this.unsubscribe([topic]);
+    // A member that left its group for a moment would end it, and lose what waits for it.
+    if (known && isShared(topic)) this.#withOptions -= hasOptions(known) ? 1 : 0;
+    else if (known) this.unsubscribe([topic]);
     const receive = isShared(topic) ? undefined : this.#receiverOf(filter);
     this.#subscriptions.set(topic, { ...filter, receive });
     if (hasOptions(filter)) this.#withOptions += 1;

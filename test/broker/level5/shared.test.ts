@@ -1,5 +1,6 @@
 /** Shared subscriptions, of every level. */
 import type { Test } from 'tap';
+import { slices } from '../../../src/scheduler/time-slice.ts';
 import { part } from '../../support/part.ts';
 import { startService } from '../../support/service.ts';
 import { until } from '../../support/until.ts';
@@ -20,6 +21,7 @@ import {
   published,
   soFar,
   subscribed,
+  takenUntil,
 } from './client.ts';
 import { answer, disconnect, type FilterOptions, type Heard, publish, subscribe, unsubscribe } from './packets.ts';
 
@@ -174,6 +176,21 @@ t.test('order is kept per publisher while one member is chosen', async (t) => {
       heard.filter((text) => text.startsWith(`${place} `)),
       numbers(40).map((n) => `${place} ${n}`),
     );
+});
+
+t.test('the only member of a group loses nothing while it changes its subscription', async (t) => {
+  const usual = { ...slices.packets };
+  t.teardown(() => Object.assign(slices.packets, usual));
+  // Most messages wait for a later turn of the event loop.
+  Object.assign(slices.packets, { time: 0, least: 8, perLook: 1 });
+  const f = await fixture(t);
+  const only = await member(t, f, 'only');
+  const sender = await connected(t, f, { clientId: 'sender' });
+  const texts = numbers(300);
+  sender.send(...texts.map((text, n) => publish(f.topic('chat'), text, { qos: 1, id: n + 1 })));
+  const asked = (n: number) => subscribe(n + 1, [[share(f.topic('chat')), { qos: n % 2 === 0 ? 2 : 1 }]]);
+  only.send(...Array.from({ length: 100 }, (_, n) => asked(n)));
+  t.same(payloads(await takenUntil(only, '299')), texts);
 });
 
 t.test('nothing is delivered twice and nothing is lost while members come and go politely', async (t) => {
