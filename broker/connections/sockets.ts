@@ -128,7 +128,8 @@ export class Sockets {
     }
     this.#turnedAway += 1;
     this.track(socket);
-    const timer = setTimeout(() => socket.destroy(), patience);
+    // What has come while the process was busy is read first.
+    const timer = setTimeout(() => setImmediate(() => socket.destroy()), patience);
     socket.on('error', () => {});
     socket.once('close', () => {
       clearTimeout(timer);
