@@ -11,10 +11,12 @@ import { type LimitName, type RefusalReason, variableOf } from './connections/co
 import type { About, Limits } from './connections/limits.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { PeerCertificates } from './connections/peer-certificates.ts';
+import type { MessageChecks } from './message-checks.ts';
 import type { ConnectRefusal } from './packets/codec.ts';
 import type { Connect } from './packets/connect.ts';
 import { Malformed } from './packets/fields.ts';
 import { connectReasons, ends, rowOf } from './reasons.ts';
+import { reasonOf } from './refusals.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
@@ -94,32 +96,25 @@ export class ConnectRefused extends Error {
   }
 }
 
+export interface AuthenticatorParts {
+  services: BrokerServices;
+  sessions: Sessions;
+  authority: Authority;
+  checks: MessageChecks;
+  limits: Limits;
+  peers: PeerCertificates;
+  room: SessionRoom;
+}
+
 /** The connecting caller and its rights. */
 export class Authenticator {
-  readonly #services: BrokerServices;
-  readonly #sessions: Sessions;
-  readonly #authority: Authority;
-  readonly #limits: Limits;
-  readonly #peers: PeerCertificates;
-  readonly #room: SessionRoom;
+  readonly #parts: AuthenticatorParts;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #namelessCount = 0;
 
-  constructor(
-    services: BrokerServices,
-    sessions: Sessions,
-    authority: Authority,
-    limits: Limits,
-    peers: PeerCertificates,
-    room: SessionRoom,
-  ) {
-    this.#services = services;
-    this.#sessions = sessions;
-    this.#authority = authority;
-    this.#limits = limits;
-    this.#peers = peers;
-    this.#room = room;
+  constructor(parts: AuthenticatorParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -139,47 +134,57 @@ export class Authenticator {
 
   /** The seconds after which a silent client is ended; 0 for never. */
   keepAliveOf({ keepAlive }: Connect, about: About): number {
-    const { maxKeepaliveSeconds: most } = this.#services.config.mqtt;
+    const { maxKeepaliveSeconds: most } = this.#parts.services.config.mqtt;
     if (most === 0 || (keepAlive > 0 && keepAlive <= most)) return keepAlive;
-    this.#limits.hit('max_keepalive_seconds', about);
+    this.#parts.limits.hit('max_keepalive_seconds', about);
     return most;
   }
 
   /** Proves the credential of a CONNECT, registers the connection and gives it its id, private to the principal. */
   async authenticate(client: BrokerClient, { username, password }: Connect): Promise<void> {
     const { live } = client;
-    const mark = this.#sessions.beginCheck();
+    const mark = this.#parts.sessions.beginCheck();
     let away: string | undefined;
     try {
       const identity = await this.#proveClient(client, username, password, live);
       const { accountId } = identity.caller;
-      if (this.#services.gate.isAway(accountId)) away = accountId;
+      if (this.#parts.services.gate.isAway(accountId)) away = accountId;
       else this.#admit(client, live, identity, mark);
     } finally {
-      this.#sessions.checked();
+      this.#parts.sessions.checked();
     }
     if (away !== undefined) await this.#sendAway(client, away);
     const { identity } = live;
     if (!identity) throw new ConnectRefused('bad_credentials', 'not proven');
-    this.#demandWillTopic(client, identity);
+    this.#demandWill(client, identity);
     const isNameless = live.clientId === '';
     const ownId = isNameless ? this.#nextNameless() : live.clientId;
     if (isNameless && client.codec.level === 5) live.clientId = ownId;
     const id = privateClientId(identity.caller.accountId, identity.principal, ownId);
-    if (client.will && !this.#room.hasRoomForWill(id, client.will))
+    if (client.will && !this.#parts.room.hasRoomForWill(id, client.will))
       throw new ConnectRefused('unavailable', 'the wills of the account are too large', {
         limit: 'max_will_bytes_per_account',
       });
-    if (!client.clean && !this.#room.mayBegin(id))
+    if (!client.clean && !this.#parts.room.mayBegin(id))
       throw new ConnectRefused('unavailable', 'the account has too many stored sessions', {
         limit: 'max_stored_sessions_per_account',
       });
     client.id = id;
   }
 
-  #demandWillTopic({ will }: BrokerClient, identity: ProvenIdentity): void {
-    const decision = will && this.#authority.decidePublish(identity, will.topic);
-    if (!decision || decision.verdict === 'accepted') return;
+  /** A will is looked at as the message that it will be. */
+  #demandWill({ will }: BrokerClient, identity: ProvenIdentity): void {
+    if (!will) return;
+    const { authority, checks } = this.#parts;
+    const refusal = checks.refusalOf(identity.caller, will);
+    if (refusal) {
+      const { kind, mqtt5 } = rowOf(refusal);
+      throw new ConnectRefused('not_authorized', `will: ${reasonOf(refusal)}`, {
+        code: kind === 'tooLarge' ? quotaExceeded : mqtt5,
+      });
+    }
+    const decision = authority.decidePublish(identity, will.topic);
+    if (decision.verdict === 'accepted') return;
     const isNoTopic = decision.verdict === 'refused' && rowOf(decision.reason).mqtt5 === topicNameInvalid;
     const about = isNoTopic ? { code: topicNameInvalid } : {};
     throw new ConnectRefused('not_authorized', 'will topic not permitted', about);
@@ -192,9 +197,9 @@ export class Authenticator {
 
   #admit(client: BrokerClient, live: LiveClient, identity: ProvenIdentity, mark: number): void {
     if (client.closed || client.conn.destroyed) throw new ConnectRefused('unavailable', 'closed meanwhile');
-    const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
+    const limit = this.#parts.limits.exceeded(identity.caller, this.#parts.sessions.othersOf(live, identity));
     if (limit) throw new ConnectRefused('unavailable', 'too many connections of one principal', { limit });
-    if (!this.#sessions.admit(live, identity, mark))
+    if (!this.#parts.sessions.admit(live, identity, mark))
       throw new ConnectRefused('unavailable', 'the principal changed meanwhile');
   }
 
@@ -204,11 +209,11 @@ export class Authenticator {
     const end = () => gone.abort();
     conn.on('close', end);
     if (conn.destroyed) end();
-    await this.#services.gate.whenBack(accountId, gone.signal);
+    await this.#parts.services.gate.whenBack(accountId, gone.signal);
     // Below level 5 without CONNACK: some clients never come back after a refusal.
     if (codec.level < 5) conn.destroy();
     const message = 'the account is on its way to another server';
-    const isElsewhere = this.#services.gate.isAway(accountId);
+    const isElsewhere = this.#parts.services.gate.isAway(accountId);
     throw new ConnectRefused('unavailable', message, isElsewhere ? { code: ends.useAnotherServer } : {});
   }
 
@@ -221,26 +226,26 @@ export class Authenticator {
 
   /** Proves the certificate of a socket without a connection, under the same limits. @throws ConnectRefused */
   async proveShown(socket: Socket, username: string, address: string): Promise<ProvenIdentity | undefined> {
-    const presented = this.#peers.of(socket);
+    const presented = this.#parts.peers.of(socket);
     if (!presented) return undefined;
     return this.#tryCertificate(presented, username, username || presented.own.fingerprint256, address);
   }
 
   /** Whether the credential of a connection is still in force. */
   isCurrent({ principal, generation, certificateId, expires }: ProvenIdentity): boolean {
-    if (generation !== undefined) return this.#services.isInForce(principal, generation);
-    if (certificateId !== undefined && !this.#services.certificates.isLive(certificateId)) return false;
-    return expires > this.#services.clock.now();
+    if (generation !== undefined) return this.#parts.services.isInForce(principal, generation);
+    if (certificateId !== undefined && !this.#parts.services.certificates.isLive(certificateId)) return false;
+    return expires > this.#parts.services.clock.now();
   }
 
   /** Whether a connection was made with the newest secret of its principal, or without one. */
   isNewest({ principal, generation }: ProvenIdentity): boolean {
-    return generation === undefined || this.#services.generationOf(principal) === generation;
+    return generation === undefined || this.#parts.services.generationOf(principal) === generation;
   }
 
   /** An identity with no end-user yet, say, has nothing to hear and nothing to say. */
   #demandReach(caller: Caller): void {
-    if (!this.#services.access.mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
+    if (!this.#parts.services.access.mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');
   }
 
   /** With a password it is that which is proven: a whole fleet may be behind one certificate. */
@@ -250,7 +255,7 @@ export class Authenticator {
     password: Buffer | undefined,
     { clientId, address }: LiveClient,
   ): Promise<ProvenIdentity> {
-    const presented = this.#peers.take(client);
+    const presented = this.#parts.peers.take(client);
     const name = username || clientId;
     if (!presented || password?.length || username === jwtUsername)
       return this.#prove(name, username === jwtUsername, password, address);
@@ -265,7 +270,7 @@ export class Authenticator {
     address: string | undefined,
   ): Promise<ProvenIdentity> {
     const prove = () => this.#proveCertificate(presented, username, address);
-    return this.#services.certificates.isKnown(presented) ? prove() : this.#tryLimited(guessed, address, prove);
+    return this.#parts.services.certificates.isKnown(presented) ? prove() : this.#tryLimited(guessed, address, prove);
   }
 
   async #prove(
@@ -279,7 +284,7 @@ export class Authenticator {
     if (isAccessToken(secret))
       return this.#tryLimited(entityId, address, () => this.#proveAccessToken(entityId, secret, address));
     const prove = () => this.#proveSecret(entityId, secret, address);
-    return this.#services.isProvenSecret(entityId, secret) ? prove() : this.#tryLimited(entityId, address, prove);
+    return this.#parts.services.isProvenSecret(entityId, secret) ? prove() : this.#tryLimited(entityId, address, prove);
   }
 
   /**
@@ -291,11 +296,11 @@ export class Authenticator {
     address: string | undefined,
     attempt: () => Promise<ProvenIdentity>,
   ): Promise<ProvenIdentity> {
-    const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
-    if (!(await this.#limits.mayGuess(guessed, address)))
+    const guessed = `${entityId} ${this.#parts.services.generationOf(entityId)}`;
+    if (!(await this.#parts.limits.mayGuess(guessed, address)))
       throw new ConnectRefused('bad_credentials', 'too many wrong secrets for one principal', {
         limit: 'failed_connects_per_principal',
-        allowance: this.#limits.guessesLeft(guessed, address),
+        allowance: this.#parts.limits.guessesLeft(guessed, address),
       });
     let outcome: 'right' | 'wrong' = 'right';
     try {
@@ -304,12 +309,12 @@ export class Authenticator {
       if (error instanceof ConnectRefused && error.reason === 'bad_credentials') outcome = 'wrong';
       throw error;
     } finally {
-      this.#limits.guessed(guessed, address, outcome);
+      this.#parts.limits.guessed(guessed, address, outcome);
     }
   }
 
   async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
-    const session = await this.#services.verifyToken(password?.toString() ?? '');
+    const session = await this.#parts.services.verifyToken(password?.toString() ?? '');
     if (!session) throw new ConnectRefused('bad_credentials', 'not the token of a live session');
     const { caller, sessionId, expires, tokenLifetime } = session;
     this.#demandReach(caller);
@@ -329,7 +334,7 @@ export class Authenticator {
 
   /** The token of a program is a principal of its own. Its username is the account. */
   async #proveAccessToken(username: string, text: string, address: string | undefined): Promise<ProvenIdentity> {
-    const proven = this.#services.verifyAccessToken(text, address);
+    const proven = this.#parts.services.verifyAccessToken(text, address);
     if (proven?.caller.accountId !== username)
       throw new ConnectRefused('bad_credentials', 'not a token of this account');
     const { caller, sessionId, expires } = proven;
@@ -351,7 +356,7 @@ export class Authenticator {
     const proof: SecretCheck =
       entityId.length > maxUsernameLength
         ? { result: 'wrong' }
-        : await this.#services.verifySecret(entityId, secret, address);
+        : await this.#parts.services.verifySecret(entityId, secret, address);
     if (proof.result === 'wrong') throw new ConnectRefused('bad_credentials', 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused('not_authorized', 'the entity may not connect now');
     const { caller, generation } = proof;
@@ -365,7 +370,7 @@ export class Authenticator {
       certificateId: undefined,
       ground: undefined,
       expires: Number.POSITIVE_INFINITY,
-      ownChannels: this.#authority.ownChannelsOf(caller),
+      ownChannels: this.#parts.authority.ownChannelsOf(caller),
     };
   }
 
@@ -374,7 +379,7 @@ export class Authenticator {
     username: string,
     address: string | undefined,
   ): Promise<ProvenIdentity> {
-    const proof = await this.#services.certificates.checkCertificate(presented, username, address);
+    const proof = await this.#parts.services.certificates.checkCertificate(presented, username, address);
     if (proof.result === 'wrong')
       throw new ConnectRefused('bad_credentials', proof.reason, { deviceId: proof.deviceId });
     if (proof.result === 'refused')
@@ -389,7 +394,7 @@ export class Authenticator {
       certificateId,
       ground,
       expires,
-      ownChannels: this.#authority.ownChannelsOf(caller),
+      ownChannels: this.#parts.authority.ownChannelsOf(caller),
     };
   }
 }

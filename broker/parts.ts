@@ -23,6 +23,7 @@ import { Streams } from './http/streams.ts';
 import { Ingest } from './ingest/ingest.ts';
 import { Rejections } from './ingest/rejections.ts';
 import { Reports } from './ingest/reports.ts';
+import { MessageChecks } from './message-checks.ts';
 import { Deliveries } from './packets/deliveries.ts';
 import { PacketReceiver } from './packets/receiver.ts';
 import { Presence } from './presence.ts';
@@ -76,7 +77,8 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const limits = new Limits(services, counters);
   const guarded = guardedBy(log, limits);
   const peers = new PeerCertificates();
-  const authenticator = new Authenticator(services, sessions, authority, limits, peers, persistence);
+  const checks = new MessageChecks({ ...foundation, config });
+  const authenticator = new Authenticator({ services, sessions, authority, checks, limits, peers, room: persistence });
   const reports = new Reports(services);
   const control = new ControlTopics(services, reports);
   const credentials = new CredentialChannel(services, reports);
@@ -91,7 +93,7 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const publications = new Publications(services, signs);
   const publishing = new Publishing({
     ...foundation,
-    ...{ services, activity, control, credentials, ingest, presence, publications, rejections },
+    ...{ services, activity, checks, control, credentials, ingest, presence, publications, rejections },
   });
   const notes = new RefusalNotes(services, refusals);
   const news = new DownlinkNews(services, sessions);

@@ -1,8 +1,6 @@
 /** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
-import { isUtf8 } from 'node:buffer';
 import type { BrokerServices } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
-import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
+import type { SaidOfMessage } from '../src/formats/message-properties.ts';
 import { serviceChannel } from '../src/topics.ts';
 import type { Activity } from './activity.ts';
 import type { BrokerClient, BrokerCore, LiveClient, ProvenIdentity } from './aedes-types.ts';
@@ -14,6 +12,7 @@ import type { CredentialChannel } from './credentials.ts';
 import type { Ingest } from './ingest/ingest.ts';
 import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
 import type { Rejections } from './ingest/rejections.ts';
+import type { MessageChecks } from './message-checks.ts';
 import { forNow, type Incoming } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
 import { type Turn, Turns } from './packets/turns.ts';
@@ -33,6 +32,7 @@ export interface PublishingParts {
   aedes: BrokerCore;
   authority: Authority;
   channels: ServiceChannels;
+  checks: MessageChecks;
   control: ControlTopics;
   credentials: CredentialChannel;
   counters: Counters;
@@ -42,39 +42,26 @@ export interface PublishingParts {
   presence: Pick<Presence, 'message'>;
   publications: Publications;
   rejections: Rejections;
-  maxTopicLevels: number;
 }
 
 export class Publishing {
   readonly #parts: PublishingParts;
-  readonly #maxPayloadBytes: number;
-  readonly #maxPropertyBytes: number;
 
   constructor(parts: PublishingParts) {
     this.#parts = parts;
-    const { maxPayloadBytes, maxPropertyBytes } = parts.services.config.mqtt;
-    this.#maxPayloadBytes = maxPayloadBytes || Number.POSITIVE_INFINITY;
-    this.#maxPropertyBytes = maxPropertyBytes || Number.POSITIVE_INFINITY;
   }
 
   /** Decides by its size, its topic and the rights of its sender what becomes of a message, and tells its origin. */
   publish(sender: Sender, packet: Incoming, origin: Origin): void {
-    const { authority, fanOut, maxTopicLevels, presence } = this.#parts;
+    const { authority, fanOut, presence } = this.#parts;
     const { caller } = sender;
     if (caller.kind === 'device') presence.message(caller.id);
-    if (packet.payload.length > this.#maxPayloadBytes) {
-      this.refuse({ packet, caller, origin }, reason('payloadTooLarge'), deviceItself(caller));
-      return;
-    }
-    if (levelsOf(packet.topic) > maxTopicLevels) {
-      this.refuse({ packet, caller, origin }, reason('tooManyLevels'), deviceItself(caller));
-      return;
-    }
-    const refusal = packet.said && this.#carry(caller, packet, packet.said);
+    const refusal = this.#parts.checks.refusalOf(caller, packet);
     if (refusal) {
       this.refuse({ packet, caller, origin }, refusal, deviceItself(caller));
       return;
     }
+    if (packet.said) this.#carry(packet, packet.said);
     const decision = authority.decidePublish(sender, packet.topic);
     if (decision.verdict === 'accepted' && isPrivate(decision.route))
       this.#renew({ packet, caller, origin }, decision.route);
@@ -83,25 +70,11 @@ export class Publishing {
     else this.refuse({ packet, caller, origin }, decision.reason, decision.device);
   }
 
-  /** Lets a message take along what an MQTT 5 client says of it, or says why it may not. */
-  #carry(caller: Caller, packet: Incoming, said: SaidOfMessage): Reason | undefined {
-    const { services } = this.#parts;
-    const { travelling, userProperties, isText, responseTopic, messageExpiry } = said;
-    if (travelling.length > this.#maxPropertyBytes || userProperties > maxUserProperties)
-      return reason('propertiesTooLarge');
-    // Otherwise a back-end would publish where the sender may not look.
-    if (responseTopic !== undefined && !this.#mayAnswerOn(caller, responseTopic))
-      return reason('responseTopicNotPermitted');
-    if (isText && !isUtf8(packet.payload)) return reason('noText');
+  /** A message takes along what an MQTT 5 client says of it. */
+  #carry(packet: Incoming, { travelling, messageExpiry }: SaidOfMessage): void {
     if (travelling.length > 0) packet.properties = travelling;
     if (messageExpiry !== undefined)
-      packet.messageExpiry = messageExpiry === 0 ? forNow : services.clock.now() + messageExpiry * 1000;
-    return undefined;
-  }
-
-  /** A topic, no filter [MQTT-3.3.2-14]. */
-  #mayAnswerOn(caller: Caller, topic: string): boolean {
-    return !/[+#]|^\$/.test(topic) && this.#parts.authority.decide(caller, 'subscribe', topic) === 'granted';
+      packet.messageExpiry = messageExpiry === 0 ? forNow : this.#parts.services.clock.now() + messageExpiry * 1000;
   }
 
   /** `device` is that on whose `_rejected`, and in whose list of refusals, it says why; undefined when nobody may notice. */
@@ -264,11 +237,4 @@ function isPrivate({ channel }: Route): boolean {
 
 function refused(why: Reason): Verdict {
   return { reason: why, isAccepted: false, isStored: false, points: 0, receivers: 0 };
-}
-
-/** Levels of a topic or filter. */
-export function levelsOf(topic: string): number {
-  let levels = 1;
-  for (let at = topic.indexOf('/'); at !== -1; at = topic.indexOf('/', at + 1)) levels += 1;
-  return levels;
 }

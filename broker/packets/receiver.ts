@@ -6,8 +6,9 @@ import type { EnrollHooks } from '../hooks/enroll.ts';
 import type { SubscribeHooks } from '../hooks/subscribe.ts';
 import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
+import { levelsOf } from '../message-checks.ts';
 import type { Incoming } from '../message-types.ts';
-import { levelsOf, type Publishing } from '../publish.ts';
+import type { Publishing } from '../publish.ts';
 import {
   endsConnection,
   isFailure,

@@ -8,7 +8,8 @@ import { countStored } from '../../support/stored.ts';
 import { until } from '../../support/until.ts';
 import { packetBytes } from '../bytes.ts';
 import { left } from '../conversation.ts';
-import { type Fixture, fixture, fixtureIn, sibling, stored, versionOf } from '../fixture.ts';
+import { type Fixture, fixture, fixtureIn, neighbour, sibling, stored, versionOf } from '../fixture.ts';
+import { connectPacket, rawClient } from '../raw.ts';
 import {
   admin,
   attempt,
@@ -93,6 +94,28 @@ t.test('a will has its properties, its QoS and RETAIN, and its expiry begins whe
   const retained = await late.next();
   t.match(retained, { payload: 'will', qos: 2, retain: true });
   t.strictSame(retained.properties, { ...properties, messageExpiry: 90 });
+});
+
+t.test('a will is looked at in CONNECT as the message that it will be', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: '1000', SLIPWAY_MQTT_MAX_PROPERTY_BYTES: '300' });
+  const topic = f.topic('chat');
+  const foreign = (await neighbour(f)).topic('chat');
+  const cases: Array<[number, string | Buffer, Properties]> = [
+    [0x97, 'x'.repeat(1001), {}],
+    [0x97, 'will', { userProperties: [['a', 'x'.repeat(300)]] }],
+    [0x99, Buffer.from([0xff]), { payloadFormat: 1 }],
+    [0x87, 'will', { responseTopic: foreign }],
+    [0, 'x'.repeat(1000), { payloadFormat: 1, responseTopic: topic, userProperties: [['a', 'x'.repeat(100)]] }],
+  ];
+  for (const [code, payload, properties] of cases) {
+    const { connack } = await attempt(t, f, { will: { topic, payload, properties } });
+    t.equal(connack.code, code);
+    if (code > 0) t.match(connack.properties.reasonString, /^will: /);
+  }
+  const below5 = await rawClient(t, f.service.server.mqttPort);
+  const will = { topic, payload: Buffer.alloc(1001), qos: 0, retain: false };
+  below5.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret), clientId: 'a', will }));
+  t.match(await below5.next(), { cmd: 'connack', returnCode: 5 });
 });
 
 t.test('DISCONNECT 0x00 takes the will back, every other reason sends it', async (t) => {
