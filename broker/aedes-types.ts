@@ -8,7 +8,7 @@ import type { Match } from './connections/filters.ts';
 import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { Turns } from './packets/turns.ts';
-import type { EndCode } from './reasons.ts';
+import type { End } from './reasons.ts';
 import type { PacketIds } from './sessions/packet-ids.ts';
 
 /** A client from its CONNECT on, as Aedes knows it, too. */
@@ -51,7 +51,7 @@ export interface BrokerClient {
   /** The same for a message that its stored session has kept, for a group or not. */
   matchOfKept(kept: Pick<Outgoing, 'topic' | 'group'>): Match | undefined;
   /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
-  endConnection(code: EndCode, error?: Error): void;
+  endConnection(end: End, error?: Error): void;
   /** Ends it with last bytes, which it has time to read. */
   leaveWith(bytes: Buffer, error?: Error): void;
   /** Ends it by an error. */

@@ -214,7 +214,7 @@ export class Authenticator {
     if (codec.level < 5) conn.destroy();
     const message = 'the account is on its way to another server';
     const isElsewhere = this.#parts.services.gate.isAway(accountId);
-    throw new ConnectRefused('unavailable', message, isElsewhere ? { code: ends.useAnotherServer } : {});
+    throw new ConnectRefused('unavailable', message, isElsewhere ? { code: ends.useAnotherServer.code } : {});
   }
 
   /**

@@ -100,17 +100,27 @@ export type ReasonCode = keyof typeof rows;
 const byCode: Record<ReasonCode, Row> = rows;
 const codes = Object.keys(rows) as ReasonCode[];
 
-/** Why a server ends a connection; reason codes of MQTT 5. */
+/** Why a server ends a connection: the reason code of MQTT 5, and its Reason String. */
+export interface End {
+  code: number;
+  sentence?: string | undefined;
+}
+
 export const ends = {
-  notAuthorized: 0x87,
-  shuttingDown: 0x8b,
-  keepAlive: 0x8d,
-  takenOver: 0x8e,
-  administrative: 0x98,
-  unspecified: 0x80,
-  useAnotherServer: 0x9c,
-} as const;
-export type EndCode = (typeof ends)[keyof typeof ends];
+  secret: { code: 0x87, sentence: 'The secret is in force no more.' },
+  certificate: { code: 0x87, sentence: 'The certificate is in force no more.' },
+  revocation: { code: 0x87, sentence: 'The certificate has been revoked.' },
+  session: { code: 0x87, sentence: 'The login session has ended.' },
+  role: { code: 0x98, sentence: 'No role of it may connect any more.' },
+  place: { code: 0x98, sentence: 'Nothing is within its reach any more.' },
+  deletion: { code: 0x98, sentence: 'It has been deleted.' },
+  enrolled: { code: 0x98, sentence: 'It was there to enroll.' },
+  shuttingDown: { code: 0x8b, sentence: 'The service stops. Connect again.' },
+  keepAlive: { code: 0x8d, sentence: 'Nothing came within one and a half times the keepalive.' },
+  takenOver: { code: 0x8e, sentence: 'Another connection has the same client id.' },
+  useAnotherServer: { code: 0x9c, sentence: 'The account is on another server. Connect again.' },
+  unspecified: { code: 0x80 },
+} as const satisfies Record<string, End>;
 
 /** Nobody has subscribed to a message, and nothing stored it. */
 export const noMatchingSubscribers = 0x10;

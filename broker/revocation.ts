@@ -10,7 +10,7 @@ import type { Listeners } from './connections/listeners.ts';
 import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
-import { ends } from './reasons.ts';
+import { type End, ends } from './reasons.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
@@ -74,7 +74,7 @@ export class RightsRevocations implements Revocations {
   /** The stored sessions are those of the principal, which has got another secret. */
   secretReplaced(principal: string): Revoked {
     const { services, sessions } = this.#parts;
-    const ended = countOf(sessions.endPrincipal(principal, ends.notAuthorized));
+    const ended = countOf(sessions.endPrincipal(principal, ends.secret));
     // The URLs of its downloads are void by the new generation of its secret.
     services.deviceWork.endDownloads(principal);
     return ended;
@@ -114,8 +114,8 @@ export class RightsRevocations implements Revocations {
     const { signs, services } = this.#parts;
     signs.endPrincipal(principal);
     const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
-    const ended = this.#cutOff(accountId, principal);
-    for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token));
+    const ended = this.#cutOff(accountId, principal, ends.deletion);
+    for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token, ends.deletion));
     return this.#end({ accountId, commands, offers: () => services.deviceWork.pauseLostRollouts(accountId) }, ended);
   }
 
@@ -160,7 +160,7 @@ export class RightsRevocations implements Revocations {
         kept.push(principal);
         sessions.renew(principal, caller);
         ended.add(streams.renew(principal, caller));
-      } else ended.join(this.#cutOff(accountId, principal));
+      } else ended.join(this.#cutOff(accountId, principal, ends.role));
     }
     const commands = () => services.deviceWork.cancelLostCommands({ accountId });
     const offers = () => services.deviceWork.pauseLostRollouts(accountId);
@@ -173,7 +173,10 @@ export class RightsRevocations implements Revocations {
     const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
     const offers = () => services.deviceWork.pauseLostRollouts(accountId);
     if (!caller || !services.access.mayConnect(caller))
-      return this.#end({ accountId, commands, offers }, this.#cutOff(accountId, principal));
+      return this.#end(
+        { accountId, commands, offers },
+        this.#cutOff(accountId, principal, caller ? ends.role : ends.place),
+      );
     sessions.renew(principal, caller);
     const ended = new Ended().add(streams.renew(principal, caller));
     return this.#end({ accountId, principals: () => [principal], commands, offers }, ended);
@@ -201,7 +204,7 @@ export class RightsRevocations implements Revocations {
         commands: () => deviceWork.cancelCommands({ deviceId: id }),
         offers: () => deviceWork.endOffers(id),
       },
-      this.#cutOff(accountId, id),
+      this.#cutOff(accountId, id, ends.deletion),
     );
   }
 
@@ -291,10 +294,10 @@ export class RightsRevocations implements Revocations {
   }
 
   /** Ends all that a principal has here, at once: nothing else decides about what it may still hear. */
-  #cutOff(accountId: string, principal: string): Ended {
+  #cutOff(accountId: string, principal: string, end: End): Ended {
     const { sessions, persistence, streams } = this.#parts;
     const ended = new Ended();
-    for (const { client, filters } of sessions.endPrincipal(principal, ends.administrative)) {
+    for (const { client, filters } of sessions.endPrincipal(principal, end)) {
       ended.connections += 1;
       for (const filter of filters) ended.filter(client.id, filter);
     }

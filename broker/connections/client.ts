@@ -5,7 +5,7 @@ import type { Filter, Outgoing, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import type { Receive } from '../packets/fan-out.ts';
-import { type EndCode, ends } from '../reasons.ts';
+import { type End, ends } from '../reasons.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import { isShared, matchedFilter } from '../topics.ts';
 import { Backlog, type BacklogParts } from './backlog.ts';
@@ -181,8 +181,8 @@ export class Client implements BrokerClient {
     }
   }
 
-  endConnection(code: EndCode, error?: Error): void {
-    const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code);
+  endConnection({ code, sentence }: End, error?: Error): void {
+    const bytes = this.closed || !this.live.ready ? undefined : this.codec.disconnect(code, sentence);
     if (bytes) this.leaveWith(bytes, error);
     else if (error) this.fail(error);
     else this.close();

@@ -4,7 +4,7 @@ import { LongWork } from '../../src/scheduler/long-work.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import type { Outgoing } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
-import { type EndCode, ends } from '../reasons.ts';
+import { type End, ends } from '../reasons.ts';
 import { PacketIds } from '../sessions/packet-ids.ts';
 import { matchedFilter, matches } from '../topics.ts';
 
@@ -70,18 +70,18 @@ export class Sessions {
   }
 
   /** Ends a connection at once and drops its will: its principal has been cut off. */
-  kick(live: LiveClient, code: EndCode = ends.administrative): void {
+  kick(live: LiveClient, end: End): void {
     const { client } = live;
     live.kicked = true;
     client.will = undefined;
     this.remove(live);
-    client.endConnection(code);
+    client.endConnection(end);
   }
 
   /** Ends every connection of a principal, CONNECTs that are being checked included; those that were ended. */
-  endPrincipal(principal: string, code: EndCode): LiveClient[] {
+  endPrincipal(principal: string, end: End): LiveClient[] {
     this.#cut(`principal:${principal}`);
-    return this.#kickAll(this.#byPrincipal.get(principal), code);
+    return this.#kickAll(this.#byPrincipal.get(principal), end);
   }
 
   /** Ends the connections of a principal that were made with what is in force no more; those that were ended. */
@@ -89,21 +89,21 @@ export class Sessions {
     const lives = [...this.of(principal)];
     return this.#kickAll(
       lives.filter(({ identity }) => !identity || !isCurrent(identity)),
-      ends.notAuthorized,
+      ends.secret,
     );
   }
 
   /** Ends every connection of a login session; those that were ended. */
   endSession(sessionId: string): LiveClient[] {
     this.#cut(`session:${sessionId}`);
-    return this.#kickAll(this.#bySession.get(sessionId), ends.notAuthorized);
+    return this.#kickAll(this.#bySession.get(sessionId), ends.session);
   }
 
   /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
   endCertificate(certificateId: string): LiveClient[] {
     return this.#kickAll(
       this.#madeWith(certificateId).filter(({ identity }) => identity?.ground?.ids.includes(certificateId)),
-      ends.notAuthorized,
+      ends.certificate,
     );
   }
 
@@ -114,7 +114,7 @@ export class Sessions {
     for (const live of this.#madeWith(authorityId)) {
       const signatures = live.identity?.ground?.signatures ?? [];
       const isOver = signatures.some((one) => one.authorityId === authorityId && isRevoked(one.serialNumber));
-      if (isOver && !live.ended) ended.push(...this.#kickAll([live], ends.notAuthorized));
+      if (isOver && !live.ended) ended.push(...this.#kickAll([live], ends.revocation));
       await long.giveWay();
     }
     return ended;
@@ -143,7 +143,7 @@ export class Sessions {
     const isOver = ({ expires, sessionId, tokenLifetime }: ProvenIdentity) =>
       expires <= now || (sessionId !== undefined && tokenLifetime !== undefined && hasRested(sessionId, tokenLifetime));
     for (const live of [...this.#expiring])
-      if (!live.identity || isOver(live.identity)) this.kick(live, ends.notAuthorized);
+      if (!live.identity || isOver(live.identity)) this.kick(live, outdated(live));
   }
 
   /** Connections of one principal. */
@@ -182,9 +182,9 @@ export class Sessions {
     return (this.#cuts.get(key) ?? 0) > mark;
   }
 
-  #kickAll(lives: Iterable<LiveClient> | undefined, code: EndCode): LiveClient[] {
+  #kickAll(lives: Iterable<LiveClient> | undefined, end: End): LiveClient[] {
     const ending = [...(lives ?? [])];
-    for (const live of ending) this.kick(live, code);
+    for (const live of ending) this.kick(live, end);
     return ending;
   }
 }
@@ -222,6 +222,12 @@ export function newLiveClient(
     isCatchingUp: false,
     shared: undefined,
   };
+}
+
+/** What ends a connection whose credential is in force no more. */
+export function outdated({ identity }: LiveClient): End {
+  if (identity?.sessionId !== undefined) return ends.session;
+  return identity?.ground ? ends.certificate : ends.secret;
 }
 
 /** Where what this client asks for waits. */

@@ -9,7 +9,7 @@ import { connectedDevice, type DeviceAddress } from '../authorize.ts';
 import { Client } from '../connections/client.ts';
 import { refusePublish } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { grant, refreshFilters } from '../connections/live-clients.ts';
+import { grant, outdated, refreshFilters } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { type Connecting, propertiesOf, publishOverhead } from '../connections/sockets.ts';
 import type { Connect, UnsupportedConnect } from '../packets/connect.ts';
@@ -149,7 +149,7 @@ export class ConnectHooks {
     const isAway = identity && services.gate.isAway(identity.caller.accountId);
     // What was true when the credential was proven may have changed. Whose account is away comes back, and waits.
     if (!identity || isAway || !authenticator.isCurrent(identity)) {
-      sessions.kick(live);
+      sessions.kick(live, outdated(live));
       return;
     }
     const { isSessionPresent, sessionExpiry, leftWill } = persistence.begin(client);
@@ -206,7 +206,7 @@ export class ConnectHooks {
     const { authenticator, deliveries, news, sessions } = this.#parts;
     await deliveries.catchUp(live);
     if (live.ended || live.client.closed) return;
-    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live, ends.notAuthorized);
+    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live, outdated(live));
     // The filters of a session that was taken up again.
     else news.subscribed(live, [...live.filters]);
   }

@@ -16,7 +16,7 @@ import type { Packet } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import { faults, Malformed } from '../packets/fields.ts';
 import { write, writePayload } from '../packets/write.ts';
-import { ends, type Reason, reason } from '../reasons.ts';
+import { type End, ends, type Reason, reason } from '../reasons.ts';
 
 const prefix = 'enroll/';
 /** Milliseconds from CONNACK to the end, whatever happens. */
@@ -76,7 +76,7 @@ export class EnrollHooks {
     client.expectPackets(keepAlive);
     const enrolling: Enrolling = { proof, filters: new Map(), hasAsked: false, unreleased: new Set(), sent: () => {} };
     this.#enrolling.set(client, enrolling);
-    const timer = setTimeout(() => end(client, ends.administrative), patience);
+    const timer = setTimeout(() => end(client, ends.enrolled), patience);
     client.conn.once('close', () => {
       clearTimeout(timer);
       enrolling.sent();
@@ -241,6 +241,6 @@ function endAfter(client: BrokerClient, enrolling: Enrolling, bytes: Buffer): vo
   client.leaveWith(Buffer.concat([bytes, client.codec.disconnect(normal) ?? nothing]));
 }
 
-function end(client: BrokerClient, code: number): void {
-  client.leaveWith(client.codec.disconnect(code) ?? nothing);
+function end(client: BrokerClient, { code, sentence }: End): void {
+  client.leaveWith(client.codec.disconnect(code, sentence) ?? nothing);
 }

@@ -3,7 +3,7 @@ import type { BrokerClient } from '../aedes-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import type { Rates } from '../connections/publish-rate.ts';
-import { ends, reasonOfLimit, rowOf } from '../reasons.ts';
+import { type End, ends, reasonOfLimit, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
 import type { Disconnect } from './codec.ts';
 import { MalformedConnect5 } from './connect.ts';
@@ -29,8 +29,8 @@ export function codeOfMalformedConnect(error: unknown, isLevel5: boolean): numbe
 }
 
 /** What DISCONNECT says of the error by which a connection ends. */
-export function endOf(error: Error): { code: number; sentence: string | undefined } {
+export function endOf(error: Error): End {
   if (error instanceof Malformed) return { code: error.code, sentence: error.message };
   const why = error instanceof OverLimit ? reasonOfLimit(error.limit) : undefined;
-  return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : { code: ends.unspecified, sentence: undefined };
+  return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : ends.unspecified;
 }

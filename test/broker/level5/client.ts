@@ -132,13 +132,18 @@ export async function ended(t: Test, client: Client, name = 'nothing follows'): 
 
 /** The reason of the DISCONNECT that is the last word of the server. */
 export async function disconnectCode(t: Test, client: Client, name = 'DISCONNECT'): Promise<number | undefined> {
+  return (await disconnection(t, client, name))?.code;
+}
+
+/** The DISCONNECT with which the service ends a connection. */
+export async function disconnection(t: Test, client: Client, name = 'DISCONNECT'): Promise<Heard | undefined> {
   const last = await client.next().catch(() => undefined);
   if (last?.cmd !== 'disconnect') {
     t.fail(`${name}: ${last?.cmd ?? 'the end'} instead of DISCONNECT`);
     return undefined;
   }
   await ended(t, client, name);
-  return last.code;
+  return last;
 }
 
 /** Leaves politely; with Session Expiry 0 that ends the session. */

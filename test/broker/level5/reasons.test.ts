@@ -10,6 +10,7 @@ import {
   type Connected,
   connected,
   disconnectCode,
+  disconnection,
   ended,
   leave,
   nextOf,
@@ -491,36 +492,48 @@ t.test('a connection that another one takes over gets 0x8E', async (t) => {
     const first = await connected(t, f, { properties: { sessionExpiry: 60 } });
     const second = await connected(t, f, { clean });
     t.equal(second.connack.sessionPresent, !clean);
-    t.equal(await disconnectCode(t, first), 0x8e);
+    t.match(await disconnection(t, first), { code: 0x8e, properties: { reasonString: /^Another connection / } });
     t.same(await soFar(second), []);
     await leave(second);
   }
 });
 
-t.test('the connections of a deleted principal get 0x98', async (t) => {
-  const f = await ownDevice(t);
-  const device = await connected(t, f);
-  const organization = await f.service.organization();
-  const person = await f.service.endUser(organization.id);
-  const phone = await connected(t, f, { username: 'Auth:JWT', password: person.token });
-  const version = { headers: { etag: await versionOf(f.service, f.device.id) } };
-  await f.service.ok('DELETE', `/api/v1/devices/${f.device.id}`, version);
-  t.equal(await disconnectCode(t, device), 0x98);
-  const path = `/api/v1/end-users/${person.endUser.id}` as const;
-  const { endUser } = await f.service.ok('GET', path);
-  await f.service.ok('DELETE', path, { headers: { etag: endUser.version } });
-  t.equal(await disconnectCode(t, phone), 0x98);
-});
+t.test(
+  'the connections of a principal that is deleted, or may do nothing any more, get 0x98 and hear why',
+  async (t) => {
+    const f = await ownDevice(t);
+    const device = await connected(t, f);
+    const organization = await f.service.organization();
+    const person = await f.service.endUser(organization.id);
+    const phone = await connected(t, f, { username: 'Auth:JWT', password: person.token });
+    const version = { headers: { etag: await versionOf(f.service, f.device.id) } };
+    await f.service.ok('DELETE', `/api/v1/devices/${f.device.id}`, version);
+    t.match(await disconnection(t, device), { code: 0x98, properties: { reasonString: 'It has been deleted.' } });
+    const path = `/api/v1/end-users/${person.endUser.id}` as const;
+    const { endUser } = await f.service.ok('GET', path);
+    await f.service.ok('DELETE', path, { headers: { etag: endUser.version } });
+    // The person is still there, and may log in elsewhere.
+  t.match(await disconnection(t, phone), { code: 0x98, properties: { reasonString: /^No role / } });
+    const role = await f.service.create('/roles', 'role', {
+      ...{ name: 'listener', scope: 'organization', rights: { device: ['read', 'subscribe'] } },
+    });
+    const listener = await f.service.endUser(organization.id, { roleId: role.id });
+    const program = await connected(t, f, { username: 'Auth:JWT', password: listener.token });
+    const body = { rights: { device: ['read'] } };
+    await f.service.ok('PUT', `/api/v1/roles/${role.id}`, { headers: { etag: role.version }, body });
+    t.match(await disconnection(t, program), { code: 0x98, properties: { reasonString: /^No role / } });
+  },
+);
 
-t.test('a replaced secret and a logout end connections with 0x87', async (t) => {
+t.test('a replaced secret and a logout end connections with 0x87 and their reasons', async (t) => {
   const f = await ownDevice(t);
   const device = await connected(t, f);
   await f.service.credential(f.device.id);
-  t.equal(await disconnectCode(t, device), 0x87);
+  t.match(await disconnection(t, device), { code: 0x87, properties: { reasonString: /^The secret / } });
   const { jwt } = await f.service.loginAs('admin@example.com', 'correct horse battery', f.service.accountId);
   const user = await connected(t, f, { username: 'Auth:JWT', password: jwt });
   await f.service.ok('POST', '/api/v1/sessions/logout', { token: jwt });
-  t.equal(await disconnectCode(t, user), 0x87);
+  t.match(await disconnection(t, user), { code: 0x87, properties: { reasonString: /^The login session / } });
 });
 
 t.test('a silent client gets 0x8D after one and a half times its keep alive', async (t) => {
