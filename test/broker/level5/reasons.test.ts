@@ -513,7 +513,7 @@ t.test(
     const { endUser } = await f.service.ok('GET', path);
     await f.service.ok('DELETE', path, { headers: { etag: endUser.version } });
     // The person is still there, and may log in elsewhere.
-  t.match(await disconnection(t, phone), { code: 0x98, properties: { reasonString: /^No role / } });
+    t.match(await disconnection(t, phone), { code: 0x98, properties: { reasonString: /^No role / } });
     const role = await f.service.create('/roles', 'role', {
       ...{ name: 'listener', scope: 'organization', rights: { device: ['read', 'subscribe'] } },
     });
