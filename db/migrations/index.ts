@@ -117,6 +117,13 @@ export const registryMigrations: readonly Migration[] = [
   scim,
   possession,
   directoryMarks,
+  sqlStep(
+    '0048-headers-of-bridges',
+    'ALTER TABLE "bridges" ADD COLUMN "sealedHeaders" TEXT',
+    'ALTER TABLE "bridges" ADD COLUMN "ca" TEXT',
+    ...countText('bridges', 'sealedHeaders', 1),
+    ...countText('bridges', 'ca', 1),
+  ),
 ];
 
 /**

@@ -12,12 +12,13 @@ import {
   shownProperties,
 } from '../entity/columns.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
+import { headersBody, headersShown, openHeaders } from './headers.ts';
 import { type BridgeRow, urlOwner } from './opening.ts';
 
 const url = Type.String({
   maxLength: 2000,
   description:
-    'Where the target is, with TLS: https:// of a webhook, tls:// of NATS, kafkas:// of a Kafka broker, https:// of the Kinesis endpoint, mqtts:// of an MQTT broker. No user and no password. It is stored sealed and never logged.',
+    'Where the target is, with TLS: https:// of a webhook, tls:// of NATS, kafkas:// of a Kafka broker, https:// of the Kinesis endpoint, mqtts:// of an MQTT broker. No user and no password. It is stored sealed and never logged; answers show it without its query.',
 });
 const secret = Nullable(
   Type.String({
@@ -33,7 +34,11 @@ const credentials = Type.Record(Type.String({ maxLength: 64 }), Type.String({ mi
   description: 'How to log in at the target. Stored sealed and never shown.',
 });
 /** What is stored sealed, under names of its own. */
-const sealed = { credentials: Type.Optional(credentials), secret: Type.Optional(secret) };
+const sealed = {
+  credentials: Type.Optional(credentials),
+  headers: Type.Optional(headersBody),
+  secret: Type.Optional(secret),
+};
 export const createBody = Type.Object({
   accountId: Type.String(),
   ...createProperties(bridgeColumns),
@@ -42,7 +47,10 @@ export const createBody = Type.Object({
   ...sealed,
 });
 export const updateBody = Type.Object({
-  url: Type.Optional(url),
+  url: Type.Optional({
+    ...url,
+    description: 'The URL as it is shown keeps the stored one, with its query. Any other text replaces it.',
+  }),
   ...changeProperties(bridgeColumns),
   ...sealed,
   secret: Type.Optional({
@@ -51,7 +59,13 @@ export const updateBody = Type.Object({
   }),
 });
 
-export const bridgeShape = Type.Object({ ...commonShape, ...shownProperties(bridgeColumns), url: Type.String() });
+export const bridgeShape = Type.Object({
+  ...commonShape,
+  ...shownProperties(bridgeColumns),
+  url: Type.String({ description: 'Without its query, its user and its password.' }),
+  urlHasHiddenPart: Type.Boolean({ description: 'Whether the stored URL has a query, a user or a password.' }),
+  headers: headersShown,
+});
 export const withSecret = Type.Object({
   ...bridgeShape.properties,
   secret: Type.Optional(Type.String({ description: 'Only in the answer that created it.' })),
@@ -91,7 +105,22 @@ export const bridgeListing = listingOf('bridges', bridgeColumns);
 const showColumns = showing(bridgeColumns);
 
 export function showBridge(around: { sealing: Sealing }, row: BridgeRow) {
-  return { ...showCommon(row), ...showColumns(row), url: urlOf(around, row) };
+  const url = urlOf(around, row);
+  const shown = shownUrl(url);
+  return {
+    ...showCommon(row),
+    ...showColumns(row),
+    url: shown,
+    urlHasHiddenPart: shown !== url,
+    headers: openHeaders(around.sealing, row).map(({ name }) => ({ name })),
+  };
+}
+
+/** A URL without what may be a secret. */
+export function shownUrl(text: string): string {
+  const url = new URL(text);
+  if (!url.search && !url.username && !url.password && !url.hash) return text;
+  return Object.assign(url, { search: '', username: '', password: '', hash: '' }).href;
 }
 
 export function urlOf({ sealing }: { sealing: Sealing }, { id, sealedUrl }: BridgeRow): string {

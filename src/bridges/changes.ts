@@ -10,13 +10,14 @@ import { etagOf } from '../entity/routes.ts';
 import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
 import { invalid } from '../errors.ts';
 import { makeSecret } from '../identity/secrets/secrets.ts';
-import { type createBody, showBridge, type updateBody, urlOf } from './bridge.ts';
+import { type createBody, showBridge, shownUrl, type updateBody, urlOf } from './bridge.ts';
 import type { BridgesContext } from './context.ts';
+import { openHeaders, readHeaders, sealHeaders } from './headers.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
 import type { Form } from './target.ts';
-import { type Asked, checkAsked, readSettings } from './wanted.ts';
+import { type Asked, checkAsked, readCa, readSettings } from './wanted.ts';
 
 type Needed = Pick<BridgesContext, 'audit' | 'bridges' | 'clock' | 'config' | 'registry' | 'sealing'>;
 
@@ -29,8 +30,10 @@ export async function createBridge(ctx: Needed, caller: Caller, body: Static<typ
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
   const { secret: given, ...others } = body;
   demandOwnSecret(kind, given === null ? others : body);
+  const headers = readHeaders(body.headers ?? [], [], ctx.config.headerPrefix);
+  const ca = readCa(body.ca ?? null);
   const credentials = secret === undefined ? (body.credentials ?? {}) : { secret };
-  checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
+  checkAsked({ kind, url: body.url, form, settings, credentials, ca }, ctx.config.bridges);
   const missing = missingLibraries(kindOf(kind));
   if (missing) throw invalid('kind', missing);
   const stamped = stamp(ctx.clock, caller);
@@ -42,7 +45,8 @@ export async function createBridge(ctx: Needed, caller: Caller, body: Static<typ
     if (live.length >= maxPerAccount) throw invalid('accountId', `has ${maxPerAccount} bridges, which is the maximum`);
     const made = await insert(tx, 'bridges', {
       ...stamped,
-      ...readNew(bridgeColumns, body),
+      ...readNew(bridgeColumns, { ...body, ca }),
+      sealedHeaders: sealHeaders(ctx.sealing, stamped.id, headers),
       sealedUrl: ctx.sealing.seal(urlOwner(stamped.id), body.url),
       sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret ?? JSON.stringify(credentials)),
     });
@@ -63,23 +67,28 @@ export async function updateBridge(
   version: number,
   body: Static<typeof updateBody>,
 ) {
-  const { url, form, settings } = body;
+  const { form, settings } = body;
   const before = demandLive(found);
+  const storedUrl = urlOf(ctx, before);
+  const url = body.url === shownUrl(storedUrl) ? storedUrl : body.url;
   const { id } = before;
   const kind = before.kind as Asked['kind'];
   demandOwnSecret(kind, body);
   const made = body.secret === null ? makeSecret() : undefined;
   const secret = body.secret ?? made;
   const sealed = secret ?? (body.credentials && JSON.stringify(body.credentials));
+  const headers = body.headers && readHeaders(body.headers, openHeaders(ctx.sealing, before), ctx.config.headerPrefix);
+  const ca = body.ca === undefined ? before.ca : readCa(body.ca);
   const asked = {
     kind,
-    url: url ?? urlOf(ctx, before),
+    url: url ?? storedUrl,
     form: form ?? (before.form as Form),
     settings: settings ?? readSettings(before),
     credentials: body.credentials ?? {},
+    ca,
   };
   checkAsked(asked, ctx.config.bridges);
-  if (sealed === undefined) demandSameServer(ctx, before, asked);
+  demandSameServer(ctx, before, asked, body);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, { device: ['subscribe'] });
     const changed = await change(
@@ -89,12 +98,14 @@ export async function updateBridge(
       version,
       { caller, clock: ctx.clock },
       {
-        ...readChanges(bridgeColumns, body),
+        ...readChanges(bridgeColumns, { ...body, ca }),
+        ...(headers && { sealedHeaders: sealHeaders(ctx.sealing, id, headers) }),
         ...(url !== undefined && { sealedUrl: ctx.sealing.seal(urlOwner(id), url) }),
         ...(sealed !== undefined && { sealedSecret: ctx.sealing.seal(secretOwner(id), sealed) }),
       },
     );
-    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged: sealed !== undefined });
+    const secretChanged = sealed !== undefined || (body.headers ?? []).some(({ value }) => value !== undefined);
+    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged });
     return changed;
   });
   ctx.bridges.changed(row);
@@ -102,32 +113,41 @@ export async function updateBridge(
 }
 
 /**
- * Stored credentials go only where they were meant for: otherwise a caller who may change a bridge could send them to a server
+ * What is stored sealed goes only where it was meant for: otherwise a caller who may change a bridge could send it to a server
  * of their own. A webhook's secret is never sent.
- * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
+ * @throws PlatformError 400/106 when `url`, `settings.brokers` or `ca` lets another server be the target, and something is kept.
  */
-function demandSameServer(ctx: Needed, before: BridgeRow, { kind, url, settings }: Asked): void {
-  if (kind === 'webhook' || before.sealedSecret === null) return;
-  const [now, then] = [new URL(url), new URL(urlOf(ctx, before))];
-  const same = now.protocol === then.protocol && now.host === then.host;
-  if (same && settings.brokers === readSettings(before).brokers) return;
+function demandSameServer(ctx: Needed, before: BridgeRow, asked: Asked, body: Static<typeof updateBody>): void {
+  const storedUrl = urlOf(ctx, before);
+  const [now, then] = [new URL(asked.url), new URL(storedUrl)];
+  const same = now.protocol === then.protocol && now.host === then.host && asked.ca === before.ca;
+  if (same && asked.settings.brokers === readSettings(before).brokers) return;
+  const headers = body.headers ?? openHeaders(ctx.sealing, before).map(({ name }) => ({ name }));
+  const isKept = headers.some((header) => !('value' in header));
+  if (isKept) throw invalid('headers', 'must be given again, with values, when the bridge leads to another server');
+  if (asked.url === storedUrl && body.url !== storedUrl && shownUrl(storedUrl) !== storedUrl)
+    throw invalid('url', 'must be given again, with its query, when the bridge trusts another CA');
+  if (asked.kind === 'webhook' || body.credentials || before.sealedSecret === null) return;
   if (ctx.sealing.open(secretOwner(before.id), before.sealedSecret) === '{}') return;
   throw invalid('credentials', 'must be given again when the bridge leads to another server');
 }
 
-/** A webhook has its secret, all others have credentials. @throws PlatformError 400/106 for the other one. */
-function demandOwnSecret(kind: string, { secret, credentials }: Static<typeof updateBody>): void {
-  if (kind === 'webhook' && credentials) throw invalid('credentials', 'is not for webhooks; use secret');
+/** A webhook has its secret and its headers, all others have credentials. @throws PlatformError 400/106 for the other one. */
+function demandOwnSecret(kind: string, { secret, credentials, headers = [] }: Static<typeof updateBody>): void {
+  if (kind === 'webhook' && credentials) throw invalid('credentials', 'is not for webhooks; use secret and headers');
   if (kind !== 'webhook' && secret !== undefined) throw invalid('secret', 'is for webhooks only; use credentials');
+  if (kind !== 'webhook' && headers.length > 0) throw invalid('headers', 'is for webhooks only');
 }
 
-/** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */
+/** Nothing recovers a bridge, so its secrets go at once. @throws PlatformError as trash. */
 export async function deleteBridge(ctx: Needed, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
-    await tx.updateTable('bridges').set({ sealedSecret: null }).where('id', '=', id).execute();
+    const shown = ctx.sealing.seal(urlOwner(id), shownUrl(urlOf(ctx, trashed)));
+    const none = { sealedSecret: null, sealedHeaders: null, sealedUrl: shown };
+    await tx.updateTable('bridges').set(none).where('id', '=', id).execute();
     await recordChange(ctx, tx, caller, trashed, { change: 'deleted' });
-    return { ...trashed, sealedSecret: null };
+    return { ...trashed, ...none };
   });
   ctx.bridges.changed(row);
   return showBridge(ctx, row);

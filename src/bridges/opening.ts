@@ -5,6 +5,7 @@ import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
 import { Scheduler, unbounded } from '../scheduler/scheduler.ts';
+import { openHeaders } from './headers.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
 import { type BridgedMessage, type Form, type Target, wholly } from './target.ts';
@@ -57,6 +58,8 @@ export class Opening {
         form: row.form as Form,
         settings: JSON.parse(row.settings),
         credentials: readCredentials(row.kind, sealing.open(secretOwner(row.id), sealedSecret)),
+        headers: Object.fromEntries(openHeaders(sealing, row).map(({ name, value }) => [name, value])),
+        ca: row.ca ?? undefined,
       },
       { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate },
     );

@@ -8,6 +8,7 @@ export const faults = [
   'noTls',
   'unknownCa',
   'expired',
+  'wrongName',
   'wrongPassword',
   'notPermitted',
   'noTopic',
@@ -20,8 +21,10 @@ export type Fault = (typeof faults)[number];
 const connecting = {
   notThere: 'The host of the URL was not found or cannot be reached. Check the name in the URL.',
   wrongPort: 'Nothing accepts connections at the port of the URL. Check the port, and that the target runs.',
-  unknownCa: 'The target has a certificate of an unknown CA. Give it a certificate of a public CA.',
+  unknownCa:
+    'The target has a certificate of an unknown CA. Give the bridge this CA (ca), or the target a certificate of a public CA.',
   expired: 'The certificate of the target has expired. Renew it.',
+  wrongName: 'The certificate of the target is for another host. Name a host of the certificate in the URL.',
   privateAddress: 'not a public address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows private ones',
 };
 
@@ -30,7 +33,8 @@ export const sentences: Record<BridgeKind, Record<Fault, string>> = {
     ...connecting,
     wrongProtocol: 'What answers at the port of the URL is not an HTTP server. Check the port.',
     noTls: 'What answers at the port of the URL does not use TLS. Check the port.',
-    wrongPassword: 'The webhook asks for a login. Check its URL, or have it check the signature instead.',
+    wrongPassword:
+      'The webhook asks for a login. Check the headers and the URL of the bridge, or have it check the signature instead.',
     notPermitted: 'The webhook does not permit the request. Check its rules for this URL.',
     noTopic: 'The webhook does not exist at this URL. Check the path of the URL.',
     tooLarge: 'The message is larger than the webhook takes. Raise its limit for bodies.',
@@ -84,7 +88,8 @@ const codes: Array<[Fault, RegExp]> = [
   ['notThere', /^(ENOTFOUND|EAI_\w+|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ETIMEDOUT)$/],
   ['wrongPort', /^ECONNREFUSED$/],
   ['expired', /^CERT_HAS_EXPIRED$/],
-  ['unknownCa', /^(UNABLE_TO_\w+|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT)$/],
+  ['unknownCa', /^(UNABLE_TO_\w+|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CERT_SIGNATURE_FAILURE)$/],
+  ['wrongName', /^ERR_TLS_CERT_ALTNAME_INVALID$/],
   ['noTls', /^(NO_TLS|ERR_SSL_\w+|EPROTO)$/],
   ['wrongProtocol', /^(NOT_NATS|NOT_MQTT|NOT_KAFKA|HPE_\w+)$/],
 ];

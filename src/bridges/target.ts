@@ -79,6 +79,10 @@ export interface TargetSpec {
   form: Form;
   settings: Record<string, string>;
   credentials: Record<string, string>;
+  /** Headers of requests besides those of the service; a webhook alone has some. */
+  headers?: Record<string, string>;
+  /** Certificates that are trusted instead of the public CAs. */
+  ca?: string | undefined;
 }
 
 /** A kind of target: what a bridge of this kind may say, and how its target is opened. */

@@ -2,6 +2,7 @@
 import type { BridgeKind } from '../../db/registry/records/bridges.ts';
 import { invalid } from '../errors.ts';
 import { namesPrivateAddress } from '../network/outbound.ts';
+import { cleanPem } from '../registry/certificates/x509.ts';
 import { kindOf } from './kinds.ts';
 import type { BridgeRow } from './opening.ts';
 import type { Form, TargetKind } from './target.ts';
@@ -12,12 +13,15 @@ export interface Asked {
   form: Form;
   settings: Record<string, string>;
   credentials: Record<string, string>;
+  ca: string | null;
 }
 
 /** @throws PlatformError 400/106 naming the property that the kind of target cannot have. */
 export function checkAsked(asked: Asked, { allowPrivate }: { allowPrivate: boolean }): void {
   const kind = kindOf(asked.kind);
   checkUrl(asked.url, kind, allowPrivate);
+  if (asked.ca !== null && kind.plain.includes(new URL(asked.url).protocol))
+    throw invalid('ca', `is only for addresses with ${kind.secure.map((scheme) => scheme.slice(0, -1)).join(' or ')}`);
   if (!kind.forms.includes(asked.form)) throw invalid('form', `must be ${kind.forms.join(' or ')} for ${asked.kind}`);
   for (const [name, value] of Object.entries(asked.settings)) {
     const known = Object.hasOwn(kind.settings, name) ? kind.settings[name] : undefined;
@@ -52,6 +56,15 @@ function checkUrl(text: string, { secure, plain }: TargetKind, allowPrivate: boo
     throw invalid('url', 'must have no user, no password and no fragment');
   if (!allowPrivate && namesPrivateAddress(url))
     throw invalid('url', 'must not name a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
+}
+
+/** The certificates alone, in one form. @throws PlatformError 400/106 for a text that is none, and for a private key. */
+export function readCa(text: string | null): string | null {
+  if (text === null) return null;
+  if (text.includes('PRIVATE KEY')) throw invalid('ca', 'holds a private key, which no bridge needs');
+  const pem = cleanPem(text);
+  if (pem === undefined) throw invalid('ca', 'must be one or more certificates in PEM form');
+  return pem;
 }
 
 export function readSettings({ settings }: Pick<BridgeRow, 'settings'>): Record<string, string> {

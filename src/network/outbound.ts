@@ -98,21 +98,26 @@ export function permittedAddress(hostname: string, targets: Targets): Promise<st
   });
 }
 
+/** Whose certificates are accepted: those of these CAs (PEM), or of the public ones. */
+export interface Trust {
+  ca?: string | undefined;
+}
+
 /** A socket to a target that is no HTTP server. With TLS the certificate must fit the host. @throws NotPublic. */
 export function openSocket(
-  { hostname, port, secure }: { hostname: string; port: number; secure: boolean },
+  { hostname, port, secure, ca }: { hostname: string; port: number; secure: boolean } & Trust,
   targets: Targets,
 ): net.Socket {
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   const options = { host, port, ...connectOptions(hostname, targets) };
   if (!secure) return net.connect(options);
-  return tls.connect({ ...options, ...(isIP(host) === 0 && { servername: host }) });
+  return tls.connect({ ...options, ca, ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /** Encrypts a connection that is open. The certificate must fit the host. */
-export function secureSocket(socket: net.Socket, hostname: string): tls.TLSSocket {
+export function secureSocket(socket: net.Socket, { hostname, ca }: { hostname: string } & Trust): tls.TLSSocket {
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
-  return tls.connect({ socket, host, ...(isIP(host) === 0 && { servername: host }) });
+  return tls.connect({ socket, host, ca, ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /** Bytes that a target may send for each byte that it is sent, and bytes that it may send besides. */
@@ -147,10 +152,10 @@ export interface HttpClient {
 export function httpClient(
   url: URL,
   targets: Targets,
-  limits: { maxSockets: number; maxFreeSockets: number },
+  { ca, ...limits }: { maxSockets: number; maxFreeSockets: number } & Trust,
 ): HttpClient {
   const client = clientFor(url);
-  const agent = new client.Agent({ keepAlive: true, ...limits });
+  const agent = new client.Agent({ keepAlive: true, ...limits, ...(ca !== undefined && { ca }) });
   return {
     request: (options) => client.request(url, { ...options, agent, ...connectOptions(url.hostname, targets) }),
     close: () => agent.destroy(),

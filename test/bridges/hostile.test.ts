@@ -115,7 +115,7 @@ t.test('a server of NATS whose version is no version is refused before the clien
   const target = await startSilence(t, 'INFO {"version":"2\\nforged"}\r\n');
   const socket = new NatsSocket();
   const openSocket = () => connect(target.port, '127.0.0.1');
-  const options = { openSocket, tlsHost: undefined } as SocketOptions;
+  const options = { openSocket, tls: undefined } as SocketOptions;
   await t.rejects(socket.connect(undefined, options), { code: 'NOT_NATS' });
 });
 

@@ -63,11 +63,11 @@ function startBabble(t: Test, isFirst = false): Promise<number> {
   return listening(t, server);
 }
 
-/** A certificate of a CA, for 127.0.0.1 and localhost. */
-async function certified(more: object) {
+/** A certificate of a CA, for a host and 127.0.0.1. */
+async function certified(more: object, host = 'localhost') {
   const issuer = await makeAuthority();
   const names = new x509.SubjectAlternativeNameExtension([
-    { type: 'dns', value: 'localhost' },
+    { type: 'dns', value: host },
     { type: 'ip', value: '127.0.0.1' },
   ]);
   return { issuer, ...(await makeCertificate({ subject: 'CN=localhost', issuer, more: [names], ...more })) };
@@ -229,6 +229,11 @@ function common(kind: Kind, fault: Fault): Provoke | undefined {
   if (fault === 'wrongProtocol') return async (t) => at(plain, await startBabble(t, kind === 'nats'));
   if (fault === 'noTls') return async (t) => at(secure, await startBabble(t));
   if (fault === 'unknownCa') return async (t) => at(secure, await startTls(t, kind, await certified({})));
+  if (fault === 'wrongName')
+    return async (t) => {
+      const made = await certified({}, 'elsewhere.example.com');
+      return { ...at(secure, await startTls(t, kind, made)), more: { ca: made.issuer.cert } };
+    };
   if (fault === 'expired')
     return async (t) => {
       const made = await certified({ to: Date.now() - 1000 });

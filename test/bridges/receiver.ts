@@ -22,6 +22,8 @@ export interface Bridged {
 }
 
 export interface Delivery {
+  /** Path and query. */
+  path: string;
   headers: IncomingHttpHeaders;
   body: string;
   messages: Bridged[];
@@ -62,7 +64,7 @@ export async function startReceiver(
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       const body = Buffer.concat(chunks).toString();
-      const delivery = { headers: request.headers, body, messages: JSON.parse(body).messages };
+      const delivery = { path: request.url ?? '', headers: request.headers, body, messages: JSON.parse(body).messages };
       const answer = receiver.behave(delivery);
       receiver.tries.push(delivery);
       if (answer === 'long' || answer === 'endless') {

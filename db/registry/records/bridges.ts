@@ -1,6 +1,6 @@
 /** Messages to other systems. */
 import { Type } from 'typebox';
-import { column, hidden, json, nameColumn, OptionalText, oneOf } from './columns.ts';
+import { column, hidden, json, Nullable, nameColumn, OptionalText, oneOf } from './columns.ts';
 
 /** Kinds of targets, and the forms in which a message is written into a log. */
 export const bridgeKinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
@@ -19,6 +19,16 @@ export const bridgeColumns = {
   }),
   sealedUrl: hidden(Type.String()),
   sealedSecret: hidden(OptionalText),
+  sealedHeaders: hidden(OptionalText),
+  ca: column(OptionalText, {
+    create: 'optional',
+    change: true,
+    body: {
+      ...Nullable(Type.String({ minLength: 1, maxLength: 16_384 })),
+      description:
+        'Certificates in PEM form that this bridge trusts instead of the public CAs, such as that of a private CA. Null is the public CAs.',
+    },
+  }),
   form: column(Type.String(), {
     create: 'optional',
     change: true,

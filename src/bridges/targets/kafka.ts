@@ -174,7 +174,7 @@ function explain(code: string): string {
 async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {
   const { Producer: Client } = await import('@platformatic/kafka');
   watchConnections();
-  const { url, settings, credentials, bridgeId } = spec;
+  const { url, settings, credentials, bridgeId, ca } = spec;
   const { username, password } = credentials;
   const secure = url.protocol === 'kafkas:';
   const port = url.port || (secure ? 9093 : 9092);
@@ -195,7 +195,10 @@ async function openProducer(spec: TargetSpec, around: Surroundings): Promise<Kaf
     producerId: -1n,
     producerEpoch: -1,
     ...(around.allowPrivate ? {} : { context: publicOnly }),
-    ...(secure && { tls: connectOptions(url.hostname, around), tlsServerName: true }),
+    ...(secure && {
+      tls: { ...connectOptions(url.hostname, around), ...(ca !== undefined && { ca }) },
+      tlsServerName: true,
+    }),
     ...(username !== undefined && {
       sasl: { mechanism: mechanismOf(settings.mechanism), username, password: password ?? '' },
     }),

@@ -60,14 +60,14 @@ async function openClient(spec: TargetSpec, around: Surroundings): Promise<Conne
   const { KinesisClient: Client, PutRecordsCommand: Command } = await import('@aws-sdk/client-kinesis');
   // Kinesis speaks HTTP/2 by default, which takes no agent of ours and so no checked addresses.
   const { NodeHttpHandler } = await import('@smithy/node-http-handler');
-  const { url, settings, credentials } = spec;
+  const { url, settings, credentials, ca } = spec;
   const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
   const handler = new NodeHttpHandler({
     requestTimeout: around.timeout,
     // Without it a request that is not answered is a warning on the console, and never ends.
     throwOnRequestTimeout: true,
     connectionTimeout: around.timeout,
-    httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets }),
+    httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets, ca }),
   });
   const client = new Client({
     endpoint: url.origin,

@@ -106,10 +106,10 @@ const versionRefused = [1, 132];
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void, version: 4 | 5): Promise<Connection> {
   const { MqttClient: Client } = await import('mqtt');
-  const { url, credentials, settings, bridgeId } = spec;
+  const { url, credentials, settings, bridgeId, ca } = spec;
   const { username, password } = credentials;
   const secure = url.protocol === 'mqtts:';
-  const target = { hostname: url.hostname, port: Number(url.port || (secure ? 8883 : 1883)), secure };
+  const target = { hostname: url.hostname, port: Number(url.port || (secure ? 8883 : 1883)), secure, ca };
   // Opened before the client is: an address that is not permitted must refuse, not throw in the client's timer.
   const socket = openSocket(target, around);
   let isOpen = false;

@@ -1,7 +1,7 @@
 /** The connection of a NATS client on a socket of ours: its address is checked, and what the server sends is limited. */
 import type { Socket } from 'node:net';
 import type { ConnectionOptions, ServerInfo, Transport } from '@nats-io/nats-core/internal';
-import { limitAnswers, secureSocket } from '../../network/outbound.ts';
+import { limitAnswers, secureSocket, type Trust } from '../../network/outbound.ts';
 
 /** The pattern of the first line of a server. */
 const infoLine = /^INFO\s+(\{.*\})\s*\r\n/s;
@@ -9,10 +9,10 @@ const versionForm = /^\d+\.\d+\.\d+[\w.+-]{0,50}$/;
 /** Bytes of that line. */
 const maxInfoBytes = 65_536;
 
-/** `openSocket` opens a plain connection; with `tlsHost` it is encrypted, with a certificate for that host. */
+/** `openSocket` opens a plain connection; with `tls` it is encrypted, with a certificate for that host. */
 export interface SocketOptions extends ConnectionOptions {
   openSocket: () => Socket;
-  tlsHost: string | undefined;
+  tls: (Trust & { hostname: string }) | undefined;
 }
 
 export class NatsSocket implements Transport {
@@ -35,16 +35,16 @@ export class NatsSocket implements Transport {
 
   /** @throws Error if the connection fails, or the server does not begin as a NATS server does. */
   async connect(_server: unknown, options: ConnectionOptions): Promise<void> {
-    const { openSocket, tlsHost } = options as SocketOptions;
+    const { openSocket, tls } = options as SocketOptions;
     let socket = openSocket();
     this.#socket = socket;
     socket.setNoDelay(true);
     limitAnswers(socket);
     const first = await readInfo(socket);
-    if (tlsHost !== undefined) {
+    if (tls !== undefined) {
       // Nothing is sent in plain text, whatever the server says of itself.
       if (!first.info.tls_required && !first.info.tls_available) throw failure('NO_TLS');
-      socket = await encrypt(socket, tlsHost);
+      socket = await encrypt(socket, tls);
       this.#socket = socket;
       this.#encrypted = true;
     }
@@ -138,8 +138,8 @@ function parseInfo(json: string): Partial<ServerInfo> | undefined {
   }
 }
 
-function encrypt(socket: Socket, host: string): Promise<Socket> {
-  const secure = secureSocket(socket, host);
+function encrypt(socket: Socket, tls: Trust & { hostname: string }): Promise<Socket> {
+  const secure = secureSocket(socket, tls);
   return new Promise((resolve, reject) => {
     secure.once('secureConnect', () => resolve(secure));
     secure.on('error', reject);

@@ -71,7 +71,7 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
 }
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
-  const { url, credentials, bridgeId } = spec;
+  const { url, credentials, bridgeId, ca } = spec;
   const [{ jetstream }, { headers }, { NatsConnectionImpl, setTransportFactory }] = await Promise.all([
     import('@nats-io/jetstream'),
     import('@nats-io/nats-core'),
@@ -89,7 +89,7 @@ async function connect(spec: TargetSpec, around: Surroundings, ended: () => void
     resolve: false,
     timeout: around.timeout,
     openSocket: () => openSocket({ hostname: url.hostname, port, secure: false }, around),
-    tlsHost: url.protocol === 'tls:' ? url.hostname : undefined,
+    tls: url.protocol === 'tls:' ? { hostname: url.hostname, ca } : undefined,
     ...(username !== undefined && { user: username, pass: password ?? '' }),
     ...(token !== undefined && { token }),
   };

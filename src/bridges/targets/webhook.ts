@@ -37,15 +37,20 @@ export const webhook: TargetKind = {
 
 export class Webhook implements Target {
   readonly #secret: string;
+  readonly #headers: Record<string, string>;
   readonly #around: Surroundings;
   readonly #client: HttpClient;
   readonly #underWay = new Set<ClientRequest>();
   #closed = false;
 
-  constructor({ url, credentials }: Pick<TargetSpec, 'url' | 'credentials'>, around: Surroundings) {
+  constructor(
+    { url, credentials, headers = {}, ca }: Omit<TargetSpec, 'bridgeId' | 'form' | 'settings'>,
+    around: Surroundings,
+  ) {
     this.#secret = credentials.secret ?? '';
+    this.#headers = headers;
     this.#around = around;
-    this.#client = httpClient(url, around, { maxSockets: maxSockets, maxFreeSockets: socketsKept });
+    this.#client = httpClient(url, around, { maxSockets: maxSockets, maxFreeSockets: socketsKept, ca });
   }
 
   async send(batch: readonly BridgedMessage[]): Promise<Outcome> {
@@ -59,6 +64,7 @@ export class Webhook implements Target {
     const body = Buffer.from(JSON.stringify({ messages: batch.map(showMessage) }));
     const seconds = Math.floor(clock.now() / 1000);
     const headers = {
+      ...this.#headers,
       'content-type': 'application/json',
       'content-length': body.length,
       'user-agent': 'slipway',

@@ -104,12 +104,26 @@ export function readable(x509: X509Certificate): Certificate | undefined {
 /** The one certificate of a PEM text; a sentence about it when it holds none, several, or a private key. */
 export function readPem(text: string): Certificate | string {
   if (text.includes('PRIVATE KEY')) return 'holds a private key, which belongs to the device alone';
-  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  const blocks = blocksOf(text);
   if (blocks.length > 1) return 'must hold exactly one certificate';
   try {
     return readCertificate(new X509Certificate(blocks[0] ?? ''));
   } catch {
     return 'must be a certificate in PEM form';
+  }
+}
+
+function blocksOf(text: string): string[] {
+  return text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+}
+
+/** The certificates of a PEM text, without what stands around them; undefined if it holds none, or one that cannot be read. */
+export function cleanPem(text: string): string | undefined {
+  const blocks = blocksOf(text);
+  try {
+    return blocks.map((block) => new X509Certificate(block).toString()).join('') || undefined;
+  } catch {
+    return undefined;
   }
 }
 

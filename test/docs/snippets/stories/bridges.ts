@@ -26,6 +26,8 @@ export const bridges: Story = {
     const shape = next();
     const isGenuineFile = join(sh.directory, 'is-genuine.mjs');
     writeFileSync(isGenuineFile, next());
+    const [{ bridge: withHeaders }] = await sh.answers(next().replace('…', 'of-the-receiver'));
+    t.match(withHeaders, { headers: [{ name: 'Authorization' }, { name: 'X-Tenant' }], version: '2' });
     const test = next();
     t.match(await sh.answers(test), [{ test: { delivered: true } }]);
     const publish = next();
@@ -35,6 +37,7 @@ export const bridges: Story = {
     t.equal(Buffer.from(message?.payloadBase64 ?? '', 'base64').toString(), 'too hot');
     const { isGenuine } = await import(pathToFileURL(isGenuineFile).href);
     const { headers, body } = receiver.tries.at(-1) as (typeof receiver.tries)[0];
+    t.match(headers, { authorization: 'Bearer of-the-receiver', 'x-tenant': 'fleet' });
     const signature = headers['platform-signature'];
     t.ok(isGenuine(webhook.secret, signature, body));
     t.notOk(isGenuine('another secret', signature, body));
