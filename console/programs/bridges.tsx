@@ -4,31 +4,14 @@ import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Act, Field, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
+import { EditBridge } from './bridge-form.tsx';
 
 const words = texts.bridges;
-const kinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
-type Kind = (typeof kinds)[number];
-/** The settings of each kind besides its address. */
-const settingsOf: Record<Kind, readonly string[]> = {
-  webhook: [],
-  nats: ['subjectPrefix'],
-  kafka: ['topic', 'brokers', 'mechanism'],
-  kinesis: ['stream', 'region'],
-  mqtt: ['prefix', 'clientId'],
-};
-const credentialsOf: Record<Kind, readonly string[]> = {
-  webhook: [],
-  nats: ['username', 'password', 'token'],
-  kafka: ['username', 'password'],
-  kinesis: ['accessKeyId', 'secretAccessKey'],
-  mqtt: ['username', 'password'],
-};
-
 async function readBridge(id: string) {
   return (await done(api.GET('/api/v1/bridges/{id}', { params: { path: { id } } }))).bridge;
 }
@@ -41,7 +24,8 @@ async function readBridges(page: number) {
 }
 
 export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge: Bridge) => void }) {
-  const [open, setOpen] = useState<{ kind: 'letters' | 'replay'; of: Bridge }>();
+  const [open, setOpen] = useState<{ kind: 'letters' | 'replay' | 'edit'; of: Bridge }>();
+  const [edits, setEdits] = useState(0);
   const close = () => setOpen(undefined);
   const test = async ({ id }: Bridge) => {
     await done(api.POST('/api/v1/bridges/{id}/test', { params: { path: { id } } }));
@@ -51,14 +35,14 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
     <>
       <Listing
         label={texts.programs.tabs.bridges}
-        on={[round]}
+        on={[round, edits]}
         every={2000}
         newestFirst
         load={readBridges}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },
           { name: 'kind', label: texts.programs.kind, show: ({ kind }) => <Badge text={words.kinds[kind]} /> },
-          { name: 'url', label: texts.programs.address, wrap: true, show: ({ url }) => <code>{url}</code> },
+          { name: 'url', label: texts.programs.address, wrap: true, show: shownAddress },
           { name: 'pending', label: words.pending, show: ({ status }) => status.pending.toLocaleString() },
           {
             name: 'letters',
@@ -105,6 +89,14 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
                   <button
                     type="button"
                     class="plain"
+                    aria-label={texts.verbOf(texts.edit, of.name)}
+                    onClick={() => setOpen({ kind: 'edit', of })}
+                  >
+                    {texts.edit}
+                  </button>
+                  <button
+                    type="button"
+                    class="plain"
                     aria-label={texts.verbOf(texts.delete, of.name)}
                     onClick={() => onDelete(of)}
                   >
@@ -118,8 +110,24 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
       />
       {open?.kind === 'letters' && <DeadLetters of={open.of} onClose={close} />}
       {open?.kind === 'replay' && <Replay of={open.of} onClose={close} />}
+      {open?.kind === 'edit' && (
+        <EditBridge
+          of={open.of}
+          onClose={close}
+          onDone={() => {
+            toast(texts.saved);
+            setEdits(edits + 1);
+            close();
+          }}
+        />
+      )}
     </>
   );
+}
+
+/** A query is not shown: that there is one is. */
+function shownAddress({ url, urlHasHiddenPart }: Pick<Bridge, 'url' | 'urlHasHiddenPart'>) {
+  return <code>{urlHasHiddenPart ? `${url}?…` : url}</code>;
 }
 
 /** A payload as a text where it is one. */
@@ -185,51 +193,6 @@ function Replay({ of: { id, name }, onClose }: { of: Bridge; onClose: () => void
         <p class="soft">{words.replayHint}</p>
         <Field label={words.from} name="from" type="datetime-local" required defaultValue={localTime(60)} />
         <Field label={words.to} name="to" type="datetime-local" required defaultValue={localTime(0)} />
-      </Form>
-    </Dialog>
-  );
-}
-
-/** The values of some fields, by the part of their names after the prefix. */
-function valuesOf(values: Values, prefix: string): Record<string, string> {
-  const own = Object.entries(values).filter(([name]) => name.startsWith(prefix));
-  return Object.fromEntries(own.map(([name, value]) => [name.slice(prefix.length), value]));
-}
-
-/** `onDone` gets the secret of a webhook, which is shown once. */
-export function NewBridge({ onClose, onDone }: { onClose: () => void; onDone: (secret: string | undefined) => void }) {
-  const [kind, setKind] = useState<Kind>('webhook');
-  const save = async (values: Values) => {
-    const { name = '', url = '' } = values;
-    const [settings, credentials] = [valuesOf(values, 'setting.'), valuesOf(values, 'credential.')];
-    const more = kind === 'webhook' ? {} : { settings, credentials };
-    const body = { accountId: accountId.value, name, kind, url, ...more };
-    onDone((await done(api.POST('/api/v1/bridges', { body }))).bridge.secret);
-  };
-  return (
-    <Dialog title={texts.programs.new.bridges} onClose={onClose}>
-      <Form save={save} verb={texts.create} onCancel={onClose}>
-        <p class="soft">{words.hint}</p>
-        <Field label={texts.name} name="name" required />
-        <Select
-          label={texts.programs.kind}
-          value={kind}
-          options={kinds.map((one) => [one, words.kinds[one]] as const)}
-          onText={(text) => setKind(kinds.find((one) => one === text) ?? 'webhook')}
-        />
-        <Field label={texts.programs.address} name="url" required placeholder={words.examples[kind]} />
-        {settingsOf[kind].map((name) => (
-          <Field key={name} label={name} name={`setting.${name}`} required={kind === 'kinesis'} />
-        ))}
-        {credentialsOf[kind].map((name) => (
-          <Field
-            key={name}
-            label={name}
-            name={`credential.${name}`}
-            type={/password|token|secret/i.test(name) ? 'password' : 'text'}
-            autoComplete="off"
-          />
-        ))}
       </Form>
     </Dialog>
   );

@@ -12,7 +12,8 @@ import { Badge, Page, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { RolePicker } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
-import { Bridges, NewBridge } from './bridges.tsx';
+import { NewBridge } from './bridge-form.tsx';
+import { Bridges } from './bridges.tsx';
 import { ProviderGroups } from './provider-groups.tsx';
 
 const words = texts.programs;

@@ -157,17 +157,37 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   await press(page, 'New bridge');
   const dialog = page.getByRole('dialog', { name: 'New bridge' });
   await dialog.getByLabel('Name').fill('Warehouse');
-  await dialog.getByLabel('Address').fill(receiver.url);
+  await dialog.getByLabel('Address').fill(`${receiver.url}?key=hidden`);
+  await dialog.getByRole('button', { name: 'Add a header' }).click();
+  await dialog.getByLabel('Header', { exact: true }).fill('X-Key');
+  await dialog.getByLabel('Value').fill('k3y');
   await dialog.getByRole('button', { name: 'Create' }).click();
   await page.getByText('shown only now').waitFor();
+  await press(page, 'Edit Warehouse');
+  const editing = page.getByRole('dialog', { name: 'Edit Warehouse' });
+  await editing.getByText('Its query is stored').waitFor();
+  t.equal(await editing.getByLabel('Address').inputValue(), receiver.url);
+  t.equal(await editing.getByLabel('Value').inputValue(), '');
+  await editing.getByLabel('Name').fill('Warehouse 2');
+  await editing.getByRole('button', { name: 'Add a header' }).click();
+  await editing.getByLabel('Header', { exact: true }).nth(1).fill('X-Tenant');
+  await editing.getByLabel('Value').nth(1).fill('fleet');
+  await editing.getByRole('button', { name: 'Save' }).click();
+  await editing.waitFor({ state: 'detached' });
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'sure'), 'not welcome', { qos: 1 });
-  const row = page.getByRole('row', { name: /Warehouse/ });
-  await row.getByRole('button', { name: '1 Dead letters of Warehouse' }).click();
+  const row = page.getByRole('row', { name: /Warehouse 2/ });
+  await row.getByRole('button', { name: '1 Dead letters of Warehouse 2' }).click();
   await page
     .getByRole('dialog')
     .getByRole('row', { name: /sure answered 400 not welcome/ })
     .waitFor();
+  const [came] = receiver.tries;
+  t.match(
+    came,
+    { path: '/hook?key=hidden', headers: { 'x-key': 'k3y', 'x-tenant': 'fleet' } },
+    'what is not shown is kept',
+  );
   t.strictSame(errors, []);
 });
 
