@@ -85,7 +85,7 @@ t.test('an account sees its own use of every limit, and nothing of others; /metr
   for (const state of [usage, others])
     t.strictSame(
       Object.keys(state).filter((name) => /disk|free|total/i.test(name)),
-      ['diskBytes', 'diskShareBytes'],
+      ['diskBytes', 'diskSharePercent', 'diskShareBytes'],
     );
   const { text } = await service.http('GET', '/metrics', { token: null });
   t.match(text, /^slipway_limit\{limit="channelTemplates"\} 7$/m);

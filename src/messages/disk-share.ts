@@ -7,7 +7,7 @@ import type { Readers } from '../threads/readers.ts';
 
 /** Of what is free above the reserve and of what all accounts take. */
 const part = 1 / 2;
-/** The log names an account that takes so much of its share, and again once it has taken less than the second in between. */
+/** The log, and its usage, name an account that takes so much of its share, and again once it has taken less than the second in between. */
 const warned = { from: 0.8, until: 0.75 };
 /** An account that has taken its share is refused until it takes so much of it. */
 const admittedAgain = 31 / 32;
@@ -42,6 +42,12 @@ export class DiskShare {
   /** The share of each account, in bytes on disk; null while there is one account, or nobody knows what is free. */
   get bytes(): number | null {
     return this.#bytes;
+  }
+
+  /** What an account takes of its share, in whole percent; null while that is too little for the log to name it. */
+  percentOf(accountId: string): number | null {
+    if (this.#bytes === null || !this.#named.has(accountId)) return null;
+    return Math.min(100, Math.floor((100 * this.takenBy(accountId)) / this.#bytes));
   }
 
   /** What an account takes in both databases and as firmware, in bytes on disk, about. */

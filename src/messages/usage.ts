@@ -27,9 +27,12 @@ const answer = Type.Object(
     usage: Type.Object({
       messagesBytes: Type.Integer({ description: 'What these points and log entries take, about.' }),
       diskBytes: Type.Integer({ description: 'All that the account takes on the disk, about.' }),
-      diskShareBytes: Nullable(
-        Type.Integer({ description: 'What it may take there; null while it is the only account.' }),
+      diskSharePercent: Nullable(
+        Type.Integer({
+          description: 'How much of what it may take there it takes, in percent; null below 80. It is refused at 100.',
+        }),
       ),
+      diskShareBytes: Nullable(Type.Integer({ deprecated: true, description: 'Always null. Use diskSharePercent.' })),
       points: Type.Integer({ description: 'Stored points of the account.' }),
       logs: Type.Integer({ description: 'Stored log entries of the account.' }),
       outbox: Type.Integer({
@@ -60,7 +63,9 @@ export function usageRoutes(app: App, ctx: UsageContext): void {
       usage: {
         messagesBytes: bytes,
         diskBytes: Math.round(keeping.share.takenBy(accountId)),
-        diskShareBytes: keeping.share.bytes,
+        diskSharePercent: keeping.share.percentOf(accountId),
+        // It told every account what is free on the machine.
+        diskShareBytes: null,
         points,
         logs,
         outbox: bridges.stored(accountId),
