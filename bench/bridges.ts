@@ -1,4 +1,4 @@
-/** Bridges to NATS JetStream and to a webhook: their rate, their CPU time, and what publishers pay, next to level 0. */
+/** Bridges to NATS JetStream, a webhook and what answers as Kinesis: their rate, their CPU time, and what publishers pay, next to level 0. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
 import { logIn } from './api.ts';
@@ -19,6 +19,8 @@ const perUnit = 0.4;
 const pace = 2000;
 /** Shares of `Size.duration`: of warming up, and of measuring that time. */
 const [warmUp, measured] = [0.1, 0.4];
+/** Messages of the run with one device. */
+const ofOneDevice = 3000;
 /** Milliseconds between two looks at what no event reports, and the most that a target may need for one run. */
 const [look, patience] = [20, 60_000];
 const accountId = '00000000-0000-7000-8000-00000000b0b0';
@@ -27,7 +29,7 @@ const admin = { email: 'bench@bench.example', password: 'a password of the bench
 /** What a bridge leads to. */
 interface Target {
   name: string;
-  bridge: { kind: string; url: string };
+  bridge: { kind: string; url: string; settings?: object; credentials?: object };
   /** Messages that have arrived so far. */
   count(): number | Promise<number>;
 }
@@ -60,12 +62,15 @@ interface Rate {
 
 export async function measureBridges(bench: Bench): Promise<Row[]> {
   const rows: Row[] = [];
+  const isAll = !bench.only.includes('device');
   const nats = await bench.serveNats();
   if (nats) {
     const stream = await makeStream(nats.natsPort);
     const bridge = { kind: 'nats', url: `nats://127.0.0.1:${nats.natsPort}` };
     try {
-      rows.push(...(await measureTarget(bench, { name: 'NATS JetStream', bridge, count: stream.count })));
+      const target = { name: 'NATS JetStream', bridge, count: stream.count };
+      rows.push(...(await measureOneDevice(bench, target)));
+      if (isAll) rows.push(...(await measureTarget(bench, target)));
     } finally {
       await stream.close();
       await nats.stop();
@@ -74,6 +79,15 @@ export async function measureBridges(bench: Bench): Promise<Row[]> {
   const hook = await startHook();
   try {
     const target = { name: 'a webhook', bridge: { kind: 'webhook', url: hook.url }, count: hook.count };
+    const kinesis = {
+      kind: 'kinesis',
+      url: hook.url,
+      settings: { stream: 'messages', region: 'eu-west-1' },
+      credentials: { accessKeyId: 'bench', secretAccessKey: 'bench' },
+    };
+    for (const one of [{ name: 'a stand-in of Kinesis', bridge: kinesis, count: hook.count }, target])
+      rows.push(...(await measureOneDevice(bench, one)));
+    if (!isAll) return rows;
     const measureAway = async (stage: Stage, messages: number, rounds: number) => {
       hook.setAway(true);
       return measureUnsent(stage, messages, rounds);
@@ -85,13 +99,22 @@ export async function measureBridges(bench: Bench): Promise<Row[]> {
   return rows;
 }
 
-/** Level 2 next to level 0, in turns, on a service of its own; `more` measures on the same service afterwards. */
-async function measureTarget(
-  { size, directory, serve }: Bench,
-  target: Target,
-  more?: (stage: Stage, messages: number, rounds: number) => Promise<Row[]>,
-): Promise<Row[]> {
-  const server = await serve(await directory(0), {
+/** A device whose messages all come at once: most kinds of targets get one of them at a time. */
+async function measureOneDevice(bench: Bench, target: Target): Promise<Row[]> {
+  const server = await startServer(bench);
+  const stage = await setUp(server, target, 1);
+  const { arrived, cpu } = await rateOf(stage, 2, ofOneDevice);
+  for (const { link } of stage.clients) link.socket.destroy();
+  await server.stop();
+  const what = `Level 2 to ${target.name}, one device`;
+  return [
+    { what: `${what}, until the target has them`, ours: arrived, unit: 'msg/s' },
+    { what: `${what}, CPU time of a message`, ours: cpu, unit: 'µs' },
+  ];
+}
+
+async function startServer({ directory, serve }: Bench): Promise<ServingService> {
+  return serve(await directory(0), {
     SLIPWAY_ACCOUNT_ID: accountId,
     SLIPWAY_ADMIN_EMAIL: admin.email,
     SLIPWAY_ADMIN_PASSWORD: admin.password,
@@ -99,7 +122,17 @@ async function measureTarget(
     SLIPWAY_RATE_LIMIT_PER_MINUTE: '0',
     SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
   });
-  const stage = await setUp(server, target);
+}
+
+/** Level 2 next to level 0, in turns, on a service of its own; `more` measures on the same service afterwards. */
+async function measureTarget(
+  bench: Bench,
+  target: Target,
+  more?: (stage: Stage, messages: number, rounds: number) => Promise<Row[]>,
+): Promise<Row[]> {
+  const { size } = bench;
+  const server = await startServer(bench);
+  const stage = await setUp(server, target, devices);
   const levels = [0, 2] as const;
   const p50s: Record<0 | 2, number[]> = { 0: [], 2: [] };
   const p99s: Record<0 | 2, number[]> = { 0: [], 2: [] };
@@ -218,7 +251,7 @@ interface Answer {
 }
 
 /** A bridge to the target, a stored channel for each level, and devices that are connected. */
-async function setUp(server: ServingService, target: Target): Promise<Stage> {
+async function setUp(server: ServingService, target: Target, devices: number): Promise<Stage> {
   const { call } = await logIn(server, accountId, admin);
   const post = (path: string, body: object) => call<Answer>('POST', path, { accountId, ...body });
   const { deviceTemplate } = await post('/devices/templates', { name: 'Bridged' });

@@ -1,4 +1,4 @@
-/** A webhook in a thread of its own, so that what it reads does not delay the load generator. */
+/** A webhook, which answers as Kinesis where it is asked so, in a thread of its own, so that what it reads does not delay the load generator. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -38,8 +38,10 @@ async function serve(shared: Int32Array): Promise<void> {
     });
     request.on('end', () => {
       const isAway = Atomics.load(shared, awayAt) === 1;
-      if (!isAway) Atomics.add(shared, acceptedAt, body.split('"id":').length - 1);
-      response.writeHead(isAway ? 503 : 200).end();
+      const records = body.split('"PartitionKey":').length - 1;
+      if (!isAway) Atomics.add(shared, acceptedAt, records || body.split('"id":').length - 1);
+      const answer = { FailedRecordCount: 0, Records: Array(records).fill({ SequenceNumber: '1', ShardId: 'shard' }) };
+      response.writeHead(isAway ? 503 : 200).end(records > 0 ? JSON.stringify(answer) : undefined);
     });
   });
   server.listen(0, '127.0.0.1');

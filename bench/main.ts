@@ -98,7 +98,7 @@ ${listed(others).join('\n')}
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
   --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, live, memory; of levels: messages,
-                connections; can be given several times
+                connections; of bridges: device; can be given several times
   --before FILE of report: the results of an earlier version on the same machine
   --skip S      of profile: without the first seconds, in which the service starts
   --data-dir D  a directory with a seeded registry, which is used as it is
