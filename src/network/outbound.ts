@@ -103,6 +103,11 @@ export interface Trust {
   ca?: string | undefined;
 }
 
+/** The options of TLS for that. An intermediate CA is trusted without its root, and a server's own certificate without its CA. */
+export function trusting({ ca }: Trust): Pick<tls.SecureContextOptions, 'ca' | 'allowPartialTrustChain'> {
+  return ca === undefined ? {} : { ca, allowPartialTrustChain: true };
+}
+
 /** A socket to a target that is no HTTP server. With TLS the certificate must fit the host. @throws NotPublic. */
 export function openSocket(
   { hostname, port, secure, ca }: { hostname: string; port: number; secure: boolean } & Trust,
@@ -111,13 +116,13 @@ export function openSocket(
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   const options = { host, port, ...connectOptions(hostname, targets) };
   if (!secure) return net.connect(options);
-  return tls.connect({ ...options, ca, ...(isIP(host) === 0 && { servername: host }) });
+  return tls.connect({ ...options, ...trusting({ ca }), ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /** Encrypts a connection that is open. The certificate must fit the host. */
 export function secureSocket(socket: net.Socket, { hostname, ca }: { hostname: string } & Trust): tls.TLSSocket {
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
-  return tls.connect({ socket, host, ca, ...(isIP(host) === 0 && { servername: host }) });
+  return tls.connect({ socket, host, ...trusting({ ca }), ...(isIP(host) === 0 && { servername: host }) });
 }
 
 /** Bytes that a target may send for each byte that it is sent, and bytes that it may send besides. */
@@ -155,7 +160,7 @@ export function httpClient(
   { ca, ...limits }: { maxSockets: number; maxFreeSockets: number } & Trust,
 ): HttpClient {
   const client = clientFor(url);
-  const agent = new client.Agent({ keepAlive: true, ...limits, ...(ca !== undefined && { ca }) });
+  const agent = new client.Agent({ keepAlive: true, ...limits, ...trusting({ ca }) });
   return {
     request: (options) => client.request(url, { ...options, agent, ...connectOptions(url.hostname, targets) }),
     close: () => agent.destroy(),

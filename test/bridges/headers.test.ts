@@ -192,6 +192,34 @@ t.test('a CA is trusted by the bridge that names it, and by no other', async (t)
   );
 });
 
+t.test(
+  'the CA may be the root, the intermediate one or the certificate itself, with or without those between',
+  async (t) => {
+    const more = [new x509.SubjectAlternativeNameExtension([{ type: 'ip', value: '127.0.0.1' }])];
+    const root = await makeAuthority({ subject: 'CN=Root' });
+    const middle = await makeAuthority({ subject: 'CN=Middle', issuer: root });
+    const leaf = await makeCertificate({ subject: 'CN=here', issuer: middle, more });
+    const own = await makeCertificate({ subject: 'CN=alone', more });
+    const alone = await startReceiver(t, { tls: { cert: leaf.cert, key: leaf.key } });
+    const chained = await startReceiver(t, { tls: { key: leaf.key, cert: `${leaf.cert}${middle.cert}` } });
+    const selfSigned = await startReceiver(t, { tls: { cert: own.cert, key: own.key } });
+    const { id } = await create(t, { url: alone.url });
+    for (const [what, { url }, ca, delivered] of [
+      ['the root, and the server sends the intermediate one', chained, root.cert, true],
+      ['the intermediate one', chained, middle.cert, true],
+      ['the intermediate one, and the server does not send it', alone, middle.cert, true],
+      ['both, and the server sends none', alone, `${root.cert}${middle.cert}`, true],
+      ["the server's certificate", alone, leaf.cert, true],
+      ['a self-signed certificate', selfSigned, own.cert, true],
+      ['the root, and nobody has the intermediate one', alone, root.cert, false],
+      ['another certificate', alone, own.cert, false],
+    ] as const) {
+      t.match(await put(id, { url, ca }), { status: 200 });
+      t.match(await test(id), delivered ? { delivered } : { delivered, reason: /unknown CA/ }, what);
+    }
+  },
+);
+
 t.test('another CA may let another server be the target: secrets are given again', async (t) => {
   const { issuer, cert, key } = await certified();
   const receiver = await startReceiver(t, { tls: { cert, key } });

@@ -1,7 +1,7 @@
 /** AWS Kinesis Data Streams: one record for each message; the device id is the partition key. */
 import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
-import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../network/outbound.ts';
+import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress, trusting } from '../../network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
@@ -67,7 +67,7 @@ async function openClient(spec: TargetSpec, around: Surroundings): Promise<Conne
     // Without it a request that is not answered is a warning on the console, and never ends.
     throwOnRequestTimeout: true,
     connectionTimeout: around.timeout,
-    httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets, ca }),
+    httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets, ...trusting({ ca }) }),
   });
   const client = new Client({
     endpoint: url.origin,
