@@ -119,7 +119,7 @@ t.test('a batch has one webhook-id for ever; with one message more it is another
     t.equal(byContent.get(messages.map(({ id }) => id).join()), ids[at]);
 });
 
-for (const status of [401, 403, 404, 410])
+for (const status of [401, 403, 404, 410, 431])
   t.test(`a webhook that answers ${status} has an hour to be put right`, async (t) => {
     const { receiver, bridge } = await bridged(t);
     const { say } = await speaker();

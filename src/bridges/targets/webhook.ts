@@ -163,17 +163,28 @@ const statuses: Record<number, Fault> = {
   429: 'throttled',
 };
 
+/** 431: the headers of the bridge are the same for every message. */
+const headersTooLarge =
+  'The headers of the bridge are larger than the webhook takes. Shorten them, or raise its limit.';
+
 /** Statuses of a target that is not itself, whatever it is sent. */
 const unwell = [429, 502, 503, 504];
 /** Client errors that may pass by themselves. */
 const passing = [408, 425, 429];
-/** Client errors of an address or a login that is wrong, maybe for a while only. */
-const refusals: Record<number, Refusal> = { 401: 'refused', 403: 'refused', 404: 'refused', 410: 'gone' };
+/** Client errors of an address, a login or headers that are wrong, maybe for a while only. */
+const refusals: Record<number, Refusal> = {
+  401: 'refused',
+  403: 'refused',
+  404: 'refused',
+  410: 'gone',
+  431: 'refused',
+};
 
 function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): Fate {
   const fault = statuses[statusCode];
   const answered = `answered ${statusCode}`;
-  const reason = fault ? sentenceOf('webhook', fault, answered) : answered;
+  const said = statusCode === 431 ? `${headersTooLarge} (${answered})` : answered;
+  const reason = fault ? sentenceOf('webhook', fault, answered) : said;
   if (statusCode >= 200 && statusCode < 300) return { result: 'accepted' };
   const refusal = refusals[statusCode];
   if (statusCode >= 400 && statusCode < 500 && !refusal && !passing.includes(statusCode))
