@@ -14,7 +14,6 @@ import {
   endUserCaller,
   has,
   isAccountWide,
-  isPerson,
   type Membership,
   may,
   rightsOf,
@@ -28,7 +27,6 @@ import {
   builtInRoles,
   defaultRoles,
   type EntityKind,
-  ownRights,
   type Role,
   type RoleScope,
   roleFrom,
@@ -96,9 +94,9 @@ export class Access {
     return this.may(caller, 'subscribe', 'device') || this.may(caller, 'publish', 'device');
   }
 
-  /** All that the caller may do, somewhere or to itself. */
+  /** All that the caller's roles permit, somewhere. What every person may do to itself is not among it. */
   rightsOf(caller: Caller): Partial<Record<EntityKind, Action[]>> {
-    return unionOf([...rightsOf(caller), ...(isPerson(caller) ? [ownRights] : [])]);
+    return unionOf(rightsOf(caller));
   }
 
   /** @throws PlatformError 403 with 21 when the caller may not do this at all. */
@@ -157,6 +155,13 @@ export class Access {
   reachesRow<T extends EntityTable>(caller: Caller, table: T, row: Row<T>): boolean {
     if (table === 'devices') return this.reachesDevice(caller, row as Row<'devices'>);
     return this.reaches(caller, row.accountId, placeOf(table, row));
+  }
+
+  /** Whether a caller that uses another right may read an entity: where it is, only that other right is missing. */
+  readsRow<T extends EntityTable>(caller: Caller, table: T, row: Row<T>): boolean {
+    return (caller.uses ?? []).some(
+      ([, kind]) => this.may(caller, 'read', kind) && this.reachesRow(this.narrow(caller, 'read', kind), table, row),
+    );
   }
 
   /** Whether `organizationId` is one of `roots` or below one of them. */

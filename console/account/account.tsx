@@ -81,7 +81,7 @@ function Own() {
         <h2>{texts.people.security}</h2>
         <Security userId={userId} />
       </section>
-      {can('create', 'mfaMethod') && <SecondFactor userId={userId} />}
+      <SecondFactor userId={userId} />
       {can('read', 'account') && <Retention />}
     </div>
   );

@@ -64,7 +64,8 @@ export async function demandReference<T extends EntityTable>(
 
 /**
  * The entity, live or in the trash, when it is in the caller's reach.
- * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach.
+ * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach; 403 with 21 when the caller may
+ * read it, and not do this to it.
  */
 export function findReached<T extends EntityTable>(
   { registry, access }: { registry: Registry; access: Access },
@@ -73,8 +74,8 @@ export function findReached<T extends EntityTable>(
   id: string,
 ): Row<T> {
   const row = registry.entity(table, id);
-  if (!row || !access.reachesRow(caller, table, row)) throw new PlatformError('notFound');
-  return row;
+  if (row && access.reachesRow(caller, table, row)) return row;
+  throw new PlatformError(row && access.readsRow(caller, table, row) ? 'forbidden' : 'notFound');
 }
 
 /** @throws PlatformError 410 with 107 when the entity is in the trash. */

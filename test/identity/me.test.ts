@@ -22,6 +22,7 @@ t.test('GET /profile/me tells who one is, and names the rights that the API enfo
   t.match(me, { kind: 'endUser', emailAddress: person.email, organizationIds: [organization.id] });
   t.strictSame(me.rights.device, ['read', 'update', 'publish', 'subscribe']);
   t.notOk(me.rights.auditRecord);
+  t.notOk(me.rights.session, 'what everybody may do to itself comes from no role');
   const refused = await service.http('GET', `/api/v1/audit?accountId=${service.accountId}`, { token: person.token });
   t.equal(refused.status, 403);
   t.match(await service.http('GET', '/api/v1/profile/me', nobody), { status: 401 });

@@ -113,7 +113,7 @@ t.test('in each organization a person has the role that it has there', async (t)
   const [inSeen, inRun, inBelow] = [await make(seen.id), await make(run.id), await make(below.id)];
   const put = (device: Made<'device'>, body: object) =>
     service.http('PUT', `/api/v1/devices/${device.id}`, { token, ...etag(device.version), body });
-  t.match(await put(inSeen, { name: 'x' }), refused(100, 404), 'where it may only look, it changes nothing');
+  t.match(await put(inSeen, { name: 'x' }), refused(21, 403), 'where it may only look, it changes nothing');
   t.match(
     await put(inRun, { organizationId: seen.id }),
     refused(102),
@@ -299,6 +299,27 @@ t.test('nobody gives a right that it does not have', async (t) => {
   const etagOf = (await service.ok('GET', `/api/v1/roles/${limitedId}`)).role.version;
   const wider = { token, ...etag(etagOf), body: { rights: { bridge: ['read'] } } };
   t.match(await service.http('PUT', `/api/v1/roles/${limitedId}`, wider), forbidden, 'not even in its own role');
+});
+
+t.test('who may read something and not change it hears so, and of what is out of reach nothing', async (t) => {
+  const [managed, viewed, foreign] = [
+    await service.organization(),
+    await service.organization(),
+    await service.organization(),
+  ];
+  const { endUser, token } = await service.endUser(managed.id);
+  const { userId } = endUser;
+  await service.create('/end-users', 'endUser', { organizationId: viewed.id, userId, roleId: 'organization:viewer' });
+  const asked = async (organizationId: string) => {
+    const { device } = await service.device({ organizationId });
+    const path = `/api/v1/devices/${device.id}`;
+    const read = await service.http('GET', path, { token });
+    const change = { token, ...etag(read.headers.get('etag') ?? device.version), body: { name: 'mine' } };
+    return [read, await service.http('PUT', path, change)];
+  };
+  t.match(await asked(managed.id), [{ status: 200 }, { status: 200 }]);
+  t.match(await asked(viewed.id), [{ status: 200 }, refused(21, 403)]);
+  t.match(await asked(foreign.id), [refused(100, 404), refused(100, 404)]);
 });
 
 t.test('who makes an organization below another one does not become more there', async (t) => {
