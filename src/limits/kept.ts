@@ -64,6 +64,11 @@ export async function keptOf(db: Db, accountId: string, what: Kept): Promise<num
   return row?.amount ?? 0;
 }
 
+/** Reads what `keptOf` gives. */
+export function keptAmount(db: Db, accountId: string, what: Kept) {
+  return db.selectFrom('kept').select('amount').where('accountId', '=', accountId).where('what', '=', what);
+}
+
 /** Removes the oldest rows of the account while it has more than its limit; call it where `added` rows have come. */
 export async function keepNewest(
   db: Db,

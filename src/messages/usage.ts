@@ -4,6 +4,7 @@ import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
 import type { Caller } from '../caller.ts';
 import type { App } from '../http/app.ts';
+import { laneOf } from '../limits/lanes.ts';
 import { limits } from '../limits/table.ts';
 import { limitStates, limitUse } from '../limits/use.ts';
 import type { MessagesContext } from './context.ts';
@@ -53,7 +54,7 @@ const answer = Type.Object(
 type UsageContext = MessagesContext & { bridges: { stored(accountId: string): number } };
 
 export function usageRoutes(app: App, ctx: UsageContext): void {
-  const { messages, bridges, config, keeping } = ctx;
+  const { messages, bridges, config, keeping, readers, registry } = ctx;
   const use = limitUse(ctx);
 
   async function read(caller: Caller): Promise<Static<typeof answer>> {
@@ -70,7 +71,7 @@ export function usageRoutes(app: App, ctx: UsageContext): void {
         logs,
         outbox: bridges.stored(accountId),
         oldest: oldest === null ? null : new Date(oldest).toISOString(),
-        limits: await limitStates(use, config.limits, accountId),
+        limits: await limitStates(use, config.limits, accountId, readers.readTogether(laneOf(caller), registry.query)),
       },
     };
   }

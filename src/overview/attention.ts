@@ -224,8 +224,8 @@ function clockOf({ ages }: OverviewRequest): Attention[] {
   return [{ kind: 'clockDoubted', count: days, sentence, query: 'usage' }];
 }
 
-async function limitsOf({ caller: { accountId }, config }: OverviewRequest, use: LimitUse): Promise<Attention[]> {
-  const states = await limitStates(use, config.limits, accountId);
+async function limitsOf({ caller: { accountId }, config, read }: OverviewRequest, use: LimitUse): Promise<Attention[]> {
+  const states = await limitStates(use, config.limits, accountId, read);
   return states
     .flatMap(({ name, limit, used }): Attention[] => {
       const percent = limit > 0 && used !== null ? Math.floor((used * 100) / limit) : 0;

@@ -1,4 +1,8 @@
-/** Connected devices, messages and refusals of an account by five minutes, the running ones included. */
+/**
+ * Connected devices, messages and refusals of an account by five minutes, the running ones included. The thread that reads them
+ * writes their JSON too: there are two thousand in a week.
+ */
+import { type RawBuilder, sql } from 'kysely';
 import { activityStep, stepOf } from '../ports/activity.ts';
 import type { OverviewRequest } from './reading.ts';
 import type { Overview } from './shape.ts';
@@ -6,58 +10,67 @@ import type { Overview } from './shape.ts';
 const hour = 60 * 60_000;
 const day = 24 * hour;
 
-/** `causes` are refusals of the last day, by cause. */
-export type History = Required<Pick<Overview, 'messages' | 'refusals' | 'history'>> & { causes: Map<string, number> };
+/** `items` are the JSON of the history's items, some in each text; `causes` are refusals of the last day, by cause. */
+export type History = Required<Pick<Overview, 'messages' | 'refusals'>> & {
+  items: string[];
+  causes: Map<string, number>;
+};
 
 /** `counts` say how many devices are connected now. */
 export async function historyOf(
-  { broker, caller, clock, read, registry }: OverviewRequest,
+  { broker, caller, clock, read }: OverviewRequest,
   hours: number,
   counts: Promise<{ online: number }>,
 ): Promise<History> {
   const { accountId } = caller;
   const now = clock.now();
   const running = broker.runningActivity(accountId);
-  const first = stepOf(now - hours * hour);
-  const dayBegin = stepOf(now - day);
-  const rows = await read(
-    registry.query
-      .selectFrom('activity')
-      .select(['time', 'connected', 'messages', 'refusals', 'causes'])
-      .where('accountId', '=', accountId)
-      .where('time', '>=', Math.min(first, dayBegin)),
-  );
   const last = stepOf(now);
-  const points = new Map(rows.map((row) => [row.time, row]));
-  const own = points.get(last);
-  points.set(last, {
-    time: last,
-    connected: (await counts).online,
+  const ofDay = sql`"accountId" = ${accountId} and "time" >= ${stepOf(now - day)}`;
+  const [past, [own], [sums], found, { online }] = await Promise.all([
+    read<{ items: string }>(stepsBetween(accountId, stepOf(now - hours * hour), last)),
+    read<Counted>(
+      sql`select "messages", "refusals" from "activity" where "accountId" = ${accountId} and "time" = ${last}`,
+    ),
+    read<Counted>(
+      sql`select sum("messages") as "messages", sum("refusals") as "refusals" from "activity" where ${ofDay}`,
+    ),
+    read<{ cause: string; count: number }>(
+      sql`select one."key" as "cause", sum(one."value") as "count" from "activity", json_each("causes") as one
+        where ${ofDay} group by one."key"`,
+    ),
+    counts,
+  ]);
+  const causes = new Map(Object.entries(running.causes));
+  for (const { cause, count } of found) causes.set(cause, (causes.get(cause) ?? 0) + count);
+  const ofLast = {
+    ...{ time: new Date(last).toISOString(), connected: online },
     messages: running.messages + (own?.messages ?? 0),
     refusals: running.refusals + (own?.refusals ?? 0),
-    causes: '{}',
-  });
-  const causes = new Map(Object.entries(running.causes));
-  for (const row of rows)
-    if (row.time >= dayBegin)
-      for (const [cause, count] of Object.entries(JSON.parse(row.causes) as Record<string, number>))
-        causes.set(cause, (causes.get(cause) ?? 0) + count);
-  const ofDay = [...points.values()].filter(({ time }) => time >= dayBegin);
-  const sumOf = (name: 'messages' | 'refusals') => ofDay.reduce((all, row) => all + row[name], 0);
-  const messages = sumOf('messages');
-  const history = [];
-  for (let time = first; time <= last; time += activityStep) {
-    const { connected = 0, messages = 0, refusals = 0 } = points.get(time) ?? {};
-    history.push({ time: new Date(time).toISOString(), connected, messages, refusals });
-  }
+  };
+  const messages = running.messages + (sums?.messages ?? 0);
   return {
-    messages: {
-      perSecond: running.messagesPerSecond,
-      perSecondLastDay: (messages * 1000) / day,
-      lastDay: messages,
-    },
-    refusals: { lastDay: sumOf('refusals') },
-    history,
+    messages: { perSecond: running.messagesPerSecond, perSecondLastDay: (messages * 1000) / day, lastDay: messages },
+    refusals: { lastDay: running.refusals + (sums?.refusals ?? 0) },
+    items: [...past.map(({ items }) => items), JSON.stringify(ofLast)],
     causes,
   };
+}
+
+interface Counted {
+  messages: number | null;
+  refusals: number | null;
+}
+
+/** The JSON of each five minutes from `first` to those before `last`, of a day in each row. */
+function stepsBetween(accountId: string, first: number, last: number): RawBuilder<unknown> {
+  // Literals, for a parameter is no integer: with it each of the five minutes would be a day of its own.
+  const [begin, end, step, ofDay] = [first, last, activityStep, day].map((number) => sql.lit(number));
+  return sql`with recursive "steps"("at") as
+      (select ${begin} union all select "at" + ${step} from "steps" where "at" + ${step} < ${end}),
+    "shown" as (select "at", json_object(
+        'time', strftime('%Y-%m-%dT%H:%M:%S.000Z', "at" / 1000, 'unixepoch'), 'connected', coalesce("connected", 0),
+        'messages', coalesce("messages", 0), 'refusals', coalesce("refusals", 0)) as "item"
+      from "steps" left join "activity" on "accountId" = ${accountId} and "time" = "at")
+    select group_concat("item", ',' order by "at") as "items" from "shown" group by "at" / ${ofDay} order by "at"`;
 }

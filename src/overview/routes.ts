@@ -1,6 +1,7 @@
 /** GET /overview: what one sees first after signing in. */
 import { Type } from 'typebox';
 import { type Caller, isAccountWide } from '../caller.ts';
+import { JsonText, sendItems, streamed } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import { limitUse } from '../limits/use.ts';
@@ -12,6 +13,9 @@ import { requestOf, withRight } from './reading.ts';
 import { recentOf } from './recent.ts';
 import { maxHours, type Overview, overviewShape } from './shape.ts';
 
+/** The history is JSON already; an end-user has none. */
+type Found = Omit<Overview, 'history'> & { items: string[] | undefined };
+
 const query = Type.Object({
   accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
   hours: Type.Optional(
@@ -22,7 +26,7 @@ const query = Type.Object({
 export function overviewRoutes(app: App, ctx: OverviewContext): void {
   const use = limitUse(ctx);
 
-  async function read(caller: Caller, hours: number): Promise<Overview> {
+  async function read(caller: Caller, hours: number): Promise<Found> {
     const request = requestOf(ctx, caller);
     const isAll = isAccountWide(caller);
     const counts = deviceCountsOf(request);
@@ -37,10 +41,10 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
       attentionOf(request, use, history),
       ofDevices ? recentOf(ofDevices) : [],
     ]);
-    const { causes: _, ...activity } = ofTime ?? {};
+    const { causes: _, items, ...activity } = ofTime ?? {};
     const byProduct = seen?.byProduct ?? [];
     const time = new Date(ctx.clock.now()).toISOString();
-    return { time, ...found, byProduct, ...(byFirmware && { byFirmware }), ...activity, attention, recent };
+    return { time, ...found, byProduct, ...(byFirmware && { byFirmware }), ...activity, attention, recent, items };
   }
 
   app.get(
@@ -54,14 +58,23 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
         description:
           'At most five seconds late. Each part needs the permission to read what it tells: products, what happened and which devices are lost that of devices. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
         querystring: query,
-        response: { 200: Type.Object({ overview: overviewShape }, { description: 'As it is now.' }) },
+        response: { 200: streamed(Type.Object({ overview: overviewShape }, { description: 'As it is now.' })) },
       },
     },
     async (request, reply) => {
       const { caller, query: asked } = request;
       ctx.access.demandAccount(caller, asked.accountId);
       nameIgnored(request, reply, query);
-      return { overview: await read(caller, asked.hours ?? 24) };
+      const { items, ...overview } = await read(caller, asked.hours ?? 24);
+      const before = `{"overview":${JSON.stringify(overview).slice(0, -1)}`;
+      return sendItems(
+        reply,
+        items ? `${before},"history":[` : before,
+        async function* () {
+          for (const item of items ?? []) yield new JsonText(item);
+        },
+        items ? ']}}' : '}}',
+      );
     },
   );
 }

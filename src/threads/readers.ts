@@ -1,5 +1,7 @@
 /** Reads of the registry that may look at many rows: threads make them, so that the event loop goes on for others. */
-import type { CompiledQuery } from 'kysely';
+import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
+import type { Db } from '../../db/registry/index.ts';
+import { compileQuery, type Read } from '../../db/registry/statement.ts';
 import type { Lane } from '../scheduler/lanes.ts';
 import { Scheduler } from '../scheduler/scheduler.ts';
 import { AskedThread } from './asked-thread.ts';
@@ -14,6 +16,12 @@ export interface ReadQuestion {
   path: string;
   sql: string;
   parameters: readonly unknown[];
+}
+
+interface WaitingRead {
+  query: CompiledQuery<unknown>;
+  resolve(rows: unknown[]): void;
+  reject(error: unknown): void;
 }
 
 export class Readers {
@@ -55,6 +63,29 @@ export class Readers {
         this.#idle.push(thread);
       }
     });
+  }
+
+  /** Reads for one answer: what is asked for in one go has one turn, for many turns would take longer than what is read. */
+  readTogether(lane: Lane, db: Db): Read {
+    let waiting: WaitingRead[] = [];
+    const readWaiting = async () => {
+      const reads = waiting;
+      waiting = [];
+      try {
+        const found = await this.readAll(
+          lane,
+          reads.map(({ query }) => query),
+        );
+        for (const [at, { resolve }] of reads.entries()) resolve(found[at] ?? []);
+      } catch (error) {
+        for (const { reject } of reads) reject(error);
+      }
+    };
+    return <R>(query: RawBuilder<unknown> | Compilable<R>) =>
+      new Promise<R[]>((resolve, reject) => {
+        if (waiting.length === 0) queueMicrotask(() => void readWaiting());
+        waiting.push({ query: compileQuery(db, query), resolve: resolve as WaitingRead['resolve'], reject });
+      });
   }
 
   /** Ends the threads after what they have been asked. */

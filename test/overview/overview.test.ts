@@ -4,6 +4,7 @@ import { startReceiver } from '../bridges/receiver.ts';
 import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { purgeNow } from '../support/clockwork.ts';
+import { changeStored, statementsOf } from '../support/faults.ts';
 import { provision } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { accountUser, role } from '../support/roles.ts';
@@ -113,6 +114,43 @@ t.test('messages and refusals count at once, are kept every five minutes, and go
   await purgeNow(service);
   t.equal(countStored(own, 'activity', `"accountId" = '${own.accountId}' AND "messages" > 0`), 0);
 });
+
+t.test(
+  'the event loop reads nothing of a week, and one account that asks again and again holds no other up',
+  async (t) => {
+    const [own, other] = [await service.inNewAccount(), await service.inNewAccount()];
+    await changeStored(
+      own,
+      `WITH RECURSIVE "steps"("n") AS (SELECT 1 UNION ALL SELECT "n" + 1 FROM "steps" WHERE "n" < 2016)
+      INSERT INTO "activity" ("accountId", "time", "connected", "messages", "refusals", "causes")
+      SELECT ?, ? - 300000 * "n", "n" % 7, 3, 1, '{"notPermitted":1}' FROM "steps"`,
+      [own.accountId, now - (now % (5 * minute))],
+    );
+    const asked = statementsOf(t, service, 'GET /api/v1/overview');
+    const week = await read(own, '&hours=168');
+    t.same(
+      asked.filter((statement) => !/from "?(sessions|identities)"?/i.test(statement)),
+      [],
+    );
+    const { history = [] } = week;
+    t.equal(history.length, 2017);
+    t.match(history.at(-3), { time: new Date(now - (now % (5 * minute)) - 10 * minute).toISOString(), connected: 2 });
+    t.same(
+      history.map(({ time }) => time),
+      history.map(({ time }) => time).sort(),
+    );
+    t.match(week, { messages: { lastDay: 3 * 288 }, refusals: { lastDay: 288 } });
+    t.match(attention(week, 'refusals'), [{ cause: 'notPermitted', count: 288 }]);
+
+    const answered: string[] = [];
+    const ask = async (of: Service, name: string) => {
+      await read(of, '&hours=168');
+      answered.push(name);
+    };
+    await Promise.all([...Array.from({ length: 16 }, () => ask(own, 'own')), ask(other, 'other')]);
+    t.ok(answered.indexOf('other') < 8, `the other account came ${answered.indexOf('other') + 1}th of 17`);
+  },
+);
 
 t.test(
   'a device is silent when it says nothing for three of its usual intervals, and offline when it has gone',

@@ -9,6 +9,7 @@ import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { Point } from '../../db/messages/types.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
+import { StatementCache } from '../../db/sqlite/statements.ts';
 import { Progress } from '../../src/downlink/rollouts/progress.ts';
 import { PlatformError } from '../../src/errors.ts';
 import { pendingRows } from '../../src/factory/jobs/shares.ts';
@@ -68,6 +69,21 @@ function beforeCall<N extends string, O extends Record<N, (...asked: never[]) =>
 /** Runs when a request, as `POST /api/v1/devices`, is about to begin its first transaction, in the middle of the code that asked for it. */
 export function beforeTransaction(t: Test, service: Service, request: string, work: () => Promise<unknown>): void {
   beforeCall(t, service, request, service.server.ctx.registry, 'transaction', work);
+}
+
+/** The statements that the main thread runs for a request, as `GET /api/v1/overview`; it grows while requests are answered. */
+export function statementsOf(t: Test, { server }: Service, request: string): string[] {
+  nameRequests(server);
+  const statements: string[] = [];
+  const { run } = StatementCache.prototype;
+  StatementCache.prototype.run = function note<R>(this: StatementCache, query: Parameters<typeof run>[0]) {
+    if (requests.getStore() === request) statements.push(query.sql);
+    return run.call(this, query) as ReturnType<typeof run<R>>;
+  };
+  t.teardown(() => {
+    StatementCache.prototype.run = run;
+  });
+  return statements;
 }
 
 /** Holds the transactions that no request asks for, as those of presence, until the answer is called. */
