@@ -1,6 +1,7 @@
 /** On whose behalf something is done: each log line says it, and writes of the registry take turns by it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { PlatformError } from './errors.ts';
 import { LogOutput } from './log-output.ts';
 import type { Lane } from './scheduler/lanes.ts';
 
@@ -12,6 +13,8 @@ export interface Behalf {
   cause?: Cause | undefined;
   /** A function where it is known later, or changes. */
   lane?: Lane | (() => Lane) | undefined;
+  /** Whether the client is still there, that asked for it. */
+  isAwaited?: () => boolean;
 }
 
 const behalves = new AsyncLocalStorage<Behalf>();
@@ -36,4 +39,10 @@ export function causeNow(): Cause | undefined {
 export function laneNow(): Lane | undefined {
   const lane = behalves.getStore()?.lane;
   return typeof lane === 'function' ? lane() : lane;
+}
+
+/** Call it before what takes long and is for an answer alone. @throws PlatformError 503 when the client has gone. */
+export function demandAwaited(): void {
+  if (behalves.getStore()?.isAwaited?.() === false)
+    throw new PlatformError('stopping', { message: 'The client has gone.' });
 }

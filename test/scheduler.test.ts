@@ -1,6 +1,6 @@
 /** What waits: whose turn it is, how much goes on at once, and how much in one turn of the event loop. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { areStrangers, strangerLane } from '../src/limits/lanes.ts';
+import { holderLane, lastRank, rankOf, strangerLane } from '../src/limits/lanes.ts';
 import { Lanes } from '../src/scheduler/lanes.ts';
 import { LongWork } from '../src/scheduler/long-work.ts';
 import { Scheduler } from '../src/scheduler/scheduler.ts';
@@ -67,7 +67,7 @@ t.test('a queue of work on the event loop lets others go first between two piece
 });
 
 t.test('those who go last get every fifth turn', async (t) => {
-  const queue = new Scheduler({ atOnce: 1, isLast: areStrangers });
+  const queue = new Scheduler({ atOnce: 1, rankOf, lastRank });
   const leave = await queue.enter(lane('busy'), 1);
   const order: string[] = [];
   const run = (name: string, { accountId, callerId }: { accountId: string; callerId: string }) =>
@@ -80,6 +80,25 @@ t.test('those who go last get every fifth turn', async (t) => {
   const turns = order.map((name) => name.charAt(0)).join('');
   t.equal(turns, 'oooosoooosos');
 });
+
+t.test(
+  'those who hold a device go before strangers, and networks that have failed after those that have not',
+  async (t) => {
+    const queue = new Scheduler({ atOnce: 1, rankOf, lastRank });
+    const leave = await queue.enter(lane('busy'), 1);
+    const order: string[] = [];
+    const run = (name: string, of: { accountId: string; callerId: string }) =>
+      queue.run(of, 1, async () => void order.push(name));
+    const waiting: Promise<void>[] = [];
+    for (let n = 0; n < 40; n += 1) waiting.push(run('f', strangerLane(`198.51.100.${n}`, true)));
+    for (let n = 0; n < 6; n += 1) waiting.push(run('s', strangerLane(`192.0.2.${n}`)));
+    for (let n = 0; n < 6; n += 1) waiting.push(run('h', holderLane('device', `192.0.2.${n}`)));
+    waiting.push(run('h', holderLane('other', '192.0.2.9')));
+    leave();
+    await Promise.all(waiting);
+    t.equal(order.join('').replace(/f+$/, ''), 'hhhhshhhsssfss');
+  },
+);
 
 t.test('networks of 64 bits share the turn of their network of 48 bits', async (t) => {
   const queue = new Scheduler({ atOnce: 1 });

@@ -87,7 +87,13 @@ export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Tr
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) =>
-    onBehalfOf({ cause: { requestId: request.id }, lane: laneOfRequest(request) }, done),
+    onBehalfOf(
+      {
+        ...{ cause: { requestId: request.id }, lane: laneOfRequest(request) },
+        isAwaited: () => !request.raw.socket.destroyed,
+      },
+      done,
+    ),
   );
   // Without TLS here, telling browsers to insist on it would lock them out.
   const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });

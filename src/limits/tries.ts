@@ -25,6 +25,8 @@ const guarded = {
   /** By identity: beyond it strangers have one try in each `loginsOfStrangers`. */
   loginsFromAnywhere: { most: ({ loginFailures }) => loginFailures.perIdentity && 50, window: 15 * minute },
   loginsOfStrangers: { most: 1, window: 10 * second },
+  /** By network: a try while one of these is left goes before those of networks that have none. It is among them itself. */
+  firstLogins: { most: 2, window: hour },
   /** By identity: codes of six digits, from addresses from which it never logged in. */
   shortCodes: { most: ({ loginFailures }) => loginFailures.perIdentity && 30, window: day },
   /** By network: logins with a provider that have begun. */

@@ -8,7 +8,7 @@ import { type SliceOptions, TimeSlice } from './time-slice.ts';
 const maxWaiting = { ofCaller: 200, ofAccount: 1000 };
 /** For work that is bounded elsewhere. */
 export const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-/** Turns that others have before one of the lanes that go last. */
+/** Turns that the lanes of a rank have before one of those behind it. */
 const turnsOfOthers = 4;
 /** A piece of work that has its turn. */
 export interface Turn {
@@ -29,8 +29,10 @@ export interface SchedulerOptions {
   quantum?: number;
   /** Pieces that may wait before more are refused. */
   maxWaiting?: typeof maxWaiting;
-  /** Lanes that let all others go first, except for every fifth turn. */
-  isLast?: (accountId: string) => boolean;
+  /** Lanes of a higher rank, from 0 on, let those of lower ones go first, except for every fifth turn. */
+  rankOf?: (accountId: string) => number;
+  /** The highest rank. */
+  lastRank?: number;
   /** How much may begin in one turn of the event loop. */
   slice?: SliceOptions;
   /** Whether it is long work on the event loop: between two pieces everybody else goes first. */
@@ -54,14 +56,15 @@ export class Scheduler {
   readonly #perAccount: number;
   readonly #quantum: number;
   readonly #maxWaiting: typeof maxWaiting;
-  readonly #isLast: ((accountId: string) => boolean) | undefined;
+  readonly #rankOf: ((accountId: string) => number) | undefined;
+  readonly #lastRank: number;
   readonly #failed: ((error: unknown) => void) | undefined;
   readonly #lanes: Lanes<Piece>;
   readonly #slice: TimeSlice | undefined;
   readonly #longWork: LongWork | undefined;
   readonly #ofAccount = new Map<string, number>();
-  /** Turns since the last one of the lanes that go last. */
-  #turnsOfOthers = 0;
+  /** Of each rank, its turns since the last one of those behind it. */
+  readonly #turnsOfOthers: number[] = [];
   #running = 0;
 
   constructor(options: SchedulerOptions) {
@@ -70,7 +73,8 @@ export class Scheduler {
     this.#perAccount = perAccount;
     this.#quantum = quantum;
     this.#maxWaiting = options.maxWaiting ?? maxWaiting;
-    this.#isLast = options.isLast;
+    this.#rankOf = options.rankOf;
+    this.#lastRank = options.lastRank ?? 0;
     this.#failed = options.failed;
     this.#lanes = new Lanes(quantum);
     this.#slice = slice && new TimeSlice(slice, () => this.#goOn());
@@ -229,14 +233,19 @@ export class Scheduler {
   }
 
   #takeNext(): Piece | undefined {
-    const isLast = this.#isLast;
-    const mayHave = this.#perAccount >= this.#atOnce ? undefined : (id: string) => this.#mayRun(id);
-    if (!isLast) return this.#lanes.takeNext(mayHave);
-    const last = () => this.#lanes.takeNext((id) => isLast(id) && this.#mayRun(id));
-    const others = () => this.#lanes.takeNext((id) => !isLast(id) && this.#mayRun(id));
-    const waited = this.#turnsOfOthers >= turnsOfOthers ? last() : undefined;
-    const first = waited ? undefined : others();
-    this.#turnsOfOthers = first ? this.#turnsOfOthers + 1 : 0;
-    return waited ?? first ?? last();
+    if (this.#rankOf) return this.#takeFrom(0, this.#rankOf);
+    return this.#lanes.takeNext(this.#perAccount >= this.#atOnce ? undefined : (id) => this.#mayRun(id));
+  }
+
+  /** The next piece of this rank, or of those behind it. */
+  #takeFrom(rank: number, rankOf: (accountId: string) => number): Piece | undefined {
+    const own = () => this.#lanes.takeNext((id) => rankOf(id) === rank && this.#mayRun(id));
+    if (rank >= this.#lastRank) return own();
+    const turns = this.#turnsOfOthers[rank] ?? 0;
+    const behind = () => this.#takeFrom(rank + 1, rankOf);
+    const waited = turns >= turnsOfOthers ? behind() : undefined;
+    const first = waited ? undefined : own();
+    this.#turnsOfOthers[rank] = first ? turns + 1 : 0;
+    return waited ?? first ?? behind();
   }
 }

@@ -1,7 +1,10 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
+import { audited } from '../support/audited.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { hashesWaiting } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -90,6 +93,73 @@ t.test('a login from where the owner has logged in before goes before 60 strange
   t.equal(owner.status, 200);
   t.ok(served <= 12, `${served} strangers were served before the owner, of 60`);
   await Promise.all(flood);
+});
+
+t.test(
+  'networks that have failed wait behind a login from a new network, and behind who signs up with a device',
+  async (t) => {
+    const { device } = await service.device();
+    const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
+      body: { deviceId: device.id },
+    });
+    let answered = 0;
+    const guess = async (n: number) => {
+      const { status } = await login({ emailAddress: `guess${n}@example.com` }, `203.0.113.${n}`);
+      answered += 1;
+      t.equal(status, 401);
+    };
+    const numbers = Array.from({ length: 50 }, (_, n) => n);
+    await Promise.all(numbers.map(guess));
+    const flood = Promise.all(numbers.map(guess));
+    await until(() => hashesWaiting(service) > 40);
+    const before = answered;
+    const signUp = service.http('POST', '/api/v1/association/sign-up-with-code', {
+      ...{ token: null, headers: { 'x-forwarded-for': '198.51.100.70' } },
+      body: {
+        ...{ accountId: service.accountId, associationCode },
+        emailAddress: 'new@example.com',
+        password: adminPassword,
+      },
+    });
+    const statuses = [login({}, '198.51.100.71'), signUp].map(async (one) => ({
+      ...(await one),
+      served: answered - before,
+    }));
+    for (const { status, served } of await Promise.all(statuses)) {
+      t.equal(status, 200);
+      t.ok(served <= 12, `${served} of 50 that had failed before were served first`);
+    }
+    await flood;
+  },
+);
+
+t.test('a hash whose client has gone is not computed', async (t) => {
+  const gone = new AbortController();
+  const guesses = Array.from({ length: 50 }, (_, n) =>
+    fetch(`${service.server.url}/api/v1/auth/login-user`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-forwarded-for': `203.0.113.${100 + n}` },
+      body: JSON.stringify({ emailAddress: `gone${n}@example.com`, password: 'x', accountId: service.accountId }),
+      signal: gone.signal,
+    }).catch(() => {}),
+  );
+  await until(() => hashesWaiting(service) > 40);
+  gone.abort();
+  await Promise.all(guesses);
+  t.equal((await login({}, '198.51.100.72')).status, 200);
+  await until(() => hashesWaiting(service) === 0);
+  // A guess that was computed leaves a record; the last of them has one for certain.
+  t.equal((await login({ password: 'wrong' }, '198.51.100.73')).status, 401);
+  const records = await audited(service, 'event=login&outcome=failure&address=198.51.100.73');
+  t.ok(records.length >= 1);
+  const { auditRecords } = await service.ok(
+    'GET',
+    `/api/v1/audit?accountId=${service.accountId}&event=login&outcome=failure&pageSize=1000`,
+  );
+  const computed = auditRecords.results.filter(
+    ({ address }) => Number(address?.match(/^203\.0\.113\.(\d+)$/)?.[1]) >= 100,
+  );
+  t.ok(computed.length <= 15, `${computed.length} of 50 were computed`);
 });
 
 t.end();

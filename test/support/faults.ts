@@ -232,6 +232,9 @@ export async function takeLongAnswers({ server, accountId }: Service) {
   };
 }
 
+/** Hashes of passwords that wait for their turn. */
+export const hashesWaiting = ({ server }: Service): number => server.ctx.passwords.waiting;
+
 /** Makes the last commit of the registry a long time ago; whether there has been one since. */
 export function forgetLastCommit({ server }: Service): () => boolean {
   const { commits } = server.ctx.registry.writer;

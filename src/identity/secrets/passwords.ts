@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.ts';
-import { areStrangers } from '../../limits/lanes.ts';
+import { lastRank, rankOf } from '../../limits/lanes.ts';
+import { demandAwaited } from '../../log.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import { Scheduler } from '../../scheduler/scheduler.ts';
 import { commonPasswords } from './common-passwords.ts';
@@ -40,7 +41,8 @@ export class Passwords {
   readonly #queue = new Scheduler({
     atOnce: hashesAtOnce,
     perAccount: Math.max(1, hashesAtOnce - 1),
-    isLast: areStrangers,
+    rankOf,
+    lastRank,
   });
   readonly #cost: HashCost;
   /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
@@ -59,8 +61,8 @@ export class Passwords {
 
   /**
    * The stored form of a new password of the person with this email address. There is no other way to one, so that
-   * nothing gets round the policy. It is hashed when it is the lane's turn.
-   * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full.
+   * nothing gets round the policy. It is hashed when it is the lane's turn, if its client is still there.
+   * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full; 503.
    */
   async hashNew(path: string, password: string, email: string, lane: Lane = ownLane): Promise<string> {
     demandPassword(path, password, email);
@@ -85,20 +87,27 @@ export class Passwords {
 
   /**
    * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes take
-   * turns, strangers after all others. @throws PlatformError 429 when the lane is full.
+   * turns, strangers after all others. @throws PlatformError 429 when the lane is full; 503 when its client has gone.
    */
   async verify(stored: string | null | undefined, password: string, lane: Lane): Promise<boolean> {
     const against = stored ?? this.#nobody;
     // Longer ones cannot have been set; hashing megabytes would only cost time.
     const given = password.slice(0, 16 * maxCharacters).normalize('NFKC');
-    const matches = await this.#queue.run(lane, 1, () => verify(against, given));
+    const matches = await this.#inTurn(lane, () => verify(against, given));
     return matches && stored !== null && stored !== undefined;
   }
 
   #hash(password: string, lane: Lane): Promise<string> {
-    return this.#queue.run(lane, 1, () =>
+    return this.#inTurn(lane, () =>
       hash(password.normalize('NFKC'), { type: argon2id, ...this.#cost, parallelism: 1 }),
     );
+  }
+
+  #inTurn<R>(lane: Lane, work: () => Promise<R>): Promise<R> {
+    return this.#queue.run(lane, 1, async () => {
+      demandAwaited();
+      return work();
+    });
   }
 }
 

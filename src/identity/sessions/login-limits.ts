@@ -8,7 +8,7 @@ import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import type { Allowance } from '../../errors.ts';
 import type { Attempts } from '../../limits/attempts.ts';
-import { strangerLane } from '../../limits/lanes.ts';
+import { holderLane, strangerLane } from '../../limits/lanes.ts';
 import { networkOf } from '../../limits/networks.ts';
 import { limitTries } from '../../limits/tries.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
@@ -32,6 +32,7 @@ export class LoginLimits {
   readonly #fromAnywhere: Attempts;
   readonly #strangers: Attempts;
   readonly #shortCodes: Attempts;
+  readonly #first: Attempts;
 
   constructor(services: { registry: Registry; clock: Clock; config: Config }) {
     this.#registry = services.registry;
@@ -40,6 +41,7 @@ export class LoginLimits {
     this.#fromAnywhere = limitTries('loginsFromAnywhere', services);
     this.#strangers = limitTries('loginsOfStrangers', services);
     this.#shortCodes = limitTries('shortCodes', services);
+    this.#first = limitTries('firstLogins', services);
   }
 
   /**
@@ -54,6 +56,7 @@ export class LoginLimits {
     if (limit > 0 && remaining === 0) {
       if (!(await this.#isKnown(userId, address))) this.#strangers.takeTry(subject);
     } else this.#fromAnywhere.takeTry(subject);
+    this.#first.chargeTry({ address }, 1);
     const isTighter = byAddress.limit > 0 && (byIdentity.limit === 0 || byAddress.remaining < byIdentity.remaining);
     return isTighter ? byAddress : byIdentity;
   }
@@ -80,6 +83,7 @@ export class LoginLimits {
   /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
   succeeded({ subject, address }: LoginTry): void {
     this.#perAddress.giveBack({ address });
+    this.#first.giveBack({ address });
     this.#perIdentity.clearTries({ address, subject });
     this.#fromAnywhere.giveBack(subject);
     this.#shortCodes.clearTries(subject);
@@ -91,6 +95,7 @@ export class LoginLimits {
       return await look();
     } catch (error) {
       this.#perAddress.giveBack({ address });
+      this.#first.giveBack({ address });
       this.#perIdentity.giveBack({ address, subject });
       this.#fromAnywhere.giveBack(subject);
       throw error;
@@ -98,12 +103,13 @@ export class LoginLimits {
   }
 
   /**
-   * Where the try waits for its hash: with its account if this identity has logged in from the address before, and with
-   * strangers otherwise, who go last.
+   * Where the try waits for its hash: with its account if this identity has logged in from the address before; otherwise
+   * with those who hold `deviceId`, or with strangers, of whom networks that have failed in the last hour go last.
    */
-  async laneOf(accountId: string, { userId, address }: LoginTry): Promise<Lane> {
-    const isKnown = await this.#isKnown(userId, address);
-    return isKnown ? { accountId, callerId: networkOf(address) } : strangerLane(address);
+  async laneOf(accountId: string, { userId, address }: LoginTry, deviceId?: string): Promise<Lane> {
+    if (await this.#isKnown(userId, address)) return { accountId, callerId: networkOf(address) };
+    if (deviceId !== undefined) return holderLane(deviceId, address);
+    return strangerLane(address, this.#first.left({ address }).remaining === 0);
   }
 
   async #isKnown(userId: string | undefined, address: string): Promise<boolean> {

@@ -160,7 +160,7 @@ async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found
   const { passwords } = ctx;
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.takeTry(attempt));
-  const lane = await ctx.loginLimits.laneOf(accountId, attempt);
+  const lane = await ctx.loginLimits.laneOf(accountId, attempt, found.id);
   const admit = async (person: Pick<Row<'identities'>, 'id' | 'passwordHash'>) => {
     ctx.loginLimits.succeeded(attempt);
     const { organizationId } = ctx.registry.entity('devices', found.id) ?? found;
