@@ -1,4 +1,5 @@
 /** Who loses a right loses what was on its way to devices because of it: commands, offers, downloads. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Access } from '../access.ts';
 import type { DeviceWork, WhoseCommands } from '../ports/downlink.ts';
@@ -18,8 +19,8 @@ interface Parts {
   commands: Commands;
 }
 
-/** Rows that are looked at together. */
-const atOnce = 500;
+/** Rows that are looked at together: a caller may have made commands, or a rollout offers, for a whole fleet. */
+const atOnce = 100;
 
 export class OpenDeviceWork implements DeviceWork {
   readonly #parts: Parts;
@@ -57,6 +58,7 @@ export class OpenDeviceWork implements DeviceWork {
       await commands.cancel(rows.filter(isLost));
       if (rows.length < atOnce) return;
       after = rows.at(-1)?.sequence ?? after;
+      await nextTurn();
     }
   }
 
@@ -111,6 +113,7 @@ export class OpenDeviceWork implements DeviceWork {
       for (const one of gone) this.endDownloads(one);
       await this.#endMoved(gone);
       after = ids.length < atOnce ? undefined : ids.at(-1);
+      await nextTurn();
     }
   }
 

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import type { OutboxChange, OutboxMessage } from '../../db/messages/outbox/rows.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { Point } from '../../db/messages/types.ts';
@@ -71,19 +72,32 @@ export function beforeTransaction(t: Test, service: Service, request: string, wo
   beforeCall(t, service, request, service.server.ctx.registry, 'transaction', work);
 }
 
-/** The statements that the main thread runs for a request, as `GET /api/v1/overview`; it grows while requests are answered. */
-export function statementsOf(t: Test, { server }: Service, request: string): string[] {
+/** A statement of the main thread. `work` is what it takes of the processor in milliseconds, `rows` what it reads or writes, triggers included. */
+export interface Executed {
+  request: string | undefined;
+  sql: string;
+  rows: number;
+  work: number;
+}
+
+/** The statements that the main thread executes, with the request that they are for; it grows while the service runs. */
+export function watchStatements(t: Test, { server }: Service): Executed[] {
   nameRequests(server);
-  const statements: string[] = [];
+  const executed: Executed[] = [];
   const { run } = StatementCache.prototype;
   StatementCache.prototype.run = function note<R>(this: StatementCache, query: Parameters<typeof run>[0]) {
-    if (requests.getStore() === request) statements.push(query.sql);
-    return run.call(this, query) as ReturnType<typeof run<R>>;
+    const changes = () => this.file.prepare('SELECT total_changes()').pluck().get() as number;
+    const [before, began] = [changes(), process.threadCpuUsage()];
+    const result = run.call(this, query) as ReturnType<typeof run<R>>;
+    const { user, system } = process.threadCpuUsage(began);
+    const rows = Math.max(result.rows.length, changes() - before);
+    executed.push({ request: requests.getStore(), sql: query.sql, rows, work: (user + system) / 1000 });
+    return result;
   };
   t.teardown(() => {
     StatementCache.prototype.run = run;
   });
-  return statements;
+  return executed;
 }
 
 /** Holds the transactions that no request asks for, as those of presence, until the answer is called. */
@@ -230,6 +244,22 @@ export async function takeLongAnswers({ server, accountId }: Service) {
       for (const leave of leaves) leave();
     },
   };
+}
+
+/** Long reads of the registry that wait for a thread. */
+export const readsWaiting = ({ server }: Service): number => server.ctx.readers.waiting;
+
+/** How many rows the threads of long reads have given to the event loop until now. */
+export function countReadRows(t: Test, { server }: Service): () => number {
+  let rows = 0;
+  const counting = (readAll: typeof server.ctx.readers.readAll) =>
+    (async (...asked) => {
+      const found = await readAll(...asked);
+      rows += found.reduce((sum, one) => sum + one.length, 0);
+      return found;
+    }) as typeof readAll;
+  t.teardown(replace(server.ctx.readers, 'readAll', counting));
+  return () => rows;
 }
 
 /** Hashes of passwords that wait for their turn. */
@@ -667,4 +697,32 @@ export async function weighAccounts({ server }: Service): Promise<string[]> {
   if (messages.reading > 0) threads.add('messages');
   await looking.finally(restore);
   return [...threads].sort();
+}
+
+/** How many levels and holders the trees of topic filters have been looked at since the last question. */
+export function countLooks(t: Test): () => number {
+  const { match } = FilterTree.prototype;
+  const { get } = Map.prototype;
+  let looks = 0;
+  FilterTree.prototype.match = function counted<H>(this: FilterTree<H>, topic: string) {
+    Map.prototype.get = function look(this: Map<unknown, unknown>, key: unknown) {
+      looks += 1;
+      return get.call(this, key);
+    };
+    try {
+      const found = (match as FilterTree<H>['match']).call(this, topic);
+      looks += found.size;
+      return found;
+    } finally {
+      Map.prototype.get = get;
+    }
+  };
+  t.teardown(() => {
+    FilterTree.prototype.match = match;
+  });
+  return () => {
+    const seen = looks;
+    looks = 0;
+    return seen;
+  };
 }

@@ -12,7 +12,7 @@ import type { Caller } from '../../caller.ts';
 import { timestamp } from '../../clock.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parseDate } from '../../entity/values.ts';
-import { demandReference, findLive, insert, stamp, writeAs } from '../../entity/verbs.ts';
+import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import { demandWithin } from '../../limits/table.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
@@ -27,6 +27,8 @@ type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmwareEngi
 const usualPause = 3600;
 /** Devices whose deliveries change in one transaction. */
 const atOnce = 100;
+/** Devices of a target beyond which a thread writes them. */
+const targetsAtOnce = 500;
 
 type Body = Static<typeof rolloutBody>;
 
@@ -40,7 +42,8 @@ export async function createRollout(ctx: Needed, caller: Caller, body: Body): Pr
   const target = readTarget(body.target);
   const stages = readStages(body.stages);
   const startAt = readStart(body.startAt, clock.now());
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const isLong = (target.deviceIds?.length ?? 0) > targetsAtOnce;
+  const row = await writeAs(isLong ? inThread(registry) : ctx, caller, undefined, async (tx) => {
     const firmware = await demandReference(
       tx,
       'firmwarePackages',

@@ -46,29 +46,17 @@ export async function endKey({ registry, clock }: Services, id: string): Promise
 
 /** Destroys the sealed results of a job while its key is gone: a retry has a new one. False when stopped before the end. */
 export async function clearRows({ registry }: Services, id: string, isStopped: () => boolean): Promise<boolean> {
+  const isKeyless = registry.query.selectFrom('jobs').select('id').where('id', '=', id).where('sealedKey', 'is', null);
   for (let after = 0; ; ) {
-    const rows = await registry.query
-      .selectFrom('jobRows')
-      .select('row')
-      .where('jobId', '=', id)
-      .where('row', '>', after)
-      .where('sealedResult', 'is not', null)
-      .orderBy('row')
-      .limit(stepSize)
-      .execute();
-    const last = rows.at(-1);
+    // A job that has been retried meanwhile seals what must stay.
+    if (!(await isKeyless.executeTakeFirst())) return true;
+    const rows = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id).where('row', '>', after);
+    const last = (await rows.orderBy('row').limit(stepSize).execute()).at(-1);
     if (!last) return true;
     if (isStopped()) return false;
     const cleared = registry.query.updateTable('jobRows').set({ sealedResult: null }).where('jobId', '=', id);
-    const isKeyless = registry.query
-      .selectFrom('jobs')
-      .select('id')
-      .where('id', '=', id)
-      .where('sealedKey', 'is', null);
-    const batch = cleared.where('row', '>', after).where('row', '<=', last.row);
-    // A job that has been retried meanwhile seals what must stay.
-    const { numUpdatedRows } = await batch.where(({ exists }) => exists(isKeyless)).executeTakeFirst();
-    if (numUpdatedRows === 0n) return true;
+    const batch = cleared.where('row', '>', after).where('row', '<=', last.row).where('sealedResult', 'is not', null);
+    await batch.where(({ exists }) => exists(isKeyless)).execute();
     after = last.row;
     await nextTurn();
   }
