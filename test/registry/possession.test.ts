@@ -2,6 +2,7 @@
 import type { Test } from 'tap';
 import { subscribed, taken, texts } from '../broker/conversation.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
+import { asDevice, publish, rollOut } from '../downlink/fleet.ts';
 import { openStream } from '../support/events.ts';
 import { holdUnasked } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
@@ -62,7 +63,7 @@ const line = (time: number, number: number, text: string) => `${time},${text},${
 /** The device does all that leaves a trace, under one word; the number of its point of now is another. */
 async function live(service: Service, { device, secret }: Unit, word: string, number: number, maker: string) {
   const topic = (channel: string) => service.topic(device.id, channel);
-  const client = await service.connect({ deviceId: device.id, secret });
+  const client = await service.connect({ deviceId: device.id, secret }, { clientId: word });
   await client.subscribeAsync(topic('_commands'), { qos: 1 });
   client.on('message', (_, payload) => {
     const { id } = JSON.parse(payload.toString());
@@ -81,8 +82,27 @@ async function live(service: Service, { device, secret }: Unit, word: string, nu
     body: { name: 'do', payload: word },
     token: maker,
   });
+  await fail(service, { device, secret }, word);
   await client.endAsync();
+  // One that waits, and a CONNECT that is refused.
+  const waiting = { name: `${word}-waiting`, payload: word };
+  await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: waiting, token: maker });
+  const stranger = await rawClient(t, service.server.mqttPort);
+  stranger.send(connectPacket({ username: device.id, password: Buffer.from('wrong'), clientId: word }));
+  await stranger.closed;
   return command.id;
+}
+
+/** An update that ends with what the device says of it. */
+async function fail(service: Service, unit: Unit, word: string): Promise<void> {
+  const { deviceTemplateId } = (await service.ok('GET', `/api/v1/devices/${unit.device.id}`)).device;
+  const firmware = await publish(service, deviceTemplateId, word);
+  await rollOut(service, firmware, { target: { deviceIds: [unit.device.id] } });
+  const device = { id: unit.device.id, secret: unit.secret };
+  await until(async () => (await asDevice(service, device, 'GET', '/firmware/offer')).status === 200);
+  const status = { state: 'failed', firmwareVersion: word, code: 7, message: word };
+  const answer = await asDevice(service, device, 'POST', '/firmware/status', status);
+  if (answer.status >= 300) throw new Error(answer.text);
 }
 
 const readings = (service: Service, id: string, query: string, latest = '') =>
@@ -107,6 +127,7 @@ async function readAll(
     readings(service, id, `${range}&rollup=1M&aggregate=avg,min,max,sum,count,first,last`),
     ...commandIds.map((commandId) => `/api/v1/devices/${id}/commands/${commandId}`),
     ...['commands', 'refusals', 'logs'].map((what) => `/api/v1/devices/${id}/${what}?pageSize=100`),
+    `/api/v1/devices/${id}/firmware?pageSize=100`,
     `/api/v1/devices/${id}/logs?pageSize=100&text=of`,
     `/api/v1/devices/${id}/logs?pageSize=100&from=2020-01-01T00:00:00Z`,
   ];
@@ -184,6 +205,8 @@ function tells(t: Test, answers: readonly [string, string][], word: string, who:
   const telling = answers.filter(([, text]) => text.includes(word)).map(([path]) => path);
   const ways = ['&order=desc', '/latest', 'format=csv', 'format=ndjson', 'rollup=1M&aggregate=sum&format=csv'];
   const others = ['aggregate=avg,min', '/commands/', '/commands?', '/refusals?', '/logs?', '&text=of', 'search words'];
+  // A device has one update: the account sees that of now.
+  if (who !== 'the account') others.push('/firmware?');
   for (const way of [...ways, ...others]) t.ok(telling.some(has(way)), `${who}: ${way} tells of ${word}`);
   return telling;
 }
@@ -236,6 +259,9 @@ for (const [how, move] of [
     tells(t, await readAll(service, id, [old], former.token), 'of-first', 'the first owner');
 
     await move(all);
+    const { commands } = await service.ok('GET', `/api/v1/devices/${id}/commands?pageSize=100`);
+    const waited = commands.results.find(({ name }) => name === 'of-first-waiting');
+    t.equal(waited?.state, 'cancelled', 'a command of the first owner does not reach the device of the second');
     const { device } = await service.ok('GET', `/api/v1/devices/${id}`, { token: next.token });
     t.ok(Date.parse(device.possessionSince ?? '') > Date.now() - hour, 'it says since when');
     t.equal(device.lastConnected, null);
