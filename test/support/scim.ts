@@ -17,6 +17,8 @@ export interface ScimAnswer {
   body: ScimBody;
   location: string | undefined;
   type: string | undefined;
+  /** Attributes that had no effect. */
+  ignored: string | undefined;
 }
 
 export const userSchema = 'urn:ietf:params:scim:schemas:core:2.0:User';
@@ -42,8 +44,8 @@ export class ScimClient {
     const url = `${this.service.server.url}/scim/v2${path}`;
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
     const got = await request(url, { method, headers, body: text });
-    const { location, 'content-type': type } = got.named;
-    return { status: got.status, body: JSON.parse(got.text || '{}') as ScimBody, location, type };
+    const { location, 'content-type': type, 'platform-ignored-properties': ignored } = got.named;
+    return { status: got.status, body: JSON.parse(got.text || '{}') as ScimBody, location, type, ignored };
   }
 
   /** As ask, and it must succeed. */

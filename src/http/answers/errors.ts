@@ -41,7 +41,9 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
 function sendScimError({ kind, status, message, details }: PlatformError, reply: FastifyReply): void {
   const isTaken = kind === 'notUnique' || kind === 'userExists';
   const said = details.find(({ scimType }) => scimType !== undefined)?.scimType;
-  const scimType = said ?? (isTaken ? 'uniqueness' : kind === 'invalid' ? 'invalidValue' : undefined);
+  // `body` is the path of what cannot be read at all.
+  const ofBody = details.some(({ path }) => path === 'body') ? 'invalidSyntax' : 'invalidValue';
+  const scimType = said ?? (isTaken ? 'uniqueness' : kind === 'invalid' ? ofBody : undefined);
   const reasons = details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim());
   const code = isTaken ? 409 : status;
   reply.status(code).type(scimMediaType);

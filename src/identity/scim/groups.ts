@@ -3,13 +3,13 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import { PlatformError } from '../../errors.ts';
-import { type Filter, propertyOf } from '../../formats/filters.ts';
+import { type AttributePath, type Filter, propertyOf } from '../../formats/filters.ts';
 import { newId } from '../../ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { demandLiveProvider, endFollowed, followAll, followFew, isMapped, markStale } from './following.ts';
-import { type Operation, readPath } from './patch.ts';
-import { badValue, isObject, type Json, type Provisioner, refused, taken } from './protocol.ts';
-import { demandSchema, groupSchema } from './schemas.ts';
+import { type Operation, readKey, readPath } from './patch.ts';
+import { badValue, type Ignored, isObject, type Json, type Provisioner, refused, taken } from './protocol.ts';
+import { demandSchema, groupSchema, readOnly } from './schemas.ts';
 
 type ScimGroup = Row<'scimGroups'>;
 type Provider = Row<'identityProviders'>;
@@ -32,40 +32,51 @@ interface Change {
 
 const noChange = (): Change => ({ added: new Set(), removed: new Set(), clears: false });
 
-/** What POST and PUT say of a group. @throws PlatformError 400/invalidValue */
-export function readGroup(body: Json): Change {
+/** What POST and PUT say of a group; `ignored` gets what no schema knows. @throws PlatformError 400/invalidValue */
+export function readGroup(body: Json, ignored: Ignored): Change {
   demandSchema(body, groupSchema);
   const change = { ...noChange(), clears: true, externalId: null };
-  for (const [key, value] of Object.entries(body)) setAttribute(change, 'replace', key.toLowerCase(), value);
+  for (const [key, value] of Object.entries(body)) if (!setAttribute(change, 'replace', key, value)) ignored.add(key);
   if (change.displayName === undefined) throw badValue('displayName is required.');
   return change;
 }
 
 /** @throws PlatformError 400 */
-export function readGroupPatch(operations: readonly Operation[]): Change {
+export function readGroupPatch(operations: readonly Operation[], ignored: Ignored): Change {
   const change = noChange();
   for (const { op, path, value } of operations) {
     if (path === undefined) {
       if (!isObject(value)) throw badValue('value must be an object where there is no path.');
-      for (const [key, one] of Object.entries(value)) setAttribute(change, op, key.toLowerCase(), one);
+      for (const [key, one] of Object.entries(value))
+        if (!setAttribute(change, op, nameOf(readKey(key)?.path), one)) ignored.add(key);
       continue;
     }
     const { path: at, where } = readPath(path);
-    const name = at.names.join('.').toLowerCase();
-    if (where === undefined) setAttribute(change, op, name, value);
-    else if (name === 'members' && op === 'remove') for (const id of membersIn(where)) remove(change, id);
+    const name = nameOf(at);
+    if (where === undefined || name !== 'members') {
+      if (!setAttribute(change, op, name, value)) ignored.add(path);
+    } else if (op === 'remove') for (const id of membersIn(where)) remove(change, id);
     else throw refused('invalidPath', `${path} cannot be changed.`);
   }
   return change;
 }
 
-function setAttribute(change: Change, op: Operation['op'], name: string, value: unknown): void {
+/** An attribute of groups; empty for one of another schema. */
+function nameOf(at: AttributePath | undefined): string {
+  const isOurs = at?.schema === undefined || at.schema.toLowerCase() === groupSchema.toLowerCase();
+  return isOurs ? (at?.names.join('.').toLowerCase() ?? '') : '';
+}
+
+/** False for what no schema knows, which has no effect. */
+function setAttribute(change: Change, op: Operation['op'], anyCase: string, value: unknown): boolean {
+  const name = anyCase.toLowerCase();
   if (name === 'members') setMembers(change, op, value);
   else if (name === 'displayname') {
     if (op === 'remove') throw refused('mutability', 'displayName is required.');
     change.displayName = textOf('displayName', value);
   } else if (name === 'externalid') change.externalId = op === 'remove' || value === null ? null : textOf(name, value);
-  // RFC 7644, 3.5.1: others are the service's, or unknown.
+  else return readOnly.includes(name);
+  return true;
 }
 
 function setMembers(change: Change, op: Operation['op'], value: unknown): void {

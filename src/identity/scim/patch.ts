@@ -3,8 +3,16 @@
  * a path, and values for `emails[type eq "work"]` that are not there yet, which then come.
  */
 import { BadFilter, type Filter, fits, keyOf, parsePath, propertyOf, type ValuePath } from '../../formats/filters.ts';
-import { badValue, isObject, type Json, refused } from './protocol.ts';
-import { type Attribute, enterpriseSchema, maxCharacters, maxValues, type Schemas } from './schemas.ts';
+import { badValue, type Ignored, isObject, type Json, refused } from './protocol.ts';
+import {
+  type Attribute,
+  enterpriseSchema,
+  maxCharacters,
+  maxValues,
+  readOnly,
+  type Schemas,
+  userSchema,
+} from './schemas.ts';
 
 /** Keys of a value without a path count as one each. */
 const maxOperations = 1000;
@@ -22,8 +30,8 @@ export interface Operation {
 /** @throws PlatformError 400/invalidSyntax */
 export function readOperations(body: Json): Operation[] {
   const operations = propertyOf(body, 'Operations');
-  if (!Array.isArray(operations) || operations.length > maxOperations)
-    throw refused('invalidSyntax', `Operations must be an array of at most ${maxOperations}.`);
+  if (!Array.isArray(operations) || operations.length === 0 || operations.length > maxOperations)
+    throw refused('invalidSyntax', `Operations must be an array of 1 to ${maxOperations}.`);
   return operations.map((one) => {
     const op = isObject(one) ? String(propertyOf(one, 'op')).toLowerCase() : '';
     if (!isObject(one) || (op !== 'add' && op !== 'replace' && op !== 'remove'))
@@ -45,20 +53,56 @@ export function readPath(text: string): ValuePath {
   }
 }
 
-/** The resource after the operations; it has still to be checked. @throws PlatformError 400. */
-export function patched(schemas: Schemas, before: Json, operations: readonly Operation[]): Json {
+/** A key of a value without a path, which is a path of its own. Undefined for a key that cannot be one. */
+export function readKey(key: string): ValuePath | undefined {
+  try {
+    return key.length > maxPathLength ? undefined : parsePath(key);
+  } catch (error) {
+    if (error instanceof BadFilter) return undefined;
+    throw error;
+  }
+}
+
+/** One PATCH of one person, while its operations are applied. */
+interface Patch {
+  schemas: Schemas;
+  resource: Json;
+  ignored: Ignored;
+  left: { operations: number; looks: number };
+}
+
+/**
+ * The resource after the operations; it has still to be checked. What no schema knows is ignored: what stands beside it, such as
+ * that somebody is not active any more, counts. @throws PlatformError 400.
+ */
+export function patched(schemas: Schemas, before: Json, operations: readonly Operation[], ignored: Ignored): Json {
   const resource = structuredClone(before);
-  const left = { operations: maxOperations, looks: maxLooks };
-  const applyOne = (op: Operation['op'], path: string, value: unknown) => {
-    left.operations -= 1;
-    if (left.operations < 0) throw refused('invalidSyntax', `There are more than ${maxOperations} operations.`);
-    apply(schemas, resource, op, path, value, left);
-  };
+  const patch = { schemas, resource, ignored, left: { operations: maxOperations, looks: maxLooks } };
   for (const { op, path, value } of operations)
-    if (path !== undefined) applyOne(op, path, value);
-    else if (isObject(value)) for (const [key, one] of Object.entries(value)) applyOne(op, key, one);
+    if (path !== undefined) applyPath(patch, op, path, value);
+    else if (isObject(value)) applyKeys(patch, op, value);
     else throw refused('invalidValue', 'value must be an object where there is no path.');
   return resource;
+}
+
+function applyPath(patch: Patch, op: Operation['op'], path: string, value: unknown, isKey = false): void {
+  const { left, ignored, resource } = patch;
+  left.operations -= 1;
+  if (left.operations < 0) throw refused('invalidSyntax', `There are more than ${maxOperations} operations.`);
+  if (!isKey && path.length > maxPathLength)
+    throw refused('invalidPath', `A path has at most ${maxPathLength} characters.`);
+  demandSmall(value);
+  const schema = [userSchema, enterpriseSchema].find((one) => one.toLowerCase() === path.toLowerCase());
+  const at = schema !== undefined ? undefined : isKey ? readKey(path) : readPath(path);
+  if (at) apply(patch, op, path, at, value);
+  else if (schema !== undefined && op === 'remove') delete resource[schema];
+  else if (schema !== undefined && isObject(value)) applyKeys(patch, op, value, `${schema}:`);
+  else ignored.add(path);
+}
+
+/** The attributes of a value without a path, or of a schema. */
+function applyKeys(patch: Patch, op: Operation['op'], value: Json, prefix = ''): void {
+  for (const [key, one] of Object.entries(value)) applyPath(patch, op, prefix + key, one, true);
 }
 
 /**
@@ -71,39 +115,29 @@ function demandSmall(value: unknown): void {
     throw badValue(`It has more than ${maxCharacters} characters.`);
 }
 
-/** Of these the service says what they are. */
-const readOnly = ['id', 'meta', 'groups', 'schemas', 'password'];
-
 function apply(
-  schemas: Schemas,
-  resource: Json,
+  { schemas, resource, ignored, left }: Patch,
   op: Operation['op'],
   path: string,
+  { path: at, where, sub }: ValuePath,
   value: unknown,
-  left: { looks: number },
 ): void {
-  if (path.length > maxPathLength) throw refused('invalidPath', `A path has at most ${maxPathLength} characters.`);
-  demandSmall(value);
-  if (path.toLowerCase() === enterpriseSchema.toLowerCase()) {
-    if (op === 'remove') delete resource[enterpriseSchema];
-    else if (isObject(value))
-      for (const [key, one] of Object.entries(value))
-        apply(schemas, resource, op, `${enterpriseSchema}:${key}`, one, left);
+  const [first = '', second] = at.names;
+  const attribute = schemas.attribute(at.schema, first);
+  if (attribute && readOnly.includes(attribute.name)) return;
+  const part = sub ?? second;
+  if (!attribute || at.names.length > 2 || (part !== undefined && !attribute.hasPart(part))) {
+    ignored.add(path);
     return;
   }
-  const { path: at, where, sub } = readPath(path);
-  const [first = '', second] = at.names;
-  if (readOnly.includes(first.toLowerCase())) return;
-  const attribute = schemas.attribute(at.schema, first);
-  if (!attribute || at.names.length > 2) throw refused('invalidPath', `There is no attribute ${path}.`);
   const { name, multiValued } = attribute;
   const container = at.schema?.toLowerCase() === enterpriseSchema.toLowerCase() ? extensionOf(resource) : resource;
   if (where) {
     left.looks -= [container[name]].flat().length;
     if (left.looks < 0) throw refused('tooMany', `The filters look at more than ${maxLooks} values.`);
   }
-  if (where) applyToValues(container, name, { op, where, part: sub ?? second, value });
-  else if (second !== undefined) applyToPart(container, name, { op, part: second, value, multiValued });
+  if (where) applyToValues(container, name, { op, where, part, value });
+  else if (part !== undefined) applyToPart(container, name, { op, part, value, multiValued });
   else container[name] = valueAfter(container[name], op, value, attribute);
   demandSmall(container[name]);
 }

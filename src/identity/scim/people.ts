@@ -14,7 +14,7 @@ import { findIdentity, insertIdentity, newIdentity, noPassword } from '../identi
 import { identityRemoved, removeIdentity } from '../users.ts';
 import { demandLiveProvider, endFollowed, entitiesOf, type Followed, follow, setActive } from './following.ts';
 import { type Operation, patched } from './patch.ts';
-import { badValue, isObject, type Json, type Provisioner, taken } from './protocol.ts';
+import { badValue, type Ignored, isObject, type Json, type Provisioner, taken } from './protocol.ts';
 import type { Schemas } from './schemas.ts';
 
 type ScimUser = Row<'scimUsers'>;
@@ -33,8 +33,8 @@ interface Incoming {
 }
 
 /** @throws PlatformError 400/invalidValue */
-function readIncoming(schemas: Schemas, data: Json): Incoming {
-  const resource = schemas.readUser(data);
+function readIncoming(schemas: Schemas, data: Json, ignored: Ignored): Incoming {
+  const resource = schemas.readUser(data, ignored);
   const { userName, externalId, active = true, name } = resource;
   if (typeof userName !== 'string' || userName.trim() === '') throw badValue('userName must not be empty.');
   if (userName.length > maxNameLength || String(externalId ?? '').length > maxNameLength)
@@ -70,7 +70,7 @@ function emailOf({ emails }: Json): unknown {
 
 /** @throws PlatformError 400/invalidValue, 409/uniqueness, 400/104. */
 export async function createPerson(ctx: IdentityContext, asked: Provisioner, schemas: Schemas, data: Json) {
-  const incoming = readIncoming(schemas, data);
+  const incoming = readIncoming(schemas, data, asked.ignored);
   const { row, followed } = await ctx.registry.transaction(async (tx) => {
     const provider = await demandLiveProvider(tx, asked.provider.id);
     await demandFreeName(tx, provider.id, incoming.userNameKey);
@@ -155,8 +155,9 @@ export async function changePerson(
     const provider = await demandLiveProvider(tx, asked.provider.id);
     const before = await findPerson(tx, provider.id, id);
     const stored = JSON.parse(before.resource) as Json;
-    const data = 'replacement' in change ? change.replacement : patched(schemas, stored, change.operations);
-    const incoming = readIncoming(schemas, data);
+    const { ignored } = asked;
+    const data = 'replacement' in change ? change.replacement : patched(schemas, stored, change.operations, ignored);
+    const incoming = readIncoming(schemas, data, ignored);
     await demandFreeName(tx, provider.id, incoming.userNameKey, id);
     await changeIdentity(ctx, tx, asked, before, incoming);
     const { resource, userNameKey, externalId, active } = incoming;

@@ -6,12 +6,17 @@ import { BadFilter, type Filter, keyOf, parseFilter } from '../../formats/filter
 
 export type Json = Record<string, unknown>;
 
+/** Attributes of one request that have no effect, by their names: the answer tells them. */
+export type Ignored = Set<string>;
+
 /** Who asks: a provider, by its token. */
 export interface Provisioner {
   provider: Row<'identityProviders'>;
   by: Caller;
   /** Where its resources are: `https://…/scim/v2`. */
   address: string;
+  /** What of its request has had no effect. */
+  ignored: Ignored;
 }
 
 export const maxPageSize = 200;

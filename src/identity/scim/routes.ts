@@ -8,6 +8,7 @@ import { scimMediaType } from '../../http/answers/errors.ts';
 import { JsonText, sendItems } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { takeJson } from '../../http/bodies.ts';
+import { sayIgnored } from '../../http/ignored-names.ts';
 import { sendAllowance } from '../../limits/attempts.ts';
 import { limitTries } from '../../limits/tries.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
@@ -58,6 +59,9 @@ export function scimRoutes(app: App, ctx: IdentityContext): void {
   });
   takeJson(app, ctx, 'application/scim+json');
   requireProvider(app, ctx);
+  app.addHook('onSend', async (request, reply) => {
+    if (request.provisioner) sayIgnored(request, reply, [...request.provisioner.ignored]);
+  });
   personRoutes(app, ctx);
   groupRoutes(app, ctx);
   discoveryRoutes(app);
@@ -79,7 +83,8 @@ function requireProvider(app: App, ctx: IdentityContext): void {
     if (!provider || provider.deleted !== null) throw new PlatformError('tokenInvalid');
     const by = providerCaller(provider, request.address);
     request.caller = by;
-    request.provisioner = { provider, by, address: `${ctx.config.publicUrl ?? app.listeningOrigin}${scimPath}` };
+    const address = `${ctx.config.publicUrl ?? app.listeningOrigin}${scimPath}`;
+    request.provisioner = { provider, by, address, ignored: new Set() };
     sendAllowance(reply, perSecond.takeTry(provider.id));
     ctx.sessions.noteUse(token.id, token.accountId, request.address);
     ctx.audit.recordUse(by, {});
@@ -193,15 +198,20 @@ function groupRoutes(app: App, ctx: IdentityContext): void {
     return sendGroup(request, reply, 200, row);
   });
   app.post('/Groups', creating, async (request, reply) => {
-    const row = await createGroup(ctx, request.provisioner, readGroup(demandObject(request.body)));
+    const row = await createGroup(
+      ctx,
+      request.provisioner,
+      readGroup(demandObject(request.body), request.provisioner.ignored),
+    );
     return sendGroup(request, reply, 201, row);
   });
   app.put<Id>('/Groups/:id', replacing, async (request, reply) => {
-    const change = readGroup(demandObject(request.body));
+    const change = readGroup(demandObject(request.body), request.provisioner.ignored);
     return sendGroup(request, reply, 200, await changeGroup(ctx, request.provisioner, request.params.id, change));
   });
   app.patch<Id>('/Groups/:id', usual, async ({ provisioner, params, body }, reply) => {
-    await changeGroup(ctx, provisioner, params.id, readGroupPatch(readOperations(demandObject(body))));
+    const change = readGroupPatch(readOperations(demandObject(body)), provisioner.ignored);
+    await changeGroup(ctx, provisioner, params.id, change);
     return reply.status(204).send();
   });
   app.delete<Id>('/Groups/:id', usual, async ({ provisioner, params }, reply) => {
