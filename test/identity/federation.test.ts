@@ -170,12 +170,23 @@ t.test('an email that is in the ID token, in other letter case, links an admin',
   t.notOk(other.asked.includes('/me'), 'userinfo was not needed');
 });
 
+t.test('a text says that an email is verified, as Cognito, Apple and JumpCloud send it', async (t) => {
+  for (const flag of ['true', 'True']) {
+    const { userId, person } = await somebody();
+    provider.logsIn({ ...person, email_verified: flag });
+    const answer = await new Browser(service).logIn(known.id);
+    t.equal(claimsOf(answer.body.jwt).userId, userId, flag);
+  }
+});
+
 t.test('who has no verified email is refused, and nothing is linked', async (t) => {
   const { userId, email } = await somebody();
   const [name = '', domain = ''] = email.split('@');
   for (const said of [
     { email, email_verified: false },
-    { email, email_verified: 'true' },
+    { email, email_verified: 'false' },
+    { email, email_verified: 'yes' },
+    { email, email_verified: null },
     { email, email_verified: 1 },
     { email },
     { email_verified: true },

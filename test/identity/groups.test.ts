@@ -165,6 +165,58 @@ t.test('where SCIM manages a person, claims are ignored; whom it has disabled ca
   t.equal((await logIn(made.id, person)).status, 401);
 });
 
+t.test('whom SCIM of the same provider has made or linked needs no claim of a verified email', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const mappings = [mapped('Viewers', 'organization:viewer', organizationId)];
+  const inToken = await startProvider(t, service, { claimsInToken: true });
+  for (const at of [provider, inToken]) {
+    const about = { groupsClaim: 'groups', mappings };
+    const [made, other] = [await register(service, at, about), await register(service, at, about)];
+    const scim = new ScimClient(service, made, (await scimToken(service, made.id)).token);
+    const linked = await service.endUser(organizationId);
+    const { id } = await scim.ok('POST', '/Users', { userName: linked.email });
+    const person = await scim.person();
+    await scim.group(service.unique('Viewers'), id);
+    await scim.ok('POST', '/Groups', { displayName: 'Viewers', members: [{ value: person.id }] });
+    for (const { email } of [person, linked]) {
+      const claims = { sub: service.unique('subject'), email, groups: ['Viewers'] };
+      const logsIn = (providerId: string, more: object = {}) => {
+        at.logsIn({ ...claims, ...more });
+        return new Browser(service).logIn(providerId);
+      };
+      t.equal((await logsIn(made.id, { email_verified: false })).status, 401, 'the provider says that it is not');
+      t.match(
+        await logsIn(other.id),
+        { status: 401, body: { attributes: { error: /not verified/ } } },
+        'SCIM of another provider',
+      );
+      const answer = await logsIn(made.id);
+      t.equal(answer.status, 200, answer.text);
+      t.equal((await logsIn(other.id)).status, 200, 'whom the issuer has proven once is known');
+    }
+    at.logsIn({ sub: service.unique('subject'), email: stranger().email, groups: ['Viewers'] });
+    const unknown = await new Browser(service).logIn(made.id);
+    t.match(unknown, { status: 401, body: { attributes: { error: /not verified/ } } }, 'nobody is told who is known');
+  }
+});
+
+t.test('groups are names, or as Zitadel sends them keys', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const mappings = [mapped('operator', 'organization:operator', organizationId)];
+  const { id } = await register(service, provider, { groupsClaim: 'groups', mappings });
+  for (const [groups, status] of [
+    [{ operator: { '1712': 'acme.example.com' }, other: {} }, 200],
+    [[{ operator: { '1712': 'acme.example.com' } }, 'more'], 200],
+    [{ operator: 'yes' }, 401],
+    [{ roles: ['operator'] }, 401],
+    [{}, 401],
+    [[1, null, true], 401],
+  ] as const) {
+    provider.logsIn({ ...stranger(), groups });
+    t.equal((await new Browser(service).logIn(id)).status, status, JSON.stringify(groups));
+  }
+});
+
 t.test('the last admin is not demoted, and a mapped role is not deleted', async (t) => {
   const account = await service.inNewAccount();
   const own = await role(account, 'account', { device: ['read'] });

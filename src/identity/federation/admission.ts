@@ -13,7 +13,7 @@ import { sendCookieSession, sendTokens } from '../sessions/authentication.ts';
 import { admitPerson } from '../sessions/login.ts';
 import type { RenewalType } from '../sessions/sessions.ts';
 import { applyMappings, endMapped, isNothing, type Mapped, providerCaller, wantedOf } from './mappings.ts';
-import type { Proof } from './openid.ts';
+import type { Proof, ProvenEmail } from './openid.ts';
 import { demandUnchanged } from './providers.ts';
 
 type Provider = Row<'identityProviders'>;
@@ -39,7 +39,7 @@ export async function admit(
   reply: FastifyReply,
 ): Promise<object> {
   const linked = await findLinked(ctx.registry.query, provider, proof);
-  const email = linked === undefined ? await proof.verifiedEmail() : undefined;
+  const email = linked === undefined ? await proof.email() : undefined;
   const groups = provider.groupsClaim === null ? undefined : await proof.groups(provider.groupsClaim);
   const { userId, ended, mapped } = await ctx.registry.transaction(async (tx) => {
     demandUnchanged(await findEntity(tx, 'identityProviders', provider.id), version);
@@ -73,13 +73,18 @@ async function recognize(
   ctx: IdentityContext,
   tx: Tx,
   provider: Provider,
-  { linked, email, groups }: { linked: string | undefined; email: string | undefined; groups: string[] | undefined },
+  {
+    linked,
+    email,
+    groups,
+  }: { linked: string | undefined; email: ProvenEmail | undefined; groups: string[] | undefined },
 ): Promise<{ userId: string; ended: Ended | undefined; mapped: Mapped | undefined }> {
   const said = groups && (await wantedOf(tx, provider, groups));
   const isMapped = said !== undefined && !isNothing(said);
   const known = linked === undefined ? undefined : await readIdentity(tx, linked);
   const identity =
-    known ?? (await findByEmail(tx, provider, email, isMapped ? () => make(ctx, tx, provider, email) : undefined));
+    known ??
+    (await findByEmail(tx, provider, email, isMapped ? () => make(ctx, tx, provider, email?.address) : undefined));
   const ended = linked === undefined ? await checkPassword(tx, ctx, identity, 'provider') : undefined;
   const current = ended ? ((await readIdentity(tx, identity.id)) ?? identity) : identity;
   // Where SCIM manages a person, its groups alone count.
@@ -88,9 +93,11 @@ async function recognize(
   return { userId: identity.id, ended, mapped };
 }
 
-async function isManaged(tx: Tx, userId: string): Promise<boolean> {
-  const managed = tx.selectFrom('scimUsers').select('id').where('userId', '=', userId);
-  return (await managed.executeTakeFirst()) !== undefined;
+/** Whether SCIM manages a person: that of any provider, or of this one. */
+async function isManaged(db: Db, userId: string, providerId?: string): Promise<boolean> {
+  const managed = db.selectFrom('scimUsers').select('id').where('userId', '=', userId);
+  const rows = providerId === undefined ? managed : managed.where('identityProviderId', '=', providerId);
+  return (await rows.executeTakeFirst()) !== undefined;
 }
 
 /** Somebody whom only the groups bring in. */
@@ -118,20 +125,26 @@ async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: 
 }
 
 /**
- * The identity of a proven email address, or what `make` gives where there is none.
+ * The identity of a proven email address, or what `make` gives where there is none. Of somebody whom SCIM of the same provider
+ * has made or linked the provider has said who it is, and need not say that the address is verified.
  * @throws PlatformError 401, which reports an email address only what its owner may know.
  */
 async function findByEmail(
   db: Db,
-  { accountId }: Provider,
-  email: string | undefined,
+  { id: providerId, accountId }: Provider,
+  email: ProvenEmail | undefined,
   make?: () => Promise<Row<'identities'>>,
 ): Promise<Row<'identities'>> {
-  if (email === undefined)
-    throw new PlatformError('badCredentials', { message: 'The provider has not verified your email address.' });
-  const identity = (await findIdentity(db, accountId, email)) ?? (await make?.());
+  const unverified = new PlatformError('badCredentials', {
+    message: 'The provider has not verified your email address.',
+  });
+  if (email === undefined || email.isVerified === false) throw unverified;
+  const { address, isVerified = false } = email;
+  const known = await findIdentity(db, accountId, address);
+  if (!isVerified && !(known && (await isManaged(db, known.id, providerId)))) throw unverified;
+  const identity = known ?? (await make?.());
   // Look-alikes that are one address to us are two mailboxes to the provider.
-  if (!identity || !isSameEmail(identity.email, email))
+  if (!identity || !isSameEmail(identity.email, address))
     throw new PlatformError('badCredentials', { message: 'There is no user with your email address.' });
   return identity;
 }

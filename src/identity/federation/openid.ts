@@ -37,12 +37,18 @@ export interface Challenge {
   verifier: string;
 }
 
+/** An email address, and whether the provider says that it is verified: undefined if it says nothing of that. */
+export interface ProvenEmail {
+  address: string;
+  isVerified: boolean | undefined;
+}
+
 /** Whom a provider has proven. */
 export interface Proof {
   issuer: string;
   subject: string;
-  /** The email address, when the provider says that it is verified. @throws PlatformError 502. */
-  verifiedEmail(): Promise<string | undefined>;
+  /** The email address that the provider names, if it is one. @throws PlatformError 502. */
+  email(): Promise<ProvenEmail | undefined>;
   /** The groups that a claim names. @throws PlatformError 401 when the provider has left them out, 502. */
   groups(claim: string): Promise<string[]>;
 }
@@ -114,7 +120,7 @@ export class OpenId {
       return {
         issuer: claims.iss,
         subject: claims.sub,
-        verifiedEmail: () => verifiedEmail(claims, more),
+        email: () => emailIn(claims, more),
         groups: (claim) => groupsIn(claims, more, claim),
       };
     } catch (error) {
@@ -202,22 +208,45 @@ export class OpenId {
 type Claims = Readonly<Record<string, unknown>>;
 
 /** Both claims from one place: the ID token, or where it has not both of them, the provider's userinfo. */
-async function verifiedEmail(claims: Claims, more: () => Promise<Claims>): Promise<string | undefined> {
+async function emailIn(claims: Claims, more: () => Promise<Claims>): Promise<ProvenEmail | undefined> {
   const isWhole = claims.email !== undefined && claims.email_verified !== undefined;
   const said = isWhole ? claims : await more();
-  return said.email_verified === true && isEmail(said.email) ? said.email : undefined;
+  const [from, other] = said.email === undefined ? [claims, said] : [said, claims];
+  if (!isEmail(from.email)) return undefined;
+  const isDenied = other.email_verified !== undefined && !isTrue(other.email_verified);
+  const otherwise = isDenied ? false : undefined;
+  return {
+    address: from.email,
+    isVerified: from.email_verified === undefined ? otherwise : isTrue(from.email_verified),
+  };
+}
+
+/** Cognito, Apple and JumpCloud send a text. */
+function isTrue(value: unknown): boolean {
+  return value === true || (typeof value === 'string' && value.toLowerCase() === 'true');
 }
 
 /** From the ID token, or where it has none, from userinfo. Without the claim a person is in no group. */
 async function groupsIn(claims: Claims, more: () => Promise<Claims>, name: string): Promise<string[]> {
   const said = claims[name] ?? (await more())[name];
-  if (said !== undefined) return [said].flat().filter((group) => typeof group === 'string');
+  if (said !== undefined) return [said].flat().flatMap((one) => groupNames(one));
   // OpenID Connect Core 1.0, 5.6.2: Entra ID does so for somebody in more than 200. To take them for none would end rights.
   if (typeof claims._claim_names === 'object' && claims._claim_names !== null && name in claims._claim_names)
     throw new PlatformError('badCredentials', {
       details: [{ path: name, message: 'The provider has left out the groups, because they are too many.' }],
     });
   return [];
+}
+
+/** A name, or as Zitadel has it an object whose keys are names: `{"operator": {"<organization>": "<domain>"}}`. */
+function groupNames(said: unknown): string[] {
+  if (typeof said === 'string') return [said];
+  const isNames = isObject(said) && Object.values(said).every(isObject);
+  return isNames ? Object.keys(said) : [];
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 async function discover(provider: Provider, deadline: AbortSignal, targets: Targets): Promise<openid.ServerMetadata> {
