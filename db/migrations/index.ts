@@ -124,6 +124,11 @@ export const registryMigrations: readonly Migration[] = [
     ...countText('bridges', 'sealedHeaders', 1),
     ...countText('bridges', 'ca', 1),
   ),
+  sqlStep(
+    '0049-chains-of-authorities',
+    'ALTER TABLE "certificateAuthorities" ADD COLUMN "chain" TEXT',
+    ...countText('certificateAuthorities', 'chain', 1),
+  ),
 ];
 
 /**

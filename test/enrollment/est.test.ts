@@ -1,6 +1,6 @@
 /** Devices that speak EST (RFC 7030): OpenSSL makes the requests and reads the answers, curl sends them. */
 import { execFile } from 'node:child_process';
-import { X509Certificate } from 'node:crypto';
+import { generateKeyPairSync, sign, X509Certificate } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
@@ -75,6 +75,26 @@ function certificatesIn(
   return printed.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n/g) ?? [];
 }
 
+/** A request, DER, whose subject has one attribute, with a value of this tag. */
+function requestOf(type: string, tag: number, content: Buffer): Buffer {
+  const element = (number: number, ...parts: Buffer[]) => {
+    const body = Buffer.concat(parts);
+    const length = body.length < 128 ? [body.length] : [0x82, body.length >> 8, body.length & 0xff];
+    return Buffer.concat([Buffer.from([number, ...length]), body]);
+  };
+  const [set, sequence] = [0x31, 0x30];
+  const oid = (dotted: string) => {
+    const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
+    return element(6, Buffer.from([40 * first + second, ...rest]));
+  };
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+  const name = element(sequence, element(set, element(sequence, oid(type), element(tag, content))));
+  const spki = publicKey.export({ type: 'spki', format: 'der' });
+  const info = element(sequence, Buffer.from([2, 1, 0]), name, spki, Buffer.from([0xa0, 0]));
+  const signature = Buffer.concat([Buffer.alloc(1), sign(null, info, privateKey)]);
+  return element(sequence, info, element(sequence, element(6, Buffer.from([0x2b, 0x65, 0x70]))), element(3, signature));
+}
+
 const join = (t: Test, cert: string, { key }: Pick<Requested, 'key'>) =>
   joinWith(t, service.mqttsPort, { cert, key }).then(({ returnCode }) => returnCode);
 
@@ -137,6 +157,106 @@ t.test(
     t.match(refusals.results, [{ serialNumber: 'AC:DE:48:2', proven: true }]);
   },
 );
+
+t.test('a serial number is the text of its attribute, whatever kind of string it is', async (t) => {
+  const shell = openssl(t);
+  const group = await issuing();
+  const user = `${group.id}:${group.claimSecret}`;
+  const enroll = (type: string, tag: number, content: Buffer) =>
+    curl(shell, group.id, 'simpleenroll', { user, body: requestOf(type, tag, content).toString('base64') });
+  const serialNumber = '2.5.4.5';
+  const utf16 = (text: string) => Buffer.from(text, 'utf16le').swap16();
+  const utf32 = (text: string) => Buffer.concat([...text].map((one) => Buffer.concat([Buffer.alloc(2), utf16(one)])));
+  for (const [name, type, tag, content] of [
+    ['1712000', serialNumber, 18, Buffer.from('1712000')],
+    ['1712001', '2.5.4.3', 18, Buffer.from('1712001')],
+    ['VISIBLE-1', serialNumber, 26, Buffer.from('VISIBLE-1')],
+    ['Gerät-1', serialNumber, 30, utf16('Gerät-1')],
+    ['Gerät-2', serialNumber, 28, utf32('Gerät-2')],
+    ['Gerät-3', serialNumber, 12, Buffer.from('Gerät-3')],
+    ['IA5-1', serialNumber, 22, Buffer.from('IA5-1')],
+  ] as const) {
+    certificatesIn(shell, await enroll(type, tag, content));
+    const path = `/api/v1/devices?accountId=${service.accountId}&serialNumber=${encodeURIComponent(name)}` as const;
+    t.match((await service.ok('GET', path)).devices.results, [{ serialNumber: name }], `tag ${tag}`);
+  }
+  for (const [tag, content] of [
+    [4, Buffer.from('octets')],
+    [2, Buffer.from([1])],
+    [12, Buffer.from([0xff])],
+    [30, Buffer.from('odd')],
+  ] as const)
+    t.match(
+      await enroll(serialNumber, tag, content),
+      { status: 400, text: /not a text|must be a certificate request/ },
+      `tag ${tag}`,
+    );
+});
+
+t.test('the CAs of a group whose CA a company has signed end with the root', async (t) => {
+  const shell = openssl(t);
+  const ca = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    ...{ name: 'Below', issuing: true, request: true },
+  });
+  shell.write('ca.csr', ca.certificateRequest ?? '');
+  shell.write('ca.ext', 'basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n');
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout'];
+  shell.run('req', '-x509', ...newKey, 'root.key', '-subj', '/CN=Root', '-out', 'root.pem');
+  shell.run('req', '-x509', ...newKey, 'other.key', '-subj', '/CN=Other', '-out', 'other.pem');
+  shell.run('req', '-new', ...newKey, 'between.key', '-subj', '/CN=Between', '-out', 'between.csr');
+  const sign = (name: string, by: string) =>
+    shell.run(
+      ...['x509', '-req', '-in', `${name}.csr`, '-CA', `${by}.pem`, '-CAkey', `${by}.key`, '-days', '3'],
+      ...['-extfile', 'ca.ext', '-out', `${name}.pem`],
+    );
+  sign('between', 'root');
+  sign('ca', 'between');
+  const [own, between, root, other] = ['ca', 'between', 'root', 'other'].map((name) =>
+    shell.read(`${name}.pem`).toString(),
+  ) as [string, string, string, string];
+  let { version } = ca;
+  const put = async (...pems: string[]) => {
+    const path = `/api/v1/access/certificate-authorities/${ca.id}/certificate` as const;
+    const answer = await service.http('PUT', path, {
+      headers: { etag: version },
+      body: { certificate: pems.join('') },
+    });
+    if (answer.status === 200) version = answer.body.certificateAuthority.version;
+    return answer;
+  };
+  const refusal = (message: RegExp) => ({
+    status: 400,
+    body: { error: { details: [{ path: 'certificate', message }] } },
+  });
+  t.match(await put(own, between, other, root), refusal(/CN=Other is not above this CA/));
+  t.match(await put(own, between), refusal(/end with the root/));
+  t.match(await put(between, root), refusal(/another key/));
+  t.match(await put(own, between, root, shell.read('root.key').toString()), refusal(/private key/));
+  const fingerprints = (pems: readonly string[]) => pems.map((pem) => new X509Certificate(pem).fingerprint256);
+  const expected = fingerprints([own, between, root]);
+  const group = await issuing({ certificateAuthorityId: (await put(own)).body.certificateAuthority.id });
+  const shown = async () => fingerprints(certificatesIn(shell, await curl(shell, group.id, 'cacerts')));
+  t.same(await shown(), expected.slice(0, 1), 'what was given');
+  for (const order of [
+    [own, between, root],
+    [root, own, between],
+  ]) {
+    const answer = await put(...order);
+    t.match(
+      answer,
+      { status: 200, body: { certificateAuthority: { subject: 'CN=Below', chain: String } } },
+      answer.text,
+    );
+    t.same((await shown()).sort(), [...expected].sort());
+  }
+  const asked = shell.request({ subject: '/CN=CH-1' });
+  const user = `${group.id}:${group.claimSecret}`;
+  const answer = await curl(shell, group.id, 'simpleenroll', { user, body: bodyOf(asked) });
+  shell.write('leaf.pem', present(certificatesIn(shell, answer)[0]));
+  const above = certificatesIn(shell, await curl(shell, group.id, 'cacerts')).join('');
+  shell.write('cacerts.pem', above);
+  t.match(shell.run('verify', '-CAfile', 'root.pem', '-untrusted', 'cacerts.pem', 'leaf.pem'), /leaf.pem: OK/);
+});
 
 t.test('a manufacturer’s certificate in the handshake is a proof', async (t) => {
   const shell = openssl(t);

@@ -173,6 +173,26 @@ t.test('keys of four kinds are taken; weak ones, others, false signatures and ju
   await refused(`${asked.csr}${'x'.repeat(16_384)}`, /16384/);
 });
 
+t.test('blocks before a request are skipped; explicit parameters of a curve are refused everywhere', async (t) => {
+  const [ca, device, shell] = [await newIssuer(), await newDevice(), openssl(t)];
+  shell.run('ecparam', '-name', 'prime256v1', '-genkey', '-out', 'with-parameters.key');
+  shell.run('req', '-new', '-key', 'with-parameters.key', '-subj', '/CN=x', '-out', 'plain.csr');
+  const [parameters = ''] = shell.read('with-parameters.key').toString().split('-----BEGIN EC PRIVATE');
+  t.match(parameters, /EC PARAMETERS/);
+  const csr = `${parameters}\n${shell.read('plain.csr')}`;
+  t.equal((await issueTo(ca.id, { deviceId: device.id, csr })).status, 200);
+  shell.run('ecparam', '-name', 'prime256v1', '-param_enc', 'explicit', '-genkey', '-noout', '-out', 'explicit.key');
+  shell.run('req', '-new', '-key', 'explicit.key', '-subj', '/CN=x', '-out', 'explicit.csr');
+  const explicit = { deviceId: device.id, csr: shell.read('explicit.csr').toString() };
+  t.match(await issueTo(ca.id, explicit), refusal('csr', /explicit/));
+  shell.run('req', '-x509', '-key', 'explicit.key', '-subj', '/CN=x', '-out', 'explicit.pem');
+  const pem = shell.read('explicit.pem').toString();
+  const own = { accountId: service.accountId, entityId: device.id, entityType: 'device', certificate: pem };
+  t.match(await service.http('POST', certificates, { body: own }), refusal('certificate', /explicit/));
+  const authority = { accountId: service.accountId, name: service.unique('CA'), certificate: pem };
+  t.match(await service.http('POST', authorities, { body: authority }), refusal('certificate', /explicit/));
+});
+
 t.test(
   'stations issue for their own devices, other callers not at all, and each account with its own CAs',
   async (t) => {

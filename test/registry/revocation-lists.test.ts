@@ -171,6 +171,119 @@ t.test('a list comes as DER, PEM or JSON; a company makes it with OpenSSL', asyn
   t.equal((await joinWith(t, service.mqttsPort, { cert, key })).returnCode, 4);
 });
 
+/** A registered CA of OpenSSL with a device, and what makes its lists. */
+async function company(
+  t: Test,
+  { key = ['-newkey', 'rsa:2048'], subject = '/CN=Plant', signing = [] as string[], md = 'default' },
+) {
+  const shell = openssl(t);
+  shell.write(
+    'req.cnf',
+    '[req]\ndistinguished_name=d\nx509_extensions=x\n[d]\n[x]\nbasicConstraints=critical,CA:TRUE\n',
+  );
+  shell.write('printable.cnf', `${shell.read('req.cnf')}[req]\nstring_mask=default\n`);
+  const ca = `database=index.txt\ncrlnumber=number\ndefault_md=${md}\ndefault_crl_days=1\n`;
+  shell.write('ca.cnf', `[ca]\ndefault_ca=a\n[a]\n${ca}`);
+  shell.write('index.txt', '');
+  shell.write('number', '0A\n');
+  const options = ['-nodes', '-keyout', 'ca.key', '-out', 'ca.pem', ...signing];
+  shell.run('req', '-x509', '-utf8', '-config', 'req.cnf', '-subj', subject, ...key, ...options);
+  const { id, challenge } = await service.create('/access/certificate-authorities', 'certificateAuthority', {
+    ...{ name: service.unique('CA'), certificate: shell.read('ca.pem').toString() },
+  });
+  const issue = (commonName: string) => {
+    const asked = shell.request({ subject: `/CN=${commonName}` });
+    shell.write('asked.csr', asked.csr);
+    shell.run(
+      'x509',
+      '-req',
+      '-in',
+      'asked.csr',
+      '-CA',
+      'ca.pem',
+      '-CAkey',
+      'ca.key',
+      ...signing,
+      '-out',
+      'issued.pem',
+    );
+    return { cert: shell.read('issued.pem').toString(), key: asked.key };
+  };
+  await service.ok('POST', `${authorities}/${id}/proof`, { body: { certificate: issue(challenge ?? '').cert } });
+  const { id: deviceId } = await newDevice();
+  const device = issue(deviceId);
+  /** A list that names the device, in the name of a certificate of the CA. */
+  const list = (by = 'ca.pem') => {
+    shell.write('device.pem', device.cert);
+    const common = ['ca', '-config', 'ca.cnf', '-keyfile', 'ca.key', '-cert', by];
+    if (!shell.read('index.txt').toString().includes('R')) shell.run(...common, '-revoke', 'device.pem');
+    shell.run(...common, '-gencrl', '-out', 'list.crl', ...signing);
+    return shell.read('list.crl');
+  };
+  /** An account has 20 CAs at most. */
+  const remove = async () =>
+    service.ok('DELETE', `${authorities}/${id}`, { headers: { etag: (await read(id)).version } });
+  return { shell, id, device, list, remove };
+}
+
+t.test('a CA whose certificate is taken can send its lists, whatever it signs with', async (t) => {
+  const pss = (...more: string[]) => ['rsa_padding_mode:pss', ...more].flatMap((one) => ['-sigopt', one]);
+  for (const [title, wanted] of Object.entries({
+    'RSA-PSS by an RSA key': { signing: pss('rsa_pss_saltlen:32') },
+    'RSA-PSS, SHA-384': { md: 'sha384', signing: pss('rsa_pss_saltlen:48') },
+    'RSA-PSS by a key of its own': { key: ['-newkey', 'rsa-pss', '-pkeyopt', 'rsa_keygen_bits:2048'], signing: pss() },
+    Ed448: { key: ['-newkey', 'ed448'] },
+    Ed25519: { key: ['-newkey', 'ed25519'] },
+    'P-521': { key: ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-521'] },
+  })) {
+    const made = await company(t, wanted);
+    t.equal((await joinWith(t, service.mqttsPort, made.device)).returnCode, 0, title);
+    const list = made.list();
+    const answer = await put(made.id, list, 'application/x-pem-file');
+    t.match(answer, { status: 200, body: { certificateAuthority: { crlNumber: '10', crlCount: 1 } } }, title);
+    t.equal((await joinWith(t, service.mqttsPort, made.device)).returnCode, 4, title);
+    const der = Buffer.from(
+      made
+        .list()
+        .toString()
+        .replace(/-----[^-]+-----/g, ''),
+      'base64',
+    );
+    der[der.length - 1] = 1 ^ (der.at(-1) ?? 0);
+    t.match(await put(made.id, der), refusal(/not signed/), `${title}: changed`);
+    await made.remove();
+  }
+});
+
+t.test('the name of a CA is the same in another kind of string, letter case and spacing', async (t) => {
+  const made = await company(t, { subject: '/C=DE/O=Acme Gmbh/CN=Plant Süd' });
+  const { shell } = made;
+  const name = (subject: string, config = 'req.cnf') =>
+    shell.run('req', '-x509', '-utf8', '-config', config, '-key', 'ca.key', '-subj', subject, '-out', 'name.pem');
+  const same = [
+    '/C=DE/O=Acme Gmbh/CN=Plant Süd',
+    '/C=de/O=ACME GMBH/CN=plant SÜD',
+    '/C=DE/O=  Acme   Gmbh /CN=Plant  Süd',
+  ];
+  for (const [at, subject] of same.entries()) {
+    name(subject, at === 0 ? 'printable.cnf' : 'req.cnf');
+    const answer = await put(made.id, made.list('name.pem'), 'application/x-pem-file');
+    t.match(answer, { status: 200 }, subject);
+  }
+  for (const subject of [
+    '/C=DE/O=AcmeGmbh/CN=Plant Süd',
+    '/O=Acme Gmbh/C=DE/CN=Plant Süd',
+    '/C=DE/O=Acme Gmbh/CN=Plant Süd/OU=1',
+    '/C=DE/O=Acme Gmbh',
+    '/C=DE/O=Acme Gmbh/OU=Plant Süd',
+    '/C=DE/O=Acme Gmbh+CN=Plant Süd',
+  ]) {
+    shell.run('req', '-x509', '-utf8', '-config', 'req.cnf', '-key', 'ca.key', '-subj', subject, '-out', 'name.pem');
+    t.match(await put(made.id, made.list('name.pem')), refusal(/that of another CA/), subject);
+  }
+  await made.remove();
+});
+
 t.test('a list of another CA, an older one, an expired one, one without a number and junk are refused', async (t) => {
   const { made, ca, lost } = await withFleet();
   const list = (wanted: WantedList = {}, by = made) => makeList(by, wanted);

@@ -175,6 +175,14 @@ export const certificateAuthorityColumns = {
       }),
     ),
   }),
+  chain: column(OptionalText, {
+    shown: Nullable(
+      Type.String({
+        description:
+          'The CAs above one that issues, PEM, ending with the root; null where `PUT …/{id}/certificate` has had none.',
+      }),
+    ),
+  }),
   /** Of an issuing CA: its key, PKCS#8, sealed with its id. */
   sealedKey: hidden(OptionalText),
 };

@@ -10,6 +10,7 @@ import { provenCaller, takePasswords } from '../../messages/publish.ts';
 import { isOverTls, trustOf } from '../../network/addresses.ts';
 import type { ProvenCaller } from '../../ports/publisher.ts';
 import { maxCsrLength } from '../../registry/certificates/issuing.ts';
+import { blocksOf } from '../../registry/certificates/x509.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { EnrollmentContext } from '../context.ts';
 import type { GroupRow } from '../groups/group.ts';
@@ -35,9 +36,10 @@ export function estRoutes(app: App, ctx: EnrollmentContext): void {
     const { certificateAuthorityId } = demandGroup(ctx, request.params.groupId);
     const authority = ctx.registry.entity('certificateAuthorities', certificateAuthorityId ?? '');
     if (authority?.deleted !== null || authority.state !== 'active') throw new PlatformError('notFound');
-    const { certificate } = authority;
-    const text = answers.get(certificate) ?? (await pkcs7Of(ctx, strangerLane(request.address), certificate));
-    answers.set(certificate, text);
+    // RFC 7030, 4.1.3: the root belongs to it.
+    const all = authority.certificate + (authority.chain ?? '');
+    const text = answers.get(all) ?? (await pkcs7Of(ctx, strangerLane(request.address), all));
+    answers.set(all, text);
     return sendCertificates(reply, text);
   });
   app.get(`${base}/csrattrs`, { schema }, async (request, reply) => {
@@ -106,9 +108,9 @@ async function demandMember({ registry }: EnrollmentContext, groupId: string, de
     throw refused('The device was not made by this enrollment group.');
 }
 
-/** A certificate alone as PKCS#7, in base64 without lines, which RFC 8951 demands and some clients do, too. */
-async function pkcs7Of({ pki }: EnrollmentContext, lane: Lane, certificate: string): Promise<string> {
-  return Buffer.from(await pki.ask(lane, 'makePkcs7', [certificate])).toString('base64');
+/** Certificates (PEM) as PKCS#7, in base64 without lines, which RFC 8951 demands and some clients do, too. */
+async function pkcs7Of({ pki }: EnrollmentContext, lane: Lane, certificates: string): Promise<string> {
+  return Buffer.from(await pki.ask(lane, 'makePkcs7', blocksOf(certificates))).toString('base64');
 }
 
 function sendCertificates(reply: FastifyReply, text: string): FastifyReply {

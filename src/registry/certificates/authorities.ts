@@ -135,7 +135,7 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
   checkUrl(ctx, columns);
   demandFitting(columns);
   const unproven = { state: 'pending', challenge: makeSecret() };
-  const none = { ...noList, issuing: 0, certificateRequest: null, sealedKey: null };
+  const none = { ...noList, issuing: 0, certificateRequest: null, chain: null, sealedKey: null };
   const shown = await addAuthority(ctx, caller, { ...stamp(ctx.clock, caller), ...columns, ...unproven, ...none });
   if (shown.crlUrl !== null) void ctx.listFetcher.fetchList(shown);
   return shown;

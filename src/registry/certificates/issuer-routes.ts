@@ -12,10 +12,12 @@ import type { RegistryContext } from '../context.ts';
 import { authorityShape, recordAuthority, showAuthority } from './authorities.ts';
 import { addCertificate, certificateShape, readValid } from './certificates.ts';
 import { issuerFault, maxCsrLength, storeLeaf } from './issuing.ts';
-import { authorityFault, storedForm } from './x509.ts';
+import { authorityFault, blocksOf, type Certificate, isSignedBy, storedForm } from './x509.ts';
 
 const defaultDays = 365;
 const maxDays = 3650;
+/** Certificates of a chain: the CA, three in between, and the root. */
+const maxChain = 5;
 const path = '/access/certificate-authorities/:id';
 const tags = ['Credentials'];
 
@@ -47,7 +49,12 @@ const issued = Type.Object(
   { description: 'The certificate.' },
 );
 const certificateBody = Type.Object({
-  certificate: Type.String({ minLength: 1, maxLength: 20_000, description: 'PEM with exactly one certificate.' }),
+  certificate: Type.String({
+    minLength: 1,
+    maxLength: 20_000,
+    description:
+      'PEM with the certificate of the CA; or with those above it, too, up to the root, in any order: EST `cacerts` answers with them.',
+  }),
 });
 
 export function issuerRoutes(app: App, ctx: RegistryContext): void {
@@ -128,20 +135,58 @@ async function setCertificate(ctx: RegistryContext, caller: Caller, id: string, 
   const { clock, issuing, pki } = ctx;
   const before = demandLive(findReached(ctx, caller, 'certificateAuthorities', id));
   if (before.issuing !== 1) throw invalid('id', 'is not a CA that issues certificates');
-  const certificate = readValid(text, clock);
-  const fault = authorityFault(certificate, 0);
-  if (fault !== undefined) throw invalid('certificate', fault);
   const { key } = issuing.signerOf(before);
-  if (!(await pki.ask(laneOf(caller), 'hasKey', certificate.x509.toString(), key)))
-    throw invalid('certificate', 'has another key than the request');
+  const isOwn = (one: Certificate) => pki.ask(laneOf(caller), 'hasKey', one.x509.toString(), key);
+  const pems = blocksOf(text);
+  const given = pems.length > 1 ? pems : [text];
+  if (given.length > maxChain) throw invalid('certificate', `has more than ${maxChain} certificates`);
+  if (text.includes('PRIVATE KEY')) readValid(text, clock);
+  const [certificate, ...above] = await chainOf(
+    given.map((pem) => readValid(pem, clock)),
+    isOwn,
+  );
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandHas(tx, caller, { device: ['publish'] });
     if (!(await findEntity(tx, 'certificateAuthorities', id))) throw new PlatformError('notFound');
-    const changes = { ...storedForm(certificate), state: 'active', certificateRequest: null };
+    const chain = above.length > 0 ? above.map(({ x509 }) => x509.toString()).join('') : null;
+    const changes = { ...storedForm(certificate), chain, state: 'active', certificateRequest: null };
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock }, changes);
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
   });
   ctx.certificates.authorityChanged(caller.accountId);
   return showAuthority(row);
+}
+
+/**
+ * The certificate of this CA, and those above it in their order, up to a root.
+ * @throws PlatformError 400/106 for one that cannot be a CA's, or that belongs to no chain.
+ */
+async function chainOf(
+  given: readonly Certificate[],
+  isOwn: (one: Certificate) => Promise<boolean>,
+): Promise<[Certificate, ...Certificate[]]> {
+  let own: Certificate | undefined;
+  for (const one of given) own ??= (await isOwn(one)) ? one : undefined;
+  const [first] = given;
+  const fault = (own ?? first) && authorityFault((own ?? first) as Certificate, 0);
+  if (fault !== undefined) throw invalid('certificate', fault);
+  if (!own) throw invalid('certificate', 'has another key than the request');
+  const chain: [Certificate, ...Certificate[]] = [own];
+  const rest = new Set(given.filter((one) => one !== own));
+  for (let last: Certificate | undefined = own; last; ) {
+    const signed: Certificate = last;
+    last = [...rest].find((one) => isSignedBy(signed, one));
+    if (!last) break;
+    const weakness = authorityFault(last, chain.length);
+    if (weakness !== undefined) throw invalid('certificate', `${last.subject} ${weakness}`);
+    chain.push(last);
+    rest.delete(last);
+  }
+  const [stray] = rest;
+  if (stray) throw invalid('certificate', `${stray.subject} is not above this CA`);
+  const end = chain.at(-1) ?? own;
+  if (chain.length > 1 && !isSignedBy(end, end))
+    throw invalid('certificate', 'must end with the root, which signs itself');
+  return chain;
 }

@@ -36,7 +36,10 @@ export async function newIssuer(
   id: string,
   { name, request = false }: { name: string; request?: boolean },
 ): Promise<
-  Pick<Row<'certificateAuthorities'>, 'state' | 'challenge' | 'issuing' | 'sealedKey' | 'certificateRequest'> &
+  Pick<
+    Row<'certificateAuthorities'>,
+    'state' | 'challenge' | 'issuing' | 'sealedKey' | 'certificateRequest' | 'chain'
+  > &
     ReturnType<typeof storedForm>
 > {
   const from = clock.now();
@@ -49,7 +52,7 @@ export async function newIssuer(
   if (typeof certificate === 'string') throw new Error(certificate);
   return {
     ...storedForm(certificate),
-    ...{ issuing: 1, challenge: null },
+    ...{ issuing: 1, challenge: null, chain: null },
     state: request ? 'pending' : 'active',
     certificateRequest: request ? made.request : null,
     sealedKey: sealing.seal(keyOwner(id), made.key),

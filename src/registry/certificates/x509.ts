@@ -1,6 +1,7 @@
 /** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { normalSerial } from './pki/serial-numbers.ts';
+import { pssHashes, rsaPss, signatureHashes } from './pki/signatures.ts';
 
 /** The used fields of a certificate. Times in milliseconds since 1970. */
 export interface Certificate {
@@ -26,24 +27,6 @@ export interface Certificate {
   /** Whether it asks for something that nobody here knows. */
   readonly isPeculiar: boolean;
 }
-
-/** Signatures with SHA-2 of 256 bits and more, and EdDSA, as the hex of their object identifiers. */
-const strongSignatures: ReadonlySet<string> = new Set([
-  // RSA with SHA-256, SHA-384, SHA-512
-  '2a864886f70d01010b',
-  '2a864886f70d01010c',
-  '2a864886f70d01010d',
-  // ECDSA with the same
-  '2a8648ce3d040302',
-  '2a8648ce3d040303',
-  '2a8648ce3d040304',
-  // Ed25519, Ed448
-  '2b6570',
-  '2b6571',
-]);
-/** RSA-PSS names its hash in parameters; without them it is SHA-1. */
-const rsaPss = '2a864886f70d01010a';
-const strongHashes: ReadonlySet<string> = new Set(['608648016503040201', '608648016503040202', '608648016503040203']);
 
 /** Bits: fewer are too weak, more take too long to check. */
 const rsaBits = { least: 2048, most: 8192 };
@@ -113,7 +96,8 @@ export function readPem(text: string): Certificate | string {
   }
 }
 
-function blocksOf(text: string): string[] {
+/** The certificates of a PEM text, each a text of its own, as they stand there. */
+export function blocksOf(text: string): string[] {
   return text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
 }
 
@@ -194,6 +178,7 @@ function keyWeakness(x509: X509Certificate): string | undefined {
       return modulusLength > rsaBits.most ? `has an RSA key of more than ${rsaBits.most} bits` : undefined;
     case 'ec': {
       const { bits = 0 } = x509.toLegacyObject() as { bits?: number };
+      if (!hasNamedCurve(key)) return 'has a curve that is not named (explicit EC parameters)';
       return namedCurve && bits >= minCurveBits ? undefined : `has a curve of fewer than ${minCurveBits} bits`;
     }
     case 'ed25519':
@@ -204,16 +189,22 @@ function keyWeakness(x509: X509Certificate): string | undefined {
   }
 }
 
+/** RFC 5480, 2.1.1: the parameters of a curve must not be written out, which lets somebody choose their own. */
+export function hasNamedCurve(key: KeyObject): boolean {
+  const [algorithm] = partsOf(first(key.export({ type: 'spki', format: 'der' })));
+  return partsOf(algorithm?.body)[1]?.tag === objectIdTag;
+}
+
 // Fields that only the DER has. OpenSSL has parsed it before, and accepts some that is not strict DER.
 
 function hasStrongSignature(der: Buffer): boolean {
   const [, algorithm] = partsOf(first(der));
   const [id, parameters] = partsOf(algorithm?.body);
   if (!id) return false;
-  if (id.body.toString('hex') !== rsaPss) return strongSignatures.has(id.body.toString('hex'));
+  if (id.body.toString('hex') !== rsaPss) return signatureHashes.has(id.body.toString('hex'));
   const hash = partsOf(parameters?.body).find(({ tag }) => tag === contextTag(0));
   const [hashId] = partsOf(first(hash?.body));
-  return strongHashes.has(hashId?.body.toString('hex') ?? '');
+  return pssHashes.has(hashId?.body.toString('hex') ?? '');
 }
 
 function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar' | 'serial'> {
@@ -240,6 +231,7 @@ function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'i
 }
 
 const integerTag = 0x02;
+const objectIdTag = 0x06;
 const contextTag = (number: number) => 0xa0 + number;
 
 interface Part {

@@ -1,11 +1,14 @@
 /** Reads what others have made, in the thread of certificates: requests (PKCS#10) and revocation lists. */
-import { createPublicKey, hash, type KeyObject, verify, X509Certificate } from 'node:crypto';
+import { constants, createPublicKey, hash, type KeyObject, verify, X509Certificate } from 'node:crypto';
 import { CertificationRequest } from '@peculiar/asn1-csr';
 import { AsnConvert } from '@peculiar/asn1-schema';
 import * as asn1 from '@peculiar/asn1-x509';
 import * as asn1js from 'asn1js';
+import { hasNamedCurve } from '../x509.ts';
 import { contextClass, type Element, elementsOf, partsOf, tags } from './elements.ts';
+import { attributesOf, isSameName } from './names.ts';
 import { digestOf } from './serial-numbers.ts';
+import { edwardsKeys, pssHashes, rsaPss, signatureHashes } from './signatures.ts';
 
 /** A request whose signature fits its key. */
 export interface SigningRequest {
@@ -33,37 +36,27 @@ export interface Fault {
   fault: string;
 }
 
-/** Hashes by the object identifiers of signatures; Ed25519 has one of its own. */
-const signatureHashes: Readonly<Record<string, string | null>> = {
-  '1.2.840.113549.1.1.11': 'sha256',
-  '1.2.840.113549.1.1.12': 'sha384',
-  '1.2.840.113549.1.1.13': 'sha512',
-  '1.2.840.10045.4.3.2': 'sha256',
-  '1.2.840.10045.4.3.3': 'sha384',
-  '1.2.840.10045.4.3.4': 'sha512',
-  '1.3.101.112': null,
-};
 const curves = ['prime256v1', 'secp384r1'];
 const rsaBits = { min: 2048, max: 4096 };
-const subjectAttributes = { commonName: '2.5.4.3', serialNumber: '2.5.4.5' } as const;
+/** Their types, the hex of object identifiers. */
+const subjectAttributes = { commonName: '550403', serialNumber: '550405' } as const;
+const strongEnough = 'with SHA-256 or better, or with EdDSA';
+/** Bytes of the salt of RSA-PSS where its parameters do not say. */
+const usualSalt = 20;
 
 /** The request in a PEM text, or in base64 of DER. */
 export function readRequest(text: string): SigningRequest | Fault {
   let request: CertificationRequest;
+  let frame: ReturnType<typeof frameOf>;
   try {
-    const bytes = bytesOfText(text);
+    const bytes = bytesOfText(text, 'CERTIFICATE REQUEST');
     // The library takes lengths that do not fit, other tags, and bytes behind the end.
-    frameOf(bytes);
+    frame = frameOf(bytes);
     request = AsnConvert.parse(bytes, CertificationRequest);
   } catch {
     return { fault: 'must be a certificate request (PKCS#10), as PEM or base64 of DER' };
   }
-  const {
-    certificationRequestInfo: info,
-    certificationRequestInfoRaw: signed,
-    signatureAlgorithm,
-    signature,
-  } = request;
+  const { certificationRequestInfo: info } = request;
   let key: KeyObject;
   try {
     key = createPublicKey({ key: Buffer.from(AsnConvert.serialize(info.subjectPKInfo)), format: 'der', type: 'spki' });
@@ -72,24 +65,24 @@ export function readRequest(text: string): SigningRequest | Fault {
   }
   const weakness = keyFault(key);
   if (weakness !== undefined) return { fault: weakness };
-  if (!signed || !isSigned(new Uint8Array(signed), signatureAlgorithm.algorithm, new Uint8Array(signature), key))
-    return { fault: 'is not signed by its own key with SHA-256 or better, or with Ed25519' };
+  if (!isSigned(frame, key)) return { fault: `is not signed by its own key ${strongEnough}` };
+  const subject = subjectIn(frame.content);
+  if ('fault' in subject) return subject;
   const publicKey = Uint8Array.from(key.export({ type: 'spki', format: 'der' }));
-  return { publicKey, publicKeyHash: hash('sha256', publicKey, 'hex'), subject: attributesOf(info.subject) };
+  return { publicKey, publicKeyHash: hash('sha256', publicKey, 'hex'), subject };
 }
 
 /** The revocation list of a CA (PEM), in DER or in a PEM text. `now` in milliseconds since 1970. */
 export function readRevocationList(given: Uint8Array, authority: string, now: number): RevocationList | Fault {
   let parts: Parts;
   try {
-    parts = partsOfList(given[0] === 0x30 ? given : bytesOfText(Buffer.from(given).toString('latin1')));
+    parts = partsOfList(given[0] === 0x30 ? given : bytesOfText(Buffer.from(given).toString('latin1'), 'X509 CRL'));
   } catch {
     return { fault: 'must be a certificate revocation list, as DER or PEM' };
   }
   const { publicKey, raw } = new X509Certificate(authority);
-  if (!subjectOf(raw).equals(parts.issuer)) return { fault: 'is that of another CA' };
-  if (!isSigned(parts.signed, parts.algorithm, parts.signature, publicKey))
-    return { fault: 'is not signed by this CA with SHA-256 or better, or with Ed25519' };
+  if (!isSameName(subjectOf(raw), parts.issuer)) return { fault: 'is that of another CA' };
+  if (!isSigned(parts.frame, publicKey)) return { fault: `is not signed by this CA ${strongEnough}` };
   const { number, thisUpdate, nextUpdate, extensions } = parts;
   if (number === undefined) return { fault: 'has no number (CRL Number)' };
   if (nextUpdate === undefined || nextUpdate <= now) return { fault: 'has expired, or does not say when it will' };
@@ -113,9 +106,7 @@ const sequenceTag = 0x30;
 const maxExtensions = 65_536;
 
 interface Parts {
-  signed: Uint8Array;
-  algorithm: string;
-  signature: Uint8Array;
+  frame: Frame;
   issuer: Uint8Array;
   thisUpdate: number;
   nextUpdate: number | undefined;
@@ -126,7 +117,8 @@ interface Parts {
 
 /** The parts of a list, in their order [RFC 5280, 5.1], its entries unread. @throws Error when it is none. */
 function partsOfList(der: Uint8Array): Parts {
-  const { content: list, algorithm, signature } = frameOf(der);
+  const frame = frameOf(der);
+  const { content: list, algorithm } = frame;
   const rest = [...elementsOf(list.content)];
   const take = (isWanted: (element: Element) => boolean) => (rest[0] && isWanted(rest[0]) ? rest.shift() : undefined);
   const isSequence = ({ tagClass, tagNumber }: Element) => tagClass === 1 && tagNumber === tags.sequence;
@@ -145,25 +137,29 @@ function partsOfList(der: Uint8Array): Parts {
   const extensions = tagged ? [...AsnConvert.parse(tagged, asn1.Extensions)] : [];
   const numbered = extensions.find(({ extnID }) => extnID === asn1.id_ce_cRLNumber);
   return {
-    ...{ issuer, entries, extensions },
-    signed: list.whole,
-    algorithm: AsnConvert.parse(algorithm.whole, asn1.AlgorithmIdentifier).algorithm,
-    signature,
+    ...{ frame, issuer, entries, extensions },
     thisUpdate: timeIn(thisUpdate),
     nextUpdate: nextUpdate && timeIn(nextUpdate),
     number: numbered && numberIn(numbered.extnValue.buffer),
   };
 }
 
-/** What requests, lists and certificates are: content, the algorithm, and a signature of whole bytes. @throws Error for any other. */
-function frameOf(der: Uint8Array): { content: Element; algorithm: Element; signature: Uint8Array } {
+/** What requests, lists and certificates are: content, the algorithm, and a signature of whole bytes. */
+interface Frame {
+  content: Element;
+  algorithm: Element;
+  signature: Uint8Array;
+}
+
+/** @throws Error for anything else. */
+function frameOf(der: Uint8Array): Frame {
   const [content, algorithm, signature, more] = partsOf(der);
   const isSequence = (element: Element | undefined) => element?.tagClass === 1 && element.tagNumber === tags.sequence;
   const isSigned = signature?.tagClass === 1 && signature.tagNumber === tags.bitString && signature.content[0] === 0;
   if (der[0] !== sequenceTag || !isSequence(content) || !isSequence(algorithm) || !isSigned || more)
     throw new Error('not signed');
   // The first byte of a BIT STRING says how many bits of the last one are unused.
-  return { content, algorithm, signature: signature.content.subarray(1) } as ReturnType<typeof frameOf>;
+  return { content, algorithm, signature: signature.content.subarray(1) } as Frame;
 }
 
 function timeIn(der: Uint8Array): number {
@@ -212,35 +208,69 @@ function subjectOf(certificate: Uint8Array): Buffer {
   return Buffer.from(subject?.whole ?? new Uint8Array());
 }
 
-function isSigned(content: Uint8Array, algorithm: string, signature: Uint8Array, key: KeyObject): boolean {
-  const digest = signatureHashes[algorithm];
-  if (digest === undefined || (digest === null) !== (key.asymmetricKeyType === 'ed25519')) return false;
+function isSigned({ content, algorithm, signature }: Frame, key: KeyObject): boolean {
   try {
-    return verify(digest, content, key, signature);
+    const [id, parameters] = elementsOf(algorithm.content);
+    const name = hexOf(id);
+    if (name === rsaPss) return isSignedWithPss(content.whole, parameters, signature, key);
+    const digest = signatureHashes.get(name);
+    const isOfKey = edwardsKeys.get(name) === (digest === null ? key.asymmetricKeyType : undefined);
+    return digest !== undefined && isOfKey && verify(digest, content.whole, key, signature);
   } catch {
     return false;
   }
 }
 
+/** RFC 4055, 3.1: the hash, the same one in the mask, and the length of the salt. */
+function isSignedWithPss(
+  content: Uint8Array,
+  parameters: Element | undefined,
+  signature: Uint8Array,
+  key: KeyObject,
+): boolean {
+  const parts = [...elementsOf(parameters?.content ?? new Uint8Array())];
+  const part = (number: number) => parts.find((one) => one.tagClass === contextClass && one.tagNumber === number);
+  const within = (of: Element | undefined) => [...elementsOf(of?.content ?? new Uint8Array())];
+  const [hashId] = within(within(part(0))[0]);
+  const [, mask] = within(within(part(1))[0]);
+  const [salt] = within(part(2));
+  const digest = pssHashes.get(hexOf(hashId));
+  if (digest === undefined || hexOf(within(mask)[0]) !== hexOf(hashId) || !/^rsa/.test(key.asymmetricKeyType ?? ''))
+    return false;
+  const saltLength = salt ? Number(`0x${hexOf(salt)}`) : usualSalt;
+  return verify(digest, content, { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength }, signature);
+}
+
+function hexOf(element: Element | undefined): string {
+  return Buffer.from(element?.content ?? []).toString('hex');
+}
+
 function keyFault(key: KeyObject): string | undefined {
   const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
   const { asymmetricKeyType: kind } = key;
+  if (kind === 'ec' && !hasNamedCurve(key)) return 'has a curve that is not named (explicit EC parameters)';
   if (kind === 'ed25519' || (kind === 'ec' && curves.includes(namedCurve))) return undefined;
   if (kind === 'rsa' && modulusLength >= rsaBits.min && modulusLength <= rsaBits.max) return undefined;
   return `has a key that is not P-256, P-384, Ed25519, or RSA of ${rsaBits.min} to ${rsaBits.max} bits`;
 }
 
-function attributesOf(name: asn1.Name): SigningRequest['subject'] {
-  const all = name.flatMap((set) => [...set]);
-  const found = Object.entries(subjectAttributes).flatMap(([attribute, id]) => {
+/** What the subject of a request says; its version comes first. */
+function subjectIn(content: Element): SigningRequest['subject'] | Fault {
+  const [, name] = elementsOf(content.content);
+  const all = attributesOf(name?.whole ?? new Uint8Array()).flat();
+  const subject: SigningRequest['subject'] = {};
+  for (const [attribute, id] of Object.entries(subjectAttributes) as [keyof typeof subjectAttributes, string][]) {
     const [one, another] = all.filter(({ type }) => type === id);
-    return one && !another ? [[attribute, one.value.toString()]] : [];
-  });
-  return Object.fromEntries(found);
+    if (!one || another) continue;
+    if (one.text === undefined) return { fault: `has a subject whose ${attribute} is not a text` };
+    subject[attribute] = one.text;
+  }
+  return subject;
 }
 
-/** DER from PEM, or from base64 alone. */
-function bytesOfText(text: string): Uint8Array {
-  const [, body = text] = /-----BEGIN [A-Z0-9 ]+-----([^-]+)-----END [A-Z0-9 ]+-----/.exec(text) ?? [];
+/** DER from PEM, or from base64 alone. OpenSSL writes other blocks before what was asked for, such as EC PARAMETERS. */
+function bytesOfText(text: string, label: string): Uint8Array {
+  const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([^-]+)-----END [A-Z0-9 ]+-----/g)];
+  const [, , body = text] = blocks.find(([, name]) => name?.endsWith(label)) ?? blocks[0] ?? [];
   return Buffer.from(body, 'base64');
 }
