@@ -1,4 +1,6 @@
 /** Finds what commands name: a device by its id or serial number, a product and an organization by name. */
+
+import { trimSerialNumber } from '../src/formats/serial-numbers.ts';
 import type { Client } from './line/client.ts';
 import { UsageError } from './usage.ts';
 
@@ -14,15 +16,16 @@ export interface Page<T> {
 
 /** The id of a device that is given by its id or its whole serial number. @throws UsageError for none, or several. */
 export async function findDeviceId(client: Client, device: string): Promise<string> {
-  if (idForm.test(device)) return device;
+  if (idForm.test(device.trim())) return device.trim();
   const found = await idsOfSerialNumber(client, device);
   if (found.length > 1) throw new UsageError(`Several devices have the serial number ${device}. Give the device id.`);
   if (!found[0]) throw new UsageError(`There is no device with the serial number ${device}.`);
   return found[0];
 }
 
-export async function idsOfSerialNumber(client: Client, serialNumber: string): Promise<string[]> {
+export async function idsOfSerialNumber(client: Client, given: string): Promise<string[]> {
   const { accountId } = client;
+  const serialNumber = trimSerialNumber(given);
   const asked = { accountId, serialNumber, fields: 'serialNumber', pageSize: String(maxFound) };
   const { devices } = await client.ok<{ devices: Page<{ id: string; serialNumber: string }> }>(
     'GET',

@@ -1,6 +1,7 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { serialNumberFault, trimSerialNumber } from '../../src/formats/serial-numbers.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
 import { type Client, reasonOf } from './client.ts';
 import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.ts';
@@ -34,10 +35,11 @@ export async function provisionOne(flags: UnitFlags): Promise<void> {
   });
 }
 
-/** Trimmed, as a cell of a CSV file is. @throws UsageError for what no device can have. */
+/** As the service keeps it. @throws UsageError for what no device can have. */
 function readSerial(given: string): string {
-  const serialNumber = given.trim();
-  if (serialNumber === '') throw new UsageError('--serial must not be empty.');
+  const serialNumber = trimSerialNumber(given);
+  const fault = serialNumberFault(serialNumber);
+  if (fault !== undefined) throw new UsageError(`--serial ${fault}.`);
   if (serialNumber.length > maxSerialLength)
     throw new UsageError(`--serial must be at most ${maxSerialLength} characters.`);
   if (serialNumber.includes('\ufffd')) throw new UsageError('--serial must be UTF-8.');

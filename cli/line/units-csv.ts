@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { csvOptions } from '../../src/formats/csv-files.ts';
+import { serialNumberFault, trimSerialNumber } from '../../src/formats/serial-numbers.ts';
 import { csvCell } from '../../src/formats/spreadsheets.ts';
 import { UsageError } from '../usage.ts';
 
@@ -43,7 +44,7 @@ export function readUnits(path: string): Csv {
     );
     return {
       line: info.lines,
-      serialNumber: record[place] ?? '',
+      serialNumber: trimSerialNumber(record[place] ?? ''),
       fields: Object.fromEntries(fields),
       cells: record,
     };
@@ -111,7 +112,9 @@ export function judgeRows({ rows }: Csv): { good: CsvRow[]; bad: Map<CsvRow, str
   const good: CsvRow[] = [];
   for (const row of rows) {
     const earlier = first.get(row.serialNumber);
+    const fault = serialNumberFault(row.serialNumber);
     if (row.serialNumber === '') bad.set(row, 'serialNumber is empty');
+    else if (fault !== undefined) bad.set(row, `serialNumber ${fault}`);
     else if (earlier !== undefined) bad.set(row, `serialNumber is on line ${earlier} too`);
     else {
       first.set(row.serialNumber, row.line);

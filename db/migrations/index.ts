@@ -38,6 +38,7 @@ import * as groups from './0044-groups.ts';
 import * as scim from './0045-scim.ts';
 import * as possession from './0046-possession.ts';
 import * as directoryMarks from './0047-directory-marks.ts';
+import * as serialNumbers from './0049-serial-numbers.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -129,6 +130,7 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "certificateAuthorities" ADD COLUMN "chain" TEXT',
     ...countText('certificateAuthorities', 'chain', 1),
   ),
+  serialNumbers,
 ];
 
 /**

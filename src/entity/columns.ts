@@ -13,6 +13,7 @@ import {
 import { DateText, type EntityTable, type Row } from '../../db/registry/records.ts';
 import { invalid } from '../errors.ts';
 import { degreesText } from '../formats/numbers.ts';
+import { readSerialNumber } from '../formats/serial-numbers.ts';
 import type { Listing } from './list-query.ts';
 import { formatVersion } from './verbs.ts';
 
@@ -126,6 +127,7 @@ function toStored(name: string, { form }: Marks, value: unknown): unknown {
   if (form === undefined || value === null) return value;
   if (form === 'flag' || form === 'flagText') return value === true || value === 'true' ? 1 : 0;
   if (form === 'json') return JSON.stringify(value);
+  if (form === 'serialNumber') return readSerialNumber(String(value), name);
   const limit = degreeLimits[form];
   const text = degreesText(value, limit);
   if (text === undefined) throw invalid(name, `must be a number between -${limit} and ${limit}`);

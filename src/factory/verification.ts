@@ -12,6 +12,7 @@ import { listResponse } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
 import { invalid, PlatformError } from '../errors.ts';
+import { trimSerialNumber } from '../formats/serial-numbers.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
@@ -154,7 +155,7 @@ async function findDevice(ctx: FactoryContext, caller: Caller, { deviceId, seria
     .selectFrom('wholeDevices')
     .selectAll()
     .where('account', '=', accountKey(caller.accountId))
-    .where('serialNumber', '=', serialNumber ?? '')
+    .where('serialNumber', '=', trimSerialNumber(serialNumber ?? ''))
     .where('deleted', 'is', null);
   if (caller.kind === 'station') named = named.where('createdById', '=', caller.id);
   const found = (await named.limit(100).execute()).filter((device) => ctx.access.reachesDevice(caller, device));

@@ -182,6 +182,54 @@ t.test('devices that were there before a step are counted and found by it', asyn
   t.match(rows(path, 'SELECT * FROM "firmwareVersionCounts"'), [{ firmwareVersion: 'V1', count: 1 }]);
 });
 
+t.test(
+  'serial numbers lose what nobody sees at their ends; of two enrollments of one group the second stays',
+  async (t) => {
+    const { path, file, add } = await registryBefore(t, '0049-serial-numbers');
+    for (const [id, serialNumber] of [
+      ['1', '\u00a0SN 1\r\n'],
+      ['2', 'SN-2'],
+      ['3', '\ufeffSN-3\u3000\u0085'],
+      ['4', ' \u00a0'],
+    ])
+      add('devices', { ...common, id, serialNumber });
+    add('enrollmentGroups', {
+      ...{
+        ...stamps,
+        accountId: 'A',
+        id: 'G',
+        name: 'G',
+        deviceTemplateId: 'T',
+        proof: '',
+        issues: '',
+        reprovision: '',
+      },
+      ...{
+        serialNumberPattern: '',
+        enrolledCount: 0,
+        disabled: 0,
+        certificateDays: 1,
+        overlapDays: 1,
+        isHookSecretMade: 0,
+      },
+    });
+    const enrollment = { groupId: 'G', accountId: 'A', enrolled: common.created, used: 0, permitted: 0 };
+    for (const [deviceId, serialNumber] of [
+      ['1', 'SN-1 '],
+      ['2', 'SN-2'],
+      ['3', 'SN-2\r'],
+    ])
+      add('enrollments', { ...enrollment, deviceId, serialNumber });
+    file.close();
+
+    await migrate(path, registryMigrations);
+    const kept = (table: string) =>
+      rows(path, `SELECT "serialNumber" FROM "${table}"`).map((row) => (row as { serialNumber: string }).serialNumber);
+    t.same(kept('devices'), ['SN 1', 'SN-2', 'SN-3', ' \u00a0']);
+    t.same(kept('enrollments').sort(), ['SN-1', 'SN-2', 'SN-2\r']);
+  },
+);
+
 t.test('what was known of connections is kept by the step that moves it', async (t) => {
   const { path, file, add } = await registryBefore(t, '0023-presence');
   const seen = { lastConnected: '2026-01-02', externalIp: '10.0.0.1', reverseDns: 'a.example' };

@@ -69,6 +69,28 @@ t.test('a proof that is missing or wrong and an unknown group look alike', async
   t.equal(countStored(service, 'devices', `"serialNumber" LIKE 'W-%' AND "accountId" = '${service.accountId}'`), 0);
 });
 
+t.test('what nobody sees at the ends of a serial number is no part of it', async (t) => {
+  const group = await newGroup(service);
+  const first = await claim(service, group, { serialNumber: 'END-1' });
+  const again = await claim(service, group, { serialNumber: '\u00a0END-1\r\n' });
+  t.match(again, { status: 200, body: { device: { id: first.body.device.id, serialNumber: 'END-1' } } }, again.text);
+  const keys = await newGroup(service, { proof: 'derivedKey' });
+  const known = await ask(service, keys, 'END-2');
+  const { id } = known.body.device;
+  const key = derived(present(keys.groupKey), 'END-2');
+  for (const headers of [
+    basic(`${keys.id}/END-2\r`, key),
+    basic(`${keys.id}/END-2 `, derived(present(keys.groupKey), 'END-2 ')),
+  ]) {
+    const answer = await service.http('POST', path, { token: null, headers, body: { serialNumber: ' END-2' } });
+    t.match(answer, { status: 200, body: { device: { id, serialNumber: 'END-2' } } }, answer.text);
+  }
+  for (const serialNumber of ['END\t3', ' \u00a0'])
+    t.match(await claim(service, group, { serialNumber }), { status: 400, body: { error: { code: 106 } } });
+  const listed = `/api/v1/enrollment-groups/${group.id}/devices?serialNumber=${encodeURIComponent('END-1\t')}` as const;
+  t.match((await service.ok('GET', listed)).devices.results, [{ deviceId: first.body.device.id }]);
+});
+
 t.test('a derived key is that of one serial number, colons and slashes included', async (t) => {
   const group = await newGroup(service, { proof: 'derivedKey' });
   for (const serialNumber of ['00:1A:2B/7', 'ü-1']) {

@@ -146,8 +146,10 @@ t.test('a dry run says what would fail, makes nothing and writes nothing', async
 t.test('a file of a spreadsheet is taken with its mark, quotes, blanks and cleared rows', async (t) => {
   const station = new Station(t, service);
   const csv = join(station.directory, 'sheet.csv');
-  writeFileSync(csv, '\ufeffserialNumber,name\r\nSHEET-1,"a, ""b"""\r\n SHEET-2 ,\r\n,\r\n"",""\r\n\r\n');
+  writeFileSync(csv, '\ufeffserialNumber,name\r\nSHEET-1,"a, ""b"""\r\n\u00a0SHEET-2 \u00a0,\r\n,\r\n"",""\r\n\r\n');
   t.match(await station.provision(csv), { code: 0, stdout: '2 rows: 2 done (2 now), 0 failed, 0 open\n' });
+  const inside = station.csv([{ serialNumber: 'SHEET\u0007-3' }], 'inside.csv');
+  t.match(await station.run('provision', '--csv', inside, '--dry-run'), { code: 1, stderr: /control characters/ });
   t.strictSame(
     station.units().map(({ serialNumber }) => serialNumber),
     ['SHEET-1', 'SHEET-2'],
@@ -180,7 +182,7 @@ t.test('secrets are in the flash files alone, which are for their owner alone', 
 
 t.test('what a serial number holds stays in the directory, and no two share a file', async (t) => {
   const station = new Station(t, service);
-  const nasty = ['../../evil', 'a', 'A', 'CON', '.hidden', '-rf', 'x/y', 'x\ny', "it's", 'é😀', 'Z'.repeat(200)];
+  const nasty = ['../../evil', 'a', 'A', 'CON', '.hidden', '-rf', 'x/y', 'x y', "it's", 'é😀', 'Z'.repeat(200)];
   const { code } = await station.provision(station.csv(nasty.map((serialNumber) => ({ serialNumber }))));
   t.equal(code, 0);
   t.strictSame(

@@ -191,7 +191,8 @@ t.test('a unit that cannot be made says why, and can be made afterwards', async 
   t.match(await one(station, '  '), { code: 2, stderr: /--serial must not be empty/ });
   t.match(await one(station, 'x'.repeat(256)), { code: 2, stderr: /at most 255/ });
   t.match(await one(station, 'BAD-1', '--template', 'none'), { code: 2, stderr: /template .*\(--template none\)/ });
-  t.equal((await one(station, ' BAD-1 ', '--field', 'latitude=12')).code, 0);
+  t.match(await one(station, 'BAD\t1'), { code: 2, stderr: /control characters/ });
+  t.equal((await one(station, '\u00a0BAD-1 \ufeff', '--field', 'latitude=12')).code, 0);
   t.ok((await devicesOf(service)).includes('BAD-1'), 'trimmed, as a cell is');
 });
 

@@ -34,6 +34,30 @@ t.test('a number that is too large is refused, and not taken for nothing', async
   t.match(await answer.json(), { error: { code: 106, details: [{ message: /too large/ }] } });
 });
 
+t.test('what nobody sees at the ends of a serial number is no part of it, in every form of rows', async (t) => {
+  const csv =
+    'serialNumber,name\n\u00a0EDGE-1\u00a0,first one\n"EDGE-1 ",same one\n"EDGE-2\u0004",other\n"EDGE\t3",inside\n';
+  const job = await provision(service, csv);
+  t.match(job, { total: 4, done: 2, failed: 2 });
+  const rows = await rowsOf(service, job.id);
+  t.match(rows, [
+    { serialNumber: 'EDGE-1', state: 'done' },
+    { serialNumber: 'EDGE-1', state: 'failed', errors: [{ column: 'serialNumber', message: /row 1 has the same/ }] },
+    { serialNumber: 'EDGE-2', state: 'done' },
+    { state: 'failed', errors: [{ column: 'serialNumber', message: /control characters/ }] },
+  ]);
+  const again = await provision(
+    service,
+    [{ serialNumber: '\ufeffEDGE-1\r' }, { serialNumber: '\u3000' }],
+    '?dryRun=true',
+  );
+  t.match(await rowsOf(service, again.id), [
+    { errors: [{ column: 'serialNumber', message: /Another device/ }] },
+    { errors: [{ column: 'serialNumber' }] },
+  ]);
+  t.match(await devicesWith('EDGE'), [{ serialNumber: 'EDGE-1' }, { serialNumber: 'EDGE-2' }]);
+});
+
 t.test('each row becomes a device in its place, whose secret connects and whose code claims it', async (t) => {
   const template = await service.template({ name: 'Pump', channels: ['flow'] });
   const field = { deviceTemplateId: template.id, name: 'batch', fieldType: 'int', required: true };

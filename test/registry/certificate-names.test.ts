@@ -44,6 +44,15 @@ const bySerialNumber = async (more: object = {}) => {
   return { made, ca: await registerAuthority(service, made, { identity: 'serialNumber', ...more }) };
 };
 
+t.test('blanks at the ends of the attribute are no part of the serial number', async (t) => {
+  const { made } = await bySerialNumber({ serialNumberAttribute: 'serialNumber' });
+  await newDevice('SN-BLANK');
+  for (const text of ['SN-BLANK\u00a0', '\ufeffSN-BLANK', 'SN-BLANK\r']) {
+    const subject = [{ '2.5.4.5': [{ utf8String: text }] }] as never;
+    t.equal(await codeOf(t, await makeCertificate({ subject, issuer: made })), 0, encodeURIComponent(text));
+  }
+});
+
 t.test('a certificate names its device by the serial number, which exactly one device must have', async (t) => {
   const { made, ca } = await bySerialNumber();
   t.equal(ca.identity, 'serialNumber');

@@ -85,6 +85,48 @@ t.test('an update needs the latest version and gives a new one', async (t) => {
   });
 });
 
+t.test('what nobody sees at the ends of a serial number is no part of it, wherever it comes from', async (t) => {
+  const unseen = [
+    ' ',
+    '\u00a0',
+    '\ufeff',
+    '\t',
+    '\r',
+    '\r\n',
+    '\u0007',
+    '\u009f',
+    '\u3000',
+    '\u200b',
+    '\u2028',
+    '\u001e\u0004',
+  ];
+  for (const [at, text] of unseen.entries()) {
+    const serialNumber = `TRIM ${at}`;
+    const made = await service.create('/devices', 'device', { serialNumber: `${text}${serialNumber}${text}` });
+    t.equal(made.serialNumber, serialNumber, `case ${at}`);
+    const changed = { headers: { etag: made.version }, body: { serialNumber: `${text}${serialNumber} B${text}` } };
+    const { device } = await service.ok('PUT', `/api/v1/devices/${made.id}`, changed);
+    t.equal(device.serialNumber, `${serialNumber} B`, `case ${at}`);
+    const replaced = { headers: { etag: device.version }, body: { serialNumber: `${serialNumber} C${text}` } };
+    const answer = await service.ok('POST', `/api/v1/devices/${made.id}/replace`, replaced);
+    t.equal(answer.device.serialNumber, `${serialNumber} C`, `case ${at}`);
+    service.secrets.add(answer.mqttCredential.secret);
+    const asked = encodeURIComponent(`${text}${serialNumber} C${text}`);
+    const path = `/api/v1/devices?accountId=${service.accountId}&serialNumber=${asked}` as const;
+    t.match((await service.ok('GET', path)).devices.results, [{ id: made.id }], `case ${at}`);
+  }
+  const { version, id } = await service.create('/devices', 'device', { serialNumber: 'TRIM' });
+  for (const serialNumber of [' ', '\u00a0\r\n', '\ufeff', 'A\tB', 'A\rB', 'A\u0000B', 'A\u0085B', 'A\u007fB']) {
+    const refusal = { status: 400, body: { error: { code: 106, details: [{ path: 'serialNumber' }] } } };
+    const said = encodeURIComponent(serialNumber);
+    const body = { accountId: service.accountId, serialNumber };
+    t.match(await service.http('POST', '/api/v1/devices', { body }), refusal, said);
+    const headers = { etag: version };
+    t.match(await service.http('PUT', `/api/v1/devices/${id}`, { headers, body }), refusal, said);
+    t.match(await service.http('POST', `/api/v1/devices/${id}/replace`, { headers, body }), refusal, said);
+  }
+});
+
 t.test('properties of a body that are ignored are named in a header', async (t) => {
   const answer = await service.http('POST', '/api/v1/devices', {
     body: { accountId: service.accountId, serialNumber: 'I-1', serialNumbr: 'x', connected: true },

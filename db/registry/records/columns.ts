@@ -61,8 +61,11 @@ export interface Marks {
   initial?: string | number;
   /** Its schema in answers, where that is not the stored one; false if it is never shown as it is stored. */
   shown?: TSchema | false;
-  /** Its form on the wire, if that is not the stored one: 0 and 1 are a boolean or the text of one, degrees and JSON are text. */
-  form?: 'flag' | 'flagText' | 'latitude' | 'longitude' | 'json';
+  /**
+   * Its form on the wire, if that is not the stored one: 0 and 1 are a boolean or the text of one, degrees and JSON are text,
+   * a serial number is stored without what nobody sees at its ends.
+   */
+  form?: 'flag' | 'flagText' | 'latitude' | 'longitude' | 'json' | 'serialNumber';
   /** Lists can filter by it, in this way. */
   filter?: Match;
   /** While a row names one of this table, that one is not purged, though it is in the trash. */

@@ -53,6 +53,7 @@ export const deviceColumns = {
     create: 'required',
     change: true,
     bounds: { minLength: 1, maxLength: 255 },
+    form: 'serialNumber',
     filter: 'partial',
     sort: 'default',
   }),

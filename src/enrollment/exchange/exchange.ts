@@ -1,6 +1,7 @@
 /** The exchange: what a device has of its group becomes a credential of its own. HTTP, MQTT and EST come here. */
 import type { Logger } from 'pino';
 import { invalid, PlatformError } from '../../errors.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import { slotOf } from '../../ids.ts';
 import { causeNow, onBehalfOf } from '../../log.ts';
 import type { MessagesContext } from '../../messages/context.ts';
@@ -103,7 +104,7 @@ export class Enrollment implements EnrollmentService {
         const csr = namedBy === 'csr' ? await this.#csrOf(group, request) : undefined;
         const named = csr ? { serialNumber: csr.subject.serialNumber ?? csr.subject.commonName } : request;
         serialNumber = demandSerialNumber(named, proven.serialNumber);
-        if (proven.serialNumber !== undefined && proven.serialNumber !== serialNumber)
+        if (proven.serialNumber !== undefined && trimSerialNumber(proven.serialNumber) !== serialNumber)
           throw refused('The serial number is not that of the proof.');
         demandOpen(group, serialNumber, this.#ctx.clock.now());
         return this.#exchangeWith(proof, proven, request, serialNumber, csr);

@@ -5,6 +5,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import type { Audit } from '../../audit/index.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import type { Attempts } from '../../limits/attempts.ts';
@@ -105,8 +106,11 @@ export class Proving {
         : 'wrong claim secret';
     }
     if (group.proof === 'derivedKey') {
-      const isRight = serialNumber !== undefined && serialNumber.length <= maxSerialNumberLength;
-      return isRight && isDerivedKey(sealing, group, serialNumber, secret) ? bySecret : 'wrong derived key';
+      const isShort = serialNumber !== undefined && serialNumber.length <= maxSerialNumberLength;
+      // The key may be that of the serial number as it was given, or as it is kept.
+      const forms = isShort ? new Set([serialNumber, trimSerialNumber(serialNumber)]) : [];
+      const isRight = [...forms].some((form) => isDerivedKey(sealing, group, form, secret));
+      return isRight ? bySecret : 'wrong derived key';
     }
     if (!presented || group.proofAuthorityId === null) return 'no certificate';
     const checked = certificates.checkIssuedBy(presented, group.proofAuthorityId);

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { invalid } from '../../errors.ts';
+import { readSerialNumber } from '../../formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import type { EnrollmentRequest } from '../../ports/enrollment.ts';
 
@@ -48,5 +49,5 @@ export function demandSerialNumber({ serialNumber }: EnrollmentRequest, proven: 
     throw invalid('serialNumber', `must be a text of 1 to ${maxSerialNumberLength} characters`);
   // One that has been proven came in a username or in a certificate.
   if (findUnstorable(found) !== undefined) throw invalid('serialNumber', unstorable);
-  return found;
+  return readSerialNumber(found);
 }

@@ -6,6 +6,7 @@ import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
@@ -72,7 +73,7 @@ function listDevices(
     caller,
     { ...asked, sortOrder: 'asc' },
     {
-      matching: serialNumber === undefined ? made : made.where('serialNumber', '=', serialNumber),
+      matching: serialNumber === undefined ? made : made.where('serialNumber', '=', trimSerialNumber(serialNumber)),
       key: 'deviceId',
       order: ['serialNumber'],
       long: ['serialNumber'],

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { invalid, PlatformError } from '../../errors.ts';
 import { csvOptions } from '../../formats/csv-files.ts';
 import { isNestedDeeply } from '../../formats/json-size.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 
@@ -37,8 +38,10 @@ export class RowsIn {
   }
 
   /** @throws PlatformError 400/106 for an unknown column, a row that is too long, and one too many. */
-  add(values: RowValues): void {
+  add(given: RowValues): void {
     const row = this.rows.length + 1;
+    const values = { ...given };
+    if (typeof given.serialNumber === 'string') values.serialNumber = trimSerialNumber(given.serialNumber);
     if (row > maxRows) throw invalid('rows', `must be at most ${maxRows}`);
     for (const name of Object.keys(values)) this.demandColumn(name, row);
     const { serialNumber } = values;

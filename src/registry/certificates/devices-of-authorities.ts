@@ -9,6 +9,7 @@ import type { Clock } from '../../clock.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { findLive, insert } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { newDevice } from '../devices/changes.ts';
 import { attributeOf, type Certificate } from './x509.ts';
@@ -67,7 +68,9 @@ export async function makeDevice(
       const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
       const body = {
         ...valuesFrom(x509, authority.subjectFields),
-        serialNumber: (serialNumber || commonName || deviceId).slice(0, maxSerialNumberLength),
+        serialNumber: [serialNumber, commonName, deviceId]
+          .map((one = '') => trimSerialNumber(one).slice(0, maxSerialNumberLength))
+          .find((one) => one !== '') as string,
       };
       await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
       await audit.record(tx, {

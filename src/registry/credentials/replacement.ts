@@ -9,6 +9,7 @@ import { noteSecret } from '../../entity/kept-answers.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
+import { readSerialNumber } from '../../formats/serial-numbers.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import { laneOf } from '../../limits/lanes.ts';
@@ -64,10 +65,11 @@ async function replaceDevice(
   caller: Caller,
   id: string,
   version: number,
-  { serialNumber }: Static<typeof body>,
+  given: Static<typeof body>,
 ) {
   const { access, clock, downlink } = ctx;
   demandLive(findReached(ctx, caller, 'devices', id));
+  const serialNumber = readSerialNumber(given.serialNumber);
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {

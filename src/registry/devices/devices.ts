@@ -10,6 +10,7 @@ import type { ListQuery } from '../../entity/list-query.ts';
 import type { ShownEntity } from '../../entity/routes.ts';
 import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import type { App } from '../../http/app.ts';
 import { accountOf, expandedAccount } from '../accounts.ts';
 import type { RegistryContext } from '../context.ts';
@@ -119,7 +120,10 @@ async function remove(ctx: RegistryContext, caller: Caller, { id }: Row<'devices
 function narrow(caller: Caller, query: ListQuery) {
   if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
     throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
-  return { listing: deviceListing, query };
+  const { serialNumber } = query;
+  // A filter of blanks stays: without it the list would be that of all devices.
+  const trimmed = typeof serialNumber === 'string' ? trimSerialNumber(serialNumber) : '';
+  return { listing: deviceListing, query: trimmed === '' ? query : { ...query, serialNumber: trimmed } };
 }
 
 function readExpand(caller: Caller, query: Expand) {

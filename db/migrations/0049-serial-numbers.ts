@@ -1,0 +1,22 @@
+/** Serial numbers lose what nobody sees at their ends. Of two that a group then has once, the second stays as it was. */
+import type { Kysely } from 'kysely';
+import { executeAll } from './execute.ts';
+
+const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
+/** Control characters, blanks, characters without width, and the byte order mark. NUL is in no text. */
+const unseen = [
+  ...range(1, 32),
+  ...range(127, 160),
+  ...[0x1680, ...range(0x2000, 0x200d), 0x2028, 0x2029, 0x202f, 0x205f, 0x2060, 0x3000, 0xfeff],
+].join(', ');
+const trimmed = `trim("serialNumber", char(${unseen}))`;
+const isOther = `"serialNumber" <> ${trimmed} AND ${trimmed} <> ''`;
+
+export const name = '0049-serial-numbers';
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  await executeAll(db, [
+    `UPDATE "devices" SET "serialNumber" = ${trimmed} WHERE ${isOther}`,
+    `UPDATE OR IGNORE "enrollments" SET "serialNumber" = ${trimmed} WHERE ${isOther}`,
+  ]);
+}
