@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { BrokerServices, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import { type Caller, principalOf } from '../src/caller.ts';
 import { isAccessToken } from '../src/formats/access-tokens.ts';
+import { canonicalId } from '../src/ids.ts';
 import type { Allowance } from '../src/limits/attempts.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
@@ -269,17 +270,18 @@ export class Authenticator {
     guessed: string,
     address: string | undefined,
   ): Promise<ProvenIdentity> {
-    const prove = () => this.#proveCertificate(presented, username, address);
+    const prove = () => this.#proveCertificate(presented, canonicalId(username), address);
     return this.#parts.services.certificates.isKnown(presented) ? prove() : this.#tryLimited(guessed, address, prove);
   }
 
   async #prove(
-    entityId: string,
+    given: string,
     byToken: boolean,
     password: Buffer | undefined,
     address: string | undefined,
   ): Promise<ProvenIdentity> {
     if (byToken) return this.#proveToken(password);
+    const entityId = canonicalId(given);
     const secret = password?.toString() ?? '';
     if (isAccessToken(secret))
       return this.#tryLimited(entityId, address, () => this.#proveAccessToken(entityId, secret, address));

@@ -15,6 +15,13 @@ export function slotOf(id: string): string {
   return id.slice(26, 29);
 }
 
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** A UUID as ids are kept, whatever the case of its digits; any other text as it is. */
+export function canonicalId(text: string): string {
+  return text.length === 36 && uuid.test(text) ? text.toLowerCase() : text;
+}
+
 /** A new id of an entity of the account: a UUIDv7 in the account's slot, greater than every earlier one of this process. */
 export function newId(accountId: string): string {
   return inSlot(uuidv7(), slotOf(accountId));

@@ -70,6 +70,15 @@ export function parseTopic(root: string, topic: string): ChannelTopic | undefine
   return accountId && deviceId && channel ? { accountId, deviceId, channel } : undefined;
 }
 
+/** Ids of accounts and devices where they are in topics, filters and control topics, in any letter case. */
+const anyCase = uuid.replaceAll('a-f', 'a-fA-F');
+const idsInTopic = new RegExp(`(?<=/)${anyCase}(?=/(?:d/|#$|[+]/|cln$|svc$))|(?<=/d/)${anyCase}(?=/|$)`, 'g');
+
+/** A topic or a filter with its ids as they are kept: in capitals they are the same ids. */
+export function canonicalTopic(text: string): string {
+  return /[A-F]/.test(text) ? text.replace(idsInTopic, (id) => id.toLowerCase()) : text;
+}
+
 /** The topic of a channel; parseTopic gives the parts back. */
 export function formatTopic(root: string, accountId: string, deviceId: string, channel: string): string {
   return `${root}/${accountId}/d/${deviceId}/${channel}`;

@@ -5,6 +5,7 @@
 import type { BrokerServices, EnrolledMessage, EnrollmentProof } from '../../src/broker-ports.ts';
 import { PlatformError } from '../../src/errors.ts';
 import type { Properties } from '../../src/formats/message-properties.ts';
+import { canonicalId } from '../../src/ids.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused } from '../authenticate.ts';
 import type { Client } from '../connections/client.ts';
@@ -208,7 +209,8 @@ export class EnrollHooks {
 function readUsername(username: string): Pick<EnrollmentProof, 'groupId' | 'serialNumber'> {
   const name = username.slice(prefix.length);
   const slash = name.indexOf('/');
-  return slash === -1 ? { groupId: name } : { groupId: name.slice(0, slash), serialNumber: name.slice(slash + 1) };
+  if (slash === -1) return { groupId: canonicalId(name) };
+  return { groupId: canonicalId(name.slice(0, slash)), serialNumber: name.slice(slash + 1) };
 }
 
 function refusalOf(error: unknown): Error {

@@ -1,4 +1,5 @@
 import { type Properties, saidOfMessage } from '../../src/formats/message-properties.ts';
+import { canonicalTopic } from '../../src/topics.ts';
 import type { Will } from '../message-types.ts';
 import { type Codec, types } from './codec.ts';
 import { Fields, Malformed } from './fields.ts';
@@ -129,7 +130,7 @@ function readWill(fields: Fields, qos: 0 | 1 | 2, retain: boolean, hasProperties
     : { properties: {} as Properties, travelling: noBytes };
   demandResponseTopic(properties);
   const said = saidOfMessage(properties, ownCopy(travelling));
-  const topic = fields.text('will topic');
+  const topic = canonicalTopic(fields.text('will topic'));
   const payload = ownCopy(fields.bytes());
   return { topic, payload, qos, retain, delay: properties.willDelay ?? 0, said };
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { canonicalTopic } from '../../src/topics.ts';
 import type { RefusalReason } from '../connections/counters.ts';
 import type { Filter, Incoming } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';
@@ -187,7 +188,7 @@ function publishTopic(bytes: Buffer): string {
   const topic = bytes.toString();
   if (topic === '' || /[+#\0]/.test(topic) || !isUtf8(bytes))
     throw new Malformed('malformed topic', { about: { action: 'publish', topic } });
-  return topic;
+  return canonicalTopic(topic);
 }
 
 function filterIn(fields: Fields): string {
@@ -195,7 +196,7 @@ function filterIn(fields: Fields): string {
   const topic = bytes.toString();
   if (!isUtf8(bytes) || !isWellFormed(topic))
     throw new Malformed('malformed filter', { about: { action: 'subscribe', topic } });
-  return topic;
+  return canonicalTopic(topic);
 }
 
 /** [MQTT-2.3.1-1] */

@@ -6,6 +6,7 @@ import {
   secondsLeft,
   variableBytes,
 } from '../../src/formats/message-properties.ts';
+import { canonicalTopic } from '../../src/topics.ts';
 import type { Filter, Incoming } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
@@ -238,6 +239,7 @@ export class Level5 implements Codec {
       this.#topic = bytes.toString();
       if (/[+#\0]/.test(this.#topic) || !isUtf8(bytes))
         throw new Malformed('malformed topic', { about: { action: 'publish', topic: this.#topic } });
+      this.#topic = canonicalTopic(this.#topic);
       this.#topicBytes = Buffer.from(bytes);
     }
     return this.#topic;
@@ -362,7 +364,7 @@ function subscribe(flags: number, body: Buffer): Packet {
 function filterIn(fields: Fields): string {
   const filter = fields.text('filter');
   if (filter === '') throw new Malformed('an empty filter');
-  return filter;
+  return canonicalTopic(filter);
 }
 
 function unsubscribe(flags: number, body: Buffer): Packet {

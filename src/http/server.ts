@@ -33,6 +33,7 @@ import { limitRequestTime } from './guards/request-time.ts';
 import { enforceRights } from './guards/rights.ts';
 import { sliceArrays } from './guards/sliced-arrays.ts';
 import { boundTexts } from './guards/text-bounds.ts';
+import { canonicalUrl, lowerIds } from './id-case.ts';
 import { methodsByUrl } from './methods.ts';
 import { documentation } from './openapi/document.ts';
 import { Traffic } from './traffic.ts';
@@ -113,6 +114,7 @@ export async function buildHttp(ctx: HttpServices, mount: (app: App, traffic: Tr
 
   await app.register(cookie);
   boundTexts(app);
+  lowerIds(app);
   lookAtBodyNames(app);
   sliceArrays(app);
   await documentation(app, ctx);
@@ -138,7 +140,7 @@ function newApp({ config, log }: HttpServices, answerBadUrl: Answer): App {
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512, ignoreTrailingSlash: true },
     // The router takes any first character for a slash: `*metrics` would be asked past rules of a proxy about paths.
-    rewriteUrl: ({ url = '/' }) => (/^\*./.test(url) ? `/${url}` : url),
+    rewriteUrl: ({ url = '/' }) => canonicalUrl(/^\*./.test(url) ? `/${url}` : url),
     genReqId: () => randomUUID(),
     schemaController: schemaCompilers(),
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>

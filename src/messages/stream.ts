@@ -7,6 +7,7 @@ import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import type { StreamRefusal } from '../ports/streams.ts';
+import { canonicalTopic } from '../topics.ts';
 import type { MessagesContext } from './context.ts';
 
 const query = Type.Object({
@@ -65,7 +66,8 @@ function lastEventId({ headers }: FastifyRequest): string | undefined {
 }
 
 function readTopics({ topics }: Static<typeof query>): string[] {
-  return topics.split(',').filter((topic) => topic !== '');
+  const named = topics.split(',').filter((topic) => topic !== '');
+  return named.map(canonicalTopic);
 }
 
 function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: MessagesContext): PlatformError {

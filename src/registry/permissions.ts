@@ -9,7 +9,7 @@ import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { readIdentity } from '../identity/grants.ts';
 import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../rights.ts';
-import { controlTopic, parseTopic } from '../topics.ts';
+import { canonicalTopic, controlTopic, parseTopic } from '../topics.ts';
 import type { RegistryContext } from './context.ts';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
 
@@ -203,7 +203,8 @@ async function findPrincipal(
   return { principal, blocked: blockOf(application.deleted) };
 }
 
-function explainTopic(ctx: RegistryContext, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
+function explainTopic(ctx: RegistryContext, principal: Caller, action: 'publish' | 'subscribe', given: string): Answer {
+  const topic = canonicalTopic(given);
   const decision = ctx.publisher.decide(principal, action, topic);
   if (decision === 'malformed') return refused('malformed topic');
   if (decision === 'refused') return refused(whyRefused(ctx, principal, action, topic));

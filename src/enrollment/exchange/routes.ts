@@ -10,6 +10,7 @@ import { demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
+import { canonicalId } from '../../ids.ts';
 import type { EnrollmentProof } from '../../ports/enrollment.ts';
 import type { EnrollmentContext } from '../context.ts';
 import { answerShape } from './answer.ts';
@@ -96,8 +97,8 @@ function readBasic(header = ''): Pick<EnrollmentProof, 'groupId' | 'serialNumber
 /** The group and the serial number that a username names. */
 export function readUsername(username: string): Pick<EnrollmentProof, 'groupId' | 'serialNumber'> {
   const slash = username.indexOf('/');
-  if (slash === -1) return { groupId: username };
-  return { groupId: username.slice(0, slash), serialNumber: username.slice(slash + 1) };
+  if (slash === -1) return { groupId: canonicalId(username) };
+  return { groupId: canonicalId(username.slice(0, slash)), serialNumber: username.slice(slash + 1) };
 }
 
 /** POST /devices/{id}/allow-enrollment. */

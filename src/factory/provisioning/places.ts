@@ -3,6 +3,7 @@ import type { Db, Registry } from '../../../db/registry/index.ts';
 import type { Caller, Station } from '../../caller.ts';
 import { findLive } from '../../entity/verbs.ts';
 import { invalid, unknownReference } from '../../errors.ts';
+import { canonicalId } from '../../ids.ts';
 import { askedPlace } from '../../registry/devices/station-limits.ts';
 import { defaultTemplate } from '../../registry/templates.ts';
 
@@ -48,7 +49,7 @@ export class Places {
   async #own(station: Station, table: 'deviceTemplates' | 'organizations', text: string): Promise<string | undefined> {
     const id = table === 'deviceTemplates' ? station.deviceTemplateId : station.organizationId;
     const row = id === null ? undefined : await findLive(this.#db, table, this.#accountId, id);
-    return row && (row.id === text || row.name === text) ? row.id : undefined;
+    return row && (row.id === canonicalId(text) || row.name === text) ? row.id : undefined;
   }
 
   async #findNamed(
@@ -56,7 +57,7 @@ export class Places {
     path: string,
     text: string,
   ): Promise<string | undefined> {
-    const row = await findLive(this.#db, table, this.#accountId, text);
+    const row = await findLive(this.#db, table, this.#accountId, canonicalId(text));
     if (row) return row.id;
     const named = await this.#db
       .selectFrom(table)

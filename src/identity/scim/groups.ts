@@ -4,7 +4,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import { PlatformError } from '../../errors.ts';
 import { type AttributePath, type Filter, propertyOf } from '../../formats/filters.ts';
-import { newId } from '../../ids.ts';
+import { canonicalId, newId } from '../../ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { demandLiveProvider, endFollowed, followAll, followFew, isMapped, markStale } from './following.ts';
 import { type Operation, readKey, readPath } from './patch.ts';
@@ -103,7 +103,7 @@ function memberId(one: unknown): string {
   if (typeof type === 'string' && type.toLowerCase() === 'group')
     throw badValue('Groups within groups are not supported.');
   if (typeof id !== 'string' || id === '') throw badValue('A member needs a value, the id of a user.');
-  return id;
+  return canonicalId(id);
 }
 
 function textOf(name: string, value: unknown): string {
@@ -118,7 +118,7 @@ function membersIn(where: Filter): string[] {
   const isId = where.is === 'eq' && where.path.names.join('.').toLowerCase() === 'value';
   if (!isId || typeof where.value !== 'string')
     throw refused('invalidFilter', 'Members are named as members[value eq "<id>"].');
-  return [where.value];
+  return [canonicalId(where.value)];
 }
 
 /** @throws PlatformError 404 for one of another provider. */

@@ -4,6 +4,7 @@ import { hash, type X509Certificate } from 'node:crypto';
 import type { AuthorityRow, CertificateRow } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import { trimSerialNumber } from '../../formats/serial-numbers.ts';
+import { canonicalId } from '../../ids.ts';
 import type { CertificateCheck, PresentedCertificate, Signature } from '../../ports/proofs.ts';
 import { noteFirstUse } from '../credentials/first-uses.ts';
 import { Chains, everyAccount, type Vouched } from './chains.ts';
@@ -195,7 +196,8 @@ export class ClientCertificates {
     username: string,
   ): Claim | 'ambiguous' | undefined {
     const { registry, access } = this.#ctx;
-    const { commonName = '', fingerprint } = certificate;
+    const { fingerprint } = certificate;
+    const commonName = canonicalId(certificate.commonName ?? '');
     const registered = registry.certificates(fingerprint);
     const named = uuid.test(commonName) ? access.placement(commonName) : undefined;
     if (named && !registered.some(({ accountId }) => accountId === named.accountId)) {
@@ -282,7 +284,7 @@ export class ClientCertificates {
     username: string,
   ): Claim | 'ambiguous' | undefined {
     const meant = registered.find(({ accountId, entityId }) => username === entityId || username === accountId);
-    const named = registered.find(({ entityId }) => entityId === certificate.commonName);
+    const named = registered.find(({ entityId }) => entityId === canonicalId(certificate.commonName ?? ''));
     if (!meant && !named && registered.length > 1 && username === '') return 'ambiguous';
     const chosen = meant ?? named ?? registered[0];
     if (!chosen) return undefined;
