@@ -58,9 +58,12 @@ t.test('a time that makes sense only as seconds is not stored, and the milliseco
   t.equal(await send('senml', '[{"n":"a","v":1,"bver":10,"other":1}]'), 1);
   t.equal(await send('auto', String(seconds)), 1, 'a value is no time');
 
+  t.match(await send('csv', `${seconds}.25,temperature,21.5,`), /neither epoch milliseconds nor/, 'fractional seconds');
   const log = (sourceTimestamp: unknown) =>
     service.http('POST', `/api/v1/devices/${deviceId}/logs`, { body: { message: 'x', sourceTimestamp } });
   t.match(await log(seconds), { status: 400, body: { error: { details: [{ path: 'sourceTimestamp' }] } } });
+  for (const fraction of [seconds + 0.25, `${seconds}.25`, seconds + 7200.5, String(seconds + 7200)])
+    t.match(await log(fraction), { status: 400, body: { error: { details: [{ path: 'sourceTimestamp' }] } } });
   t.equal((await log(seconds * 1000)).status, 200);
   await client.publishAsync(
     service.topic(deviceId, '_log'),
@@ -73,6 +76,47 @@ t.test('a time that makes sense only as seconds is not stored, and the milliseco
   const entry = present(results.find(({ message }) => message === 'y'));
   t.match(entry, { custom: { sourceTimestamp: seconds } }, 'kept next to the time of arrival');
   t.ok(Date.parse(entry.sourceTimestamp) > seconds * 1000);
+});
+
+t.test('an integer that a number cannot hold is rounded, with its digits as text', async (t) => {
+  const [rounded, digits] = [9007199254740992, '9007199254740993'];
+  for (const [channel, payload] of [
+    ['json', `{"digits":${digits}}`],
+    ['auto', `{"digits": -0.5, "more": 12345678901234567890}`],
+    ['auto', digits],
+    ['senml', `[{"n":"digits","v":${digits}},{"n":"more","v":12345678901234567890}]`],
+    ['senml', `{"e":[{"n":"digits","v":${digits}}]}`],
+    ['csv', `,digits,${digits},\n,more,+12345678901234567890,`],
+  ] as const) {
+    t.not(typeof (await send(channel, payload)), 'string', payload);
+    for (const one of (await latest(channel)).slice(0, 2)) {
+      if (one.numericValue === rounded) t.equal(one.stringValue, digits, payload);
+      else if (one.category === 'more')
+        t.strictSame(
+          [one.numericValue, one.stringValue],
+          [Number('12345678901234567890'), '12345678901234567890'],
+          payload,
+        );
+    }
+    const all = (await latest(channel)).map(({ stringValue }) => stringValue);
+    t.ok(all.includes(digits) || all.includes('12345678901234567890'), payload);
+  }
+  for (const whole of [
+    '9007199254740992',
+    '1152921504606846976',
+    '1e21',
+    '21.12345678901234567',
+    '-9007199254740991',
+  ]) {
+    await send('json', `{"whole":${whole}}`);
+    const point = (await latest('json')).find(({ category }) => category === 'whole');
+    t.match(point, { numericValue: Number(whole), stringValue: null }, whole);
+  }
+  await send('csv', `,digits,${digits},own text`);
+  t.ok(
+    (await latest('csv')).some(({ stringValue }) => stringValue === 'own text'),
+    'a text of its own stays',
+  );
 });
 
 t.test('four characters that are meant as text are not a float; other four bytes are', async (t) => {

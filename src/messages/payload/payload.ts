@@ -4,7 +4,7 @@ import { csvForm, readCsv } from './forms/csv.ts';
 import { float32Form, readFloat } from './forms/float32.ts';
 import { isTimed, jsonForm, readJson, timedIsUnknown } from './forms/json.ts';
 import { readSenml, senmlForm } from './forms/senml.ts';
-import { decode, isBlank, parseJson, type Reading } from './reading.ts';
+import { decode, isBlank, parseExactly, type Reading } from './reading.ts';
 
 /** Maxima of a payload; Infinity for no limit. */
 export interface PayloadLimits {
@@ -35,9 +35,9 @@ function readTextAs(form: 'csv' | 'json' | 'senml', payload: Buffer, now: number
   const excess = excessOf(text, limits);
   if (excess !== undefined) return { reason: excess };
   if (form === 'csv') return within(readCsv(text, now), limits);
-  const json = parseJson(text);
+  const { json, digits } = parseExactly(text);
   if (json === undefined) return { reason: 'It cannot be parsed.' };
-  return within(form === 'json' ? readJson(json, now) : readSenml(json, now), limits);
+  return within(form === 'json' ? readJson(json, now, digits) : readSenml(json, now, digits), limits);
 }
 
 function within(reading: Reading, limits: PayloadLimits): Reading {
@@ -69,12 +69,12 @@ export function readTextPoints(payload: Buffer, now: number, limits = unlimited)
   if (excess !== undefined) return { reason: excess };
   const csv = readCsv(text, now);
   if ('points' in csv) return withinLimits(csv, limits);
-  const json = parseJson(text);
+  const { json, digits } = parseExactly(text);
   if (json === undefined) return { reason: `CSV: ${csv.reason} JSON: it cannot be parsed.` };
   if (isTimed(Array.isArray(json) ? json[0] : json)) return { reason: timedIsUnknown };
-  const senml = readSenml(json, now);
+  const senml = readSenml(json, now, digits);
   if ('points' in senml) return withinLimits(senml, limits);
-  const plain = readJson(json, now);
+  const plain = readJson(json, now, digits);
   return 'points' in plain
     ? withinLimits(plain, limits)
     : { reason: `CSV: ${csv.reason} SenML: ${senml.reason} JSON: ${plain.reason}` };

@@ -70,6 +70,42 @@ export function parseJson(text: string): unknown {
   }
 }
 
+/** The digits of an integer that a number cannot hold, by the object in which it is. */
+export type Digits = (holder: object | undefined, name: string) => string | undefined;
+
+/** As parseJson; `digits` has those of integers beyond 2^53 that would be rounded. */
+export function parseExactly(text: string): { json: unknown; digits: Digits } {
+  if (!manyDigits.test(text)) return { json: parseJson(text), digits: () => undefined };
+  const found = new WeakMap<object, Map<string, string>>();
+  let whole: string | undefined;
+  const note = function (this: object, name: string, value: unknown, { source }: { source?: string } = {}) {
+    const digits = typeof value === 'number' ? roundedDigits(source ?? '', value) : undefined;
+    if (digits !== undefined) found.set(this, (found.get(this) ?? new Map<string, string>()).set(name, digits));
+    if (name === '') whole = digits;
+    return value;
+  };
+  try {
+    // The third argument of a reviver is not in the types yet.
+    const json = JSON.parse(text, note as (this: unknown, key: string, value: unknown) => unknown) as unknown;
+    return { json, digits: (holder, name) => (holder ? found.get(holder)?.get(name) : whole) };
+  } catch {
+    return { json: undefined, digits: () => undefined };
+  }
+}
+
+const manyDigits = /\d{16}/;
+/** More digits are beyond every number that is finite. */
+const mostDigits = 310;
+
+/** The digits of an integer if its number is another one. */
+export function roundedDigits(source: string, number: number): string | undefined {
+  if (!manyDigits.test(source) || source.length > mostDigits || !/^[+-]?\d+$/.test(source)) return undefined;
+  const digits = source.replace('+', '');
+  // A sender that has rounded itself writes the digits of its number.
+  const isLost = Number.isFinite(number) && String(number) !== digits && BigInt(digits) !== BigInt(number);
+  return isLost ? digits : undefined;
+}
+
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

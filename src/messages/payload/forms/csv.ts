@@ -1,6 +1,6 @@
 /** CSV: a point per line. */
 import type { Point } from '../../../../db/messages/store.ts';
-import { areSeconds, isBlank, type Reading, readTime, toPoint } from '../reading.ts';
+import { areSeconds, isBlank, type Reading, readTime, roundedDigits, toPoint } from '../reading.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const csvForm =
@@ -47,7 +47,8 @@ function readRow(line: string, now: number): Point | string {
   if (time === undefined) return 'the timestamp is neither epoch milliseconds nor an ISO 8601 date.';
   const numericValue = number === '' ? null : readDecimal(number);
   if (numericValue === undefined) return 'the number is not decimal and finite.';
-  return toPoint(time, category, numericValue, text === '' ? null : text);
+  const digits = numericValue === null ? undefined : roundedDigits(number, numericValue);
+  return toPoint(time, category, numericValue, text === '' ? (digits ?? null) : text);
 }
 
 function indexOrEnd(line: string, from: number): number {

@@ -1,6 +1,6 @@
 /** SenML: the array of RFC 8428, and the object before it. */
 import type { Point } from '../../../../db/messages/store.ts';
-import { isNumber, isObject, type Reading, toPoint } from '../reading.ts';
+import { type Digits, isNumber, isObject, type Reading, toPoint } from '../reading.ts';
 
 /** What it is, for the explanation of a refusal. */
 export const senmlForm = 'SenML: such as [{"n": "temperature", "v": 21.5}]';
@@ -11,19 +11,27 @@ const relativeLimit = 2 ** 28;
 const senmlVersion = 10;
 
 /** SenML, the old object and the array of RFC 8428. */
-export function readSenml(json: unknown, now: number): Reading {
-  if (isObject(json) && Array.isArray(json.e)) return readOldSenml(json, json.e, now);
-  return Array.isArray(json) ? readRfcSenml(json, now) : { reason: 'it is neither an array nor has it a list e.' };
+export function readSenml(json: unknown, now: number, digits: Digits): Reading {
+  if (isObject(json) && Array.isArray(json.e)) return readOldSenml(json, json.e, now, digits);
+  return Array.isArray(json)
+    ? readRfcSenml(json, now, digits)
+    : { reason: 'it is neither an array nor has it a list e.' };
 }
 
 /** The old form: base values stand once, next to the entries `e`; `bv` is a boolean. */
-function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: number): Reading {
+function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: number, digits: Digits): Reading {
   const points: Point[] = [];
   for (const [index, entry] of entries.entries()) {
     if (!isObject(entry)) return { reason: `entry ${index + 1}: it is not an object.` };
     const { n, t, v, sv, bv } = entry;
     const point = senmlPoint(
-      { name: [base.bn, n], seconds: [base.bt, t], number: [undefined, v], boolean: bv, text: sv },
+      {
+        name: [base.bn, n],
+        seconds: [base.bt, t],
+        number: [undefined, v],
+        boolean: bv,
+        text: sv ?? digits(entry, 'v'),
+      },
       now,
     );
     if (typeof point === 'string') return { reason: `entry ${index + 1}: ${point}` };
@@ -33,7 +41,7 @@ function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: nu
 }
 
 /** RFC 8428: base values hold from their record on; `vb` is a boolean, `vd` data as base64, `bv` is added to `v`. */
-function readRfcSenml(records: unknown[], now: number): Reading {
+function readRfcSenml(records: unknown[], now: number, digits: Digits): Reading {
   const points: Point[] = [];
   let bn: unknown;
   let bt: unknown;
@@ -49,7 +57,8 @@ function readRfcSenml(records: unknown[], now: number): Reading {
     const holdsNoValue = [v, vs, vb, vd].every((value) => value === undefined);
     // A record may carry base values or a sum alone (RFC 8428, 4.2).
     if (holdsNoValue && ['bn', 'bt', 'bv', 'bu', 'bs', 'bver', 's'].some((name) => name in record)) continue;
-    const point = senmlPoint({ name: [bn, n], seconds: [bt, t], number: [bv, v], boolean: vb, text: vs ?? vd }, now);
+    const text = vs ?? vd ?? (bv === undefined ? digits(record, 'v') : undefined);
+    const point = senmlPoint({ name: [bn, n], seconds: [bt, t], number: [bv, v], boolean: vb, text }, now);
     if (typeof point === 'string') return { reason: `record ${index + 1}: ${point}` };
     points.push(point);
   }
