@@ -251,6 +251,7 @@ const shortTexts = new Set([
   'certificates.fingerprint',
   'customFields.fieldType',
   'customFields.kind',
+  'devices.firmwareVersionSource',
   'firmwarePackages.firmwareVersion',
   'firmwareRollouts.cursor',
   'firmwareRollouts.reason',

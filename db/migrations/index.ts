@@ -131,6 +131,12 @@ export const registryMigrations: readonly Migration[] = [
     ...countText('certificateAuthorities', 'chain', 1),
   ),
   serialNumbers,
+  sqlStep(
+    '0050-versions-that-devices-run',
+    'ALTER TABLE "devices" ADD COLUMN "firmwareVersionTime" TEXT',
+    'ALTER TABLE "devices" ADD COLUMN "firmwareVersionSource" TEXT',
+    'ALTER TABLE "deviceTemplates" ADD COLUMN "skipSameVersion" INTEGER NOT NULL DEFAULT 1',
+  ),
 ];
 
 /**

@@ -82,7 +82,13 @@ export async function createAccount(
       identityProviderId: null,
     });
     for (const table of ['deviceTemplates', 'endUserTemplates', 'organizationTemplates'] as const) {
-      const template = await insert(tx, table, { ...stamp(clock, by), name: 'Default', default: 1, fields: '{}' });
+      const template = await insert(tx, table, {
+        ...stamp(clock, by),
+        name: 'Default',
+        default: 1,
+        fields: '{}',
+        ...(table === 'deviceTemplates' && { skipSameVersion: 1 }),
+      });
       if (table !== 'deviceTemplates') continue;
       for (const channel of serviceChannelRows(stamp(clock, by), template.id))
         await insert(tx, 'channelTemplates', channel);

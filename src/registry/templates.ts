@@ -4,7 +4,7 @@ import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
-import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
+import { deviceTemplateColumns, type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import type { Caller } from '../caller.ts';
@@ -36,7 +36,8 @@ import { deviceCounts } from './devices/counts.ts';
 const templateProperties = { ...commonShape, ...shownProperties(templateColumns) };
 
 export const deviceTemplateShape = Type.Object({
-  ...templateProperties,
+  ...commonShape,
+  ...shownProperties(deviceTemplateColumns),
   ...fieldShapes('deviceTemplates'),
   channelTemplates: Type.Array(
     Type.Object({
@@ -64,6 +65,7 @@ export const organizationTemplateShape = Type.Object({
 });
 
 const showColumns = showing(templateColumns);
+const showDeviceColumns = showing(deviceTemplateColumns);
 
 export function showTemplate(row: Row<TemplateTable>) {
   return { ...showCommon(row), ...showColumns(row) };
@@ -72,7 +74,8 @@ export function showTemplate(row: Row<TemplateTable>) {
 export function showDeviceTemplate({ access, fields }: Pick<Needed, 'access' | 'fields'>, row: Row<'deviceTemplates'>) {
   const channels = [...access.channelsOf(row.id).values()];
   return {
-    ...showTemplate(row),
+    ...showCommon(row),
+    ...showDeviceColumns(row),
     ...showFields(fields.of('deviceTemplates', row.accountId), row.fields),
     channelTemplates: channels.map((channel) => ({
       id: channel.id,
@@ -184,19 +187,21 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   const { clock, access } = ctx;
   const fieldsOf = (accountId: string) =>
     table === 'deviceTemplates' ? ctx.fields.of('deviceTemplates', accountId) : [];
-  const more = table === 'deviceTemplates' ? fieldBody('deviceTemplates') : {};
-  const createBody = Type.Object({ accountId: Type.String(), ...createProperties(templateColumns), ...more });
-  const updateBody = Type.Object({ ...changeProperties(templateColumns), ...more });
+  const isOfDevices = table === 'deviceTemplates';
+  const more = isOfDevices ? fieldBody('deviceTemplates') : {};
+  const columns = (isOfDevices ? deviceTemplateColumns : templateColumns) as typeof templateColumns;
+  const createBody = Type.Object({ accountId: Type.String(), ...createProperties(columns), ...more });
+  const updateBody = Type.Object({ ...changeProperties(columns), ...more });
   const listing = listingOf(table, templateColumns, { sorts: ['accountId'], saysSort: true });
 
   const show = (row: Row<TemplateTable>) =>
-    table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
+    isOfDevices ? showDeviceTemplate(ctx, row as Row<'deviceTemplates'>) : showTemplate(row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
-      const template = await insert(tx, table, { ...stamped, ...readNew(templateColumns, body), default: 0, fields });
+      const template = await insert(tx, table, { ...stamped, ...readNew(columns, body), default: 0, fields });
       if (table === 'deviceTemplates')
         for (const channel of serviceChannelRows(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
       return template;
@@ -211,7 +216,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await findEntity(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values, ctx.fields.limits);
-      const changes = { ...readChanges(templateColumns, body), fields };
+      const changes = { ...readChanges(columns, body), fields };
       return change(tx, table, id, version, { caller, clock }, changes);
     });
     return show(row);

@@ -79,7 +79,7 @@ t.test('a device polls, downloads, says that it has succeeded, and its firmwareV
     bytes: 200_000,
   });
   t.match(await asDevice(service, device, 'POST', '/firmware/status', { state: 'succeeded' }), { status: 400 });
-  const wrong = { state: 'succeeded', firmwareVersion: '9' };
+  const wrong = { state: 'installing', firmwareVersion: '9' };
   t.match(await asDevice(service, device, 'POST', '/firmware/status', wrong), { status: 400 });
   const done = { state: 'succeeded', firmwareVersion: '2.0.0' };
   t.match(await asDevice(service, device, 'POST', '/firmware/status', done), { status: 200 });
@@ -209,7 +209,108 @@ t.test('a deadline ends what has not ended, also while paused; URLs end with it'
     state: 'succeeded',
     firmwareVersion: '2',
   });
-  t.match(late, { status: 410 });
+  t.match(late, { status: 200, body: { firmware: { state: 'timedOut', firmwareVersion: '2' } } });
+  t.match((await service.ok('GET', `/api/v1/devices/${fleet[0].id}`)).device, { firmwareVersion: '2' });
+  t.match((await rollout(service, id)).counts, { timedOut: 3 }, 'the row stays as it ended');
+});
+
+/** What a device says that it runs, and what the answer is. */
+const says = (device: Device, firmwareVersion: string) =>
+  asDevice(service, device, 'POST', '/firmware/status', { state: 'succeeded', firmwareVersion });
+const shown = async ({ id }: Device) => (await service.ok('GET', `/api/v1/devices/${id}`)).device;
+const rowOf = async ({ id }: Device) => (await service.ok('GET', `/api/v1/devices/${id}/firmware`)).firmware;
+
+t.test(
+  'the registry has the version that a device says it runs; of an update that it had the row says so',
+  async (t) => {
+    const template = await service.template();
+    const fleet = (await devices(service, template.id, 3, { firmwareVersion: '1' })) as [Device, Device, Device];
+    const [other, fallsBack, waits] = fleet;
+    t.match(await shown(other), { firmwareVersion: '1', firmwareVersionSource: 'api', firmwareVersionTime: String });
+    const target = { deviceIds: fleet.map(({ id }) => id) };
+    const { id } = await rollOut(service, await publish(service, template.id, '2'), { target, maxFailurePercent: 100 });
+    await rolloutUntil(service, id, ({ counts }) => counts.pending === 3);
+
+    t.match(
+      await says(waits, '1'),
+      { status: 200, body: { firmware: { state: 'pending' } } },
+      'nothing was offered yet',
+    );
+    t.match(await shown(waits), { firmwareVersion: '1', firmwareVersionSource: 'device' });
+    await offerTo(service, other);
+    t.match(await says(other, '1.5'), { status: 200, body: { firmware: { state: 'failed', firmwareVersion: '2' } } });
+    const { firmwareVersionTime, ...device } = await shown(other);
+    t.match(device, { firmwareVersion: '1.5', firmwareVersionSource: 'device', lastModifiedById: other.id });
+    t.match(await rowOf(other), { state: 'failed', code: null, message: 'running 1.5' });
+    const { version } = device;
+    await says(other, '1.5');
+    t.match(await shown(other), { version, firmwareVersionTime }, 'said again it is the same');
+    t.match(await says(other, '2'), { status: 200, body: { firmware: { state: 'failed' } } });
+    t.match(await shown(other), { firmwareVersion: '2' }, 'and what it runs later is noted too');
+
+    await update(service, fallsBack);
+    t.match(await rowOf(fallsBack), { state: 'succeeded' });
+    t.match(await says(fallsBack, '1'), { status: 200, body: { firmware: { state: 'failed' } } });
+    t.match(await rowOf(fallsBack), { state: 'failed', message: 'running 1' });
+    t.match(await shown(fallsBack), { firmwareVersion: '1', firmwareVersionSource: 'device' });
+    t.match((await rollout(service, id)).counts, { failed: 2, succeeded: 0, pending: 1 });
+    const log = async () => (await service.ok('GET', `/api/v1/devices/${fallsBack.id}/logs?text=running`)).logs.results;
+    await until(async () => (await log()).length > 0);
+    t.match(await log(), [{ message: 'Firmware 2 failed: running 1', severity: 'error' }]);
+    const again = await service.ok('POST', `/api/v1/firmware/rollouts/${id}/retry`);
+    t.match(again.firmwareRollout, { state: 'running' });
+    t.equal((await offerTo(service, fallsBack)).firmwareVersion, '2');
+  },
+);
+
+t.test('an update that a newer one has replaced may still end: the newer one is still to come', async (t) => {
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const target = { deviceIds: [device.id] };
+  const older = await rollOut(service, await publish(service, template.id, '1'), { target });
+  await rolloutUntil(service, older.id, ({ counts }) => counts.pending === 1);
+  await offerTo(service, device);
+  const newer = await rollOut(service, await publish(service, template.id, '2'), { target });
+  await rolloutUntil(service, newer.id, ({ counts }) => counts.pending === 1);
+  t.equal((await offerTo(service, device)).firmwareVersion, '2');
+  t.match(await says(device, '1'), { status: 200, body: { firmware: { state: 'offered', firmwareVersion: '2' } } });
+  t.match(await shown(device), { firmwareVersion: '1', firmwareVersionSource: 'device' });
+  t.match(await says(device, '0.9'), { status: 200, body: { firmware: { state: 'failed' } } });
+});
+
+t.test('a device that runs the version already needs no update, unless its template says so', async (t) => {
+  const template = await service.template();
+  t.equal(template.skipSameVersion, true);
+  const [runs, later, needs] = (await devices(service, template.id, 3, { firmwareVersion: '1' })) as [
+    Device,
+    Device,
+    Device,
+  ];
+  const target = { deviceIds: [runs.id, later.id, needs.id] };
+  const older = await rollOut(service, await publish(service, template.id, '1.5'), { target });
+  await rolloutUntil(service, older.id, ({ counts }) => counts.pending === 3);
+  await says(runs, '2');
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, { target });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 2);
+  t.match(await rowOf(runs), { rolloutId: id, state: 'succeeded', message: 'It ran this version already.' });
+  t.same(await offerTo(service, runs), { files: [] });
+  t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 3 } });
+  await service.ok('PUT', `/api/v1/devices/${later.id}`, {
+    headers: { etag: (await shown(later)).version },
+    body: { firmwareVersion: '2' },
+  });
+  t.same(await offerTo(service, later), { files: [] }, 'known before the offer');
+  await update(service, needs);
+  t.match(await rollout(service, id), { state: 'finished', counts: { succeeded: 3 } });
+
+  const path = `/api/v1/devices/templates/${template.id}` as const;
+  const current = (await service.ok('GET', path)).deviceTemplate;
+  const changed = { headers: { etag: current.version }, body: { skipSameVersion: false } };
+  t.equal((await service.ok('PUT', path, changed)).deviceTemplate.skipSameVersion, false);
+  const again = await rollOut(service, firmware, { target });
+  await rolloutUntil(service, again.id, ({ counts }) => counts.pending === 3);
+  t.equal((await offerTo(service, runs)).firmwareVersion, '2');
 });
 
 t.test('a newer rollout takes the place of an older one, never the other way round', async (t) => {

@@ -7,7 +7,7 @@ import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
 import { enrollmentGroupColumns } from './enrollment.ts';
 import { accountUserColumns, applicationColumns, identityProviderColumns, roleColumns } from './identity.ts';
 import { endUserColumns, organizationColumns } from './organizations.ts';
-import { channelTemplateColumns, customFieldColumns, templateColumns } from './templates.ts';
+import { channelTemplateColumns, customFieldColumns, deviceTemplateColumns, templateColumns } from './templates.ts';
 
 /** Entities have the common columns, a version and a place in the trash. */
 export const entityColumns = {
@@ -19,7 +19,7 @@ export const entityColumns = {
   certificates: certificateColumns,
   certificateAuthorities: certificateAuthorityColumns,
   enrollmentGroups: enrollmentGroupColumns,
-  deviceTemplates: templateColumns,
+  deviceTemplates: deviceTemplateColumns,
   endUserTemplates: templateColumns,
   organizationTemplates: templateColumns,
   channelTemplates: channelTemplateColumns,

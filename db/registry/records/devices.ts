@@ -65,6 +65,20 @@ export const deviceColumns = {
     filter: 'partial',
     sort: true,
   }),
+  firmwareVersionTime: column(OptionalDate, {
+    shown: Nullable({
+      ...DateText,
+      description: 'When firmwareVersion was said or set as it is; null where that is not known.',
+    }),
+  }),
+  firmwareVersionSource: column(OptionalText, {
+    shown: Nullable(
+      Type.String({
+        description:
+          'Who says firmwareVersion: `device`, the device itself, or `api`, somebody who has set it; null where that is not known.',
+      }),
+    ),
+  }),
   latitude: degrees('latitude', { create: 'optional', change: true }),
   longitude: degrees('longitude', { create: 'optional', change: true }),
   connected: flag({ filter: 'flag' }),

@@ -21,6 +21,20 @@ export const templateColumns = {
   fields: hidden(Type.String()),
 };
 
+/** What device templates have besides. */
+export const deviceTemplateColumns = {
+  ...templateColumns,
+  skipSameVersion: flag({
+    create: 'optional',
+    change: true,
+    bounds: {
+      description:
+        'A device that runs the version of a firmware rollout already has succeeded without an update; true when left out.',
+    },
+    initial: 1,
+  }),
+};
+
 /** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */
 export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 export type PayloadForm = (typeof payloadForms)[number];

@@ -6,6 +6,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import { change } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
+import { versionSaid } from '../../registry/devices/firmware-version.ts';
 import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.ts';
 
 /** A device's report of its update. `bytes` of the download; `code` of a failure. */
@@ -51,9 +52,9 @@ export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwar
 }
 
 /**
- * Takes what a device says of its update. Saying the same of one that has ended changes nothing.
- * @throws PlatformError 404/100 when nothing was ever offered, 410 when the offer has ended otherwise, 400/106 for another
- * version than the one that is offered.
+ * Takes what a device says of its update. Saying the same of one that has ended changes nothing. `succeeded` says which version
+ * the device runs, and that is noted whatever it is. @throws PlatformError 404/100 when nothing was ever offered, 410 when the
+ * offer has ended otherwise, 400/106 for progress of another version than the one that is offered.
  */
 export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report: Report): Promise<Reported> {
   const open = await openDelivery(tx, deviceId);
@@ -61,6 +62,8 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
   if (!delivery) throw new PlatformError('notFound', { message: 'There is no firmware offer for this device.' });
   const { firmwareVersion } = await packageOf(tx, delivery.rolloutId);
   const isOther = report.firmwareVersion !== undefined && report.firmwareVersion !== firmwareVersion;
+  if (report.state === 'succeeded' && report.firmwareVersion !== undefined && (isOther || !open))
+    return takeVersion(tx, clock, delivery, firmwareVersion, report.firmwareVersion);
   if (!open) {
     if (delivery.state === report.state && !isOther) return { delivery, firmwareVersion, ended: false };
     throw new PlatformError('offerGone');
@@ -78,17 +81,79 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
   };
   const changed = await storeDelivery(tx, clock, delivery, changes);
   if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
-  const device = state === 'succeeded' ? await installed(tx, clock, delivery, firmwareVersion) : undefined;
+  const device = state === 'succeeded' ? await runs(tx, clock, delivery, firmwareVersion) : undefined;
   const rollout = await settleRollout(tx, clock, delivery.rolloutId);
   return { delivery: changed, firmwareVersion, ended: true, rollout, ...(device && { device }) };
 }
 
-/** The device runs another version now. It says so itself, so it is who has changed. */
-async function installed(tx: Tx, clock: Clock, { deviceId }: Delivery, firmwareVersion: string) {
+/** The device runs this version now. It says so itself, so it is who has changed. */
+async function runs(tx: Tx, clock: Clock, { deviceId }: Delivery, firmwareVersion: string) {
   const before = await findEntity(tx, 'devices', deviceId);
-  if (!before || before.deleted !== null || before.firmwareVersion === firmwareVersion) return undefined;
+  if (!before || before.deleted !== null) return undefined;
+  const said = versionSaid(clock, before, firmwareVersion, 'device');
+  if (said.firmwareVersionTime === before.firmwareVersionTime) return undefined;
   const by = { caller: { id: deviceId }, clock };
-  return { before, after: await change(tx, 'devices', deviceId, 'latest', by, { firmwareVersion }) };
+  return { before, after: await change(tx, 'devices', deviceId, 'latest', by, said) };
+}
+
+/** A device says that it runs `version`, which is not what it is offered now, or its update has ended. */
+async function takeVersion(
+  tx: Tx,
+  clock: Clock,
+  delivery: Delivery,
+  firmwareVersion: string,
+  version: string,
+): Promise<Reported> {
+  const device = await runs(tx, clock, delivery, version);
+  const noted = { firmwareVersion, ...(device && { device }) };
+  if (version === firmwareVersion || !(await isFailedBy(tx, delivery, version)))
+    return { delivery, ...noted, ended: false };
+  const failed = { state: 'failed', code: null, message: `running ${version}` };
+  const changed = await storeDelivery(tx, clock, delivery, failed);
+  const rollout = await settleRollout(tx, clock, delivery.rolloutId);
+  return { delivery: changed, ...noted, ended: true, rollout };
+}
+
+/**
+ * Whether an update has failed because the device runs another version: a success that has not lasted, and an update that the
+ * device had. One that it has not been offered is still to come, also after the update whose place it has taken.
+ */
+async function isFailedBy(tx: Tx, { deviceId, state }: Delivery, version: string): Promise<boolean> {
+  if (state === 'succeeded') return true;
+  if (!isOpen({ state }) || state === 'pending') return false;
+  if (state !== 'offered') return true;
+  const former = tx
+    .selectFrom('firmwareDeliveries as d')
+    .innerJoin('firmwareRollouts as r', 'r.id', 'd.rolloutId')
+    .innerJoin('firmwarePackages as p', 'p.id', 'r.firmwarePackageId')
+    .select('d.deviceId')
+    .where('d.deviceId', '=', deviceId)
+    .where('d.state', '=', 'superseded')
+    .where('p.firmwareVersion', '=', version);
+  return (await former.limit(1).executeTakeFirst()) === undefined;
+}
+
+/** Of these devices those that run the version of a rollout already, where their template says that they need no update then. */
+export async function alreadyRunning(tx: Tx, rolloutId: string, deviceIds: readonly string[]): Promise<Set<string>> {
+  if (deviceIds.length === 0) return new Set();
+  const { deviceTemplateId, firmwareVersion } = await packageOf(tx, rolloutId);
+  const template = await findEntity(tx, 'deviceTemplates', deviceTemplateId);
+  if (template?.skipSameVersion !== 1) return new Set();
+  const rows = tx.selectFrom('devices').select('id').where('id', 'in', deviceIds);
+  return new Set((await rows.where('firmwareVersion', '=', firmwareVersion).execute()).map(({ id }) => id));
+}
+
+/** What the row of a device says that needed no update. */
+export const ranAlready = { state: 'succeeded', message: 'It ran this version already.' } as const;
+
+/** Ends the update of a device that runs its version already; false where it does not. */
+export async function skipUpdate(tx: Tx, clock: Clock, { rolloutId, deviceId }: Delivery): Promise<boolean> {
+  if (!(await alreadyRunning(tx, rolloutId, [deviceId])).has(deviceId)) return false;
+  const open = await openDelivery(tx, deviceId);
+  if (open?.rolloutId !== rolloutId || open.state !== 'pending') return false;
+  await storeDelivery(tx, clock, open, ranAlready);
+  await settleRollout(tx, clock, rolloutId);
+  return true;
 }
 
 function latestDelivery(db: Db, deviceId: string): Promise<Delivery | undefined> {

@@ -213,9 +213,11 @@ export class FirmwareEngine {
     const { delivery, firmwareVersion, rollout, ended } = reported;
     if (reported.device) stateChanged(this.#services, reported.device);
     if (ended) {
-      const told = delivery.message === null ? '' : ` ${delivery.message}`;
+      const { code, message } = delivery;
+      const withCode = code === null ? '' : ` with code ${code}`;
+      const why = message === null ? `${withCode}.` : `${withCode}: ${message}`;
       if (delivery.state === 'succeeded') this.#writeLog(delivery, 'info', `Firmware ${firmwareVersion} is installed.`);
-      else this.#writeLog(delivery, 'error', `Firmware ${firmwareVersion} failed with code ${delivery.code}.${told}`);
+      else this.#writeLog(delivery, 'error', `Firmware ${firmwareVersion} failed${why}`);
     }
     if (rollout) this.changed(rollout);
     this.watchers.tellWatchers([delivery.rolloutId]);

@@ -11,7 +11,7 @@ import { PlatformError } from '../../errors.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import { isInForce } from '../../registry/credentials/credentials.ts';
 import { type FirmwareFile, filesOf } from '../packages/files.ts';
-import { openDelivery, packageOf } from './deliveries.ts';
+import { openDelivery, packageOf, skipUpdate } from './deliveries.ts';
 import { type Delivery, isOpen } from './rollout.ts';
 
 /** An update that a device may have now. */
@@ -68,10 +68,18 @@ export class Offers {
     return { delivery, firmware, files: (await filesOf(db, [firmware.id])).get(firmware.id) ?? [] };
   }
 
-  /** As `of`, and it is on disk that the device has been offered it. */
+  /** As `of`, and it is on disk that the device has been offered it; or that it runs the version already. */
   async makeOffer(deviceId: string): Promise<Offer | undefined> {
+    const { registry, clock } = this.#services;
     const offer = await this.of(deviceId);
-    if (offer?.delivery.state === 'pending') await this.#noteOffered(offer.delivery);
+    if (offer?.delivery.state !== 'pending') return offer;
+    const { delivery, firmware } = offer;
+    const runs = registry.entity('devices', deviceId)?.firmwareVersion;
+    if (runs === firmware.firmwareVersion && (await registry.transaction((tx) => skipUpdate(tx, clock, delivery)))) {
+      this.#noted([delivery.rolloutId]);
+      return undefined;
+    }
+    await this.#noteOffered(delivery);
     return offer;
   }
 

@@ -9,7 +9,10 @@ import { reportStates } from './deliveries.ts';
 export const reportBody = Type.Object({
   state: oneOf(reportStates),
   firmwareVersion: Type.Optional(
-    Type.String({ maxLength: 64, description: 'The version that is offered; required with `succeeded`.' }),
+    Type.String({
+      maxLength: 64,
+      description: 'The version that is offered; with `succeeded`, where it is required, the one that the device runs.',
+    }),
   ),
   bytes: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'Downloaded.' })),
   code: Type.Optional(Type.Integer({ minimum: -2_147_483_648, maximum: 2_147_483_647, description: 'Of a failure.' })),

@@ -5,7 +5,7 @@ import { insertMany } from '../../../db/registry/many.ts';
 import type { Access } from '../../access.ts';
 import { type Clock, timestamp } from '../../clock.ts';
 import type { Readers } from '../../threads/readers.ts';
-import { changeRollout, packageOf, settleRollout, supersede } from './deliveries.ts';
+import { alreadyRunning, changeRollout, packageOf, ranAlready, settleRollout, supersede } from './deliveries.ts';
 import { mayGoOn, pauseLost } from './responsible.ts';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
@@ -99,8 +99,15 @@ async function takeUp(
     rolloutId > rollout.id && (isOpen({ state }) || state === 'succeeded');
   const left = new Set(known.filter(isNewer).map(({ deviceId }) => deviceId));
   const fresh = ids.filter((id) => !own.has(id));
-  const arisen = fresh.filter((id) => !left.has(id));
-  const replaced = await supersede(tx, clock, arisen);
+  const taken = fresh.filter((id) => !left.has(id));
+  const running = await alreadyRunning(tx, rollout.id, taken);
+  const replaced = await supersede(tx, clock, taken);
+  const hadAnother = new Set(replaced.map(({ deviceId }) => deviceId));
+  const arisen = taken.filter((id) => !running.has(id) || hadAnother.has(id));
+  const beginningOf = (id: string) => {
+    if (left.has(id)) return { state: 'superseded', message: 'A newer rollout has the device.' };
+    return running.has(id) ? ranAlready : { state: 'pending', message: null };
+  };
   const deadline = Date.parse(rollout.stageBegun ?? '') + rollout.deviceDeadlineSeconds * 1000;
   await insertMany(
     tx,
@@ -110,10 +117,9 @@ async function takeUp(
       deviceId,
       accountId: rollout.accountId,
       stage: rollout.stage,
-      state: left.has(deviceId) ? 'superseded' : 'pending',
+      ...beginningOf(deviceId),
       bytes: null,
       code: null,
-      message: left.has(deviceId) ? 'A newer rollout has the device.' : null,
       files: null,
       offer: 1,
       consented: 0,

@@ -17,6 +17,7 @@ import type { EnrollmentAnswer, EnrollmentRequest } from '../../ports/enrollment
 import { type Csr, endLeaves, findIssuer, type Leaf, storeLeaf } from '../../registry/certificates/issuing.ts';
 import { activate, newCredential, secretStored, storeSecret } from '../../registry/credentials/credentials.ts';
 import { deviceChanged, newDevice } from '../../registry/devices/changes.ts';
+import { versionSaid } from '../../registry/devices/firmware-version.ts';
 import { placing } from '../../registry/devices/possession.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { GroupRow } from '../groups/group.ts';
@@ -114,7 +115,8 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
       ...(request.firmwareVersion !== undefined && { firmwareVersion: request.firmwareVersion }),
     };
     const made = newDevice(ctx, actorOf(group), { ...place, provisioningState: 'activated' }, body);
-    const device = await insert(tx, 'devices', { ...made, id: deviceId });
+    const said = versionSaid(ctx.clock, undefined, made.firmwareVersion, 'device');
+    const device = await insert(tx, 'devices', { ...made, ...said, id: deviceId });
     const now = device.created;
     if (fresh.leaf) await storeLeaf(tx, actorOf(group), deviceId, fresh.leaf);
     else await insertMany(tx, 'credentials', [newCredential(actorOf(group), deviceId, fresh.hash, now)]);
@@ -272,7 +274,7 @@ async function changedDevice(
       ...nothing,
       ...(await placing(tx, ctx.clock, before, organizationId, false)),
       provisioningState: 'activated',
-      firmwareVersion: asked.request.firmwareVersion ?? null,
+      ...versionSaid(ctx.clock, before, asked.request.firmwareVersion ?? null, 'device'),
       fields: readNewFields(ctx.fields.of('devices', deviceTemplateId), values, ctx.fields.limits),
     },
   );

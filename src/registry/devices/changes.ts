@@ -30,6 +30,7 @@ import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
 import { wholeSight } from '../../sight.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
+import { versionSaid } from './firmware-version.ts';
 import { demandKeeping, firstPossession, placing } from './possession.ts';
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
@@ -48,7 +49,8 @@ export function newDevice(
   body: Static<typeof newDeviceShape> & Record<string, unknown>,
 ): Row<'devices'> {
   // Assigned, because spreading into so many properties takes twenty times as long, and jobs make devices by the thousand.
-  return Object.assign(stamp(clock, caller), readNew(settable, body), {
+  const columns = readNew(settable, body);
+  return Object.assign(stamp(clock, caller), columns, versionSaid(clock, undefined, columns.firmwareVersion, 'api'), {
     deviceTemplateId,
     organizationId,
     provisioningState,
@@ -131,6 +133,9 @@ function changeFields(
     const stored = await findEntity(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
     const changes: Changes<'devices'> = readChanges(settable, body);
+    const source = caller.kind === 'device' ? 'device' : 'api';
+    if (changes.firmwareVersion !== undefined)
+      Object.assign(changes, versionSaid(clock, stored, changes.firmwareVersion, source));
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
     if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
     let placed: Changes<'devices'> = {};
