@@ -602,6 +602,40 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   t.match(headers.get('location'), /^https:\/\/app\.example\.com\/in#error=ProviderFailedError&message=/);
 });
 
+t.test('whoever makes a provider is told what is wrong with its issuer', async (t) => {
+  const discovery = '/.well-known/openid-configuration';
+  const make = (issuer: string) => register(service, { issuer, clientSecret: 'x' });
+  t.equal((await make(provider.issuer)).issuerProblem, null);
+  const metadata = (await (await fetch(provider.issuer + discovery)).json()) as object;
+  const cases: Array<[RegExp, (response: ServerResponse) => void]> = [
+    [
+      /calls itself "https:\/\/id\.example\.com\/": .* exactly that/,
+      (response) => sendJson(response, { ...metadata, issuer: 'https://id.example.com/' }),
+    ],
+    [/does not answer at \/\.well-known\/openid-configuration/, (response) => response.end('<html>')],
+    [/does not answer at \/\.well-known\/openid-configuration/, (response) => response.writeHead(404).end()],
+    [
+      /addresses are https/,
+      (response) => sendJson(response, { ...metadata, authorization_endpoint: 'http://id.example.com' }),
+    ],
+    [/cannot be reached \(ECONNRESET\)/, (response) => response.destroy()],
+  ];
+  for (const [says, answer] of cases) {
+    provider.instead.set(discovery, (_, response) => answer(response));
+    const made = await make(provider.issuer);
+    t.match(made.issuerProblem, says);
+    provider.instead.clear();
+    t.notOk('issuerProblem' in (await service.ok('GET', `/api/v1/identity-providers/${made.id}`)).identityProvider);
+  }
+  const { id, version, issuerProblem } = await make('https://nowhere.invalid');
+  t.match(issuerProblem, /host of the issuer is not found \(ENOTFOUND\)|cannot be reached/);
+  const put = async (etag: string, body: object) =>
+    (await service.ok('PUT', `/api/v1/identity-providers/${id}`, { headers: { etag }, body })).identityProvider;
+  const moved = await put(version, { issuer: provider.issuer, clientSecret: 'x' });
+  t.equal(moved.issuerProblem, null);
+  t.notOk('issuerProblem' in (await put(moved.version, { name: service.unique('Renamed') })), 'not asked again');
+});
+
 t.test('what a provider says of itself is kept for five minutes', async (t) => {
   const one = await register(service, provider);
   const discoveries = () => provider.asked.filter((path) => path.startsWith('/.well-known/')).length;
@@ -615,18 +649,18 @@ t.test('what a provider says of itself is kept for five minutes', async (t) => {
 
 t.test('a provider that keeps silent does not hold up the end of the service', async (t) => {
   const own = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
-  const silent = createServer(() => asked?.()).listen(0, '127.0.0.1');
+  const silent = createServer((_, response) => (asked ? asked() : response.end())).listen(0, '127.0.0.1');
   t.teardown(() => {
     silent.closeAllConnections();
     silent.close();
   });
   let asked: (() => void) | undefined;
-  const reached = new Promise<void>((resolve) => {
-    asked = resolve;
-  });
   await new Promise((resolve) => silent.once('listening', resolve));
   const issuer = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
   const { id } = await register(own, { issuer, clientSecret: 'x' });
+  const reached = new Promise<void>((resolve) => {
+    asked = resolve;
+  });
   const answer = own.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, { token: null });
   await reached;
   const since = Date.now();

@@ -19,7 +19,10 @@ const body = (more: object = {}) => ({
   clientId: 'slipway',
   ...more,
 });
-const create = async (more: object = {}) => (await service.ok('POST', path, { body: body(more) })).identityProvider;
+const create = async (more: object = {}) => {
+  const { issuerProblem, ...made } = (await service.ok('POST', path, { body: body(more) })).identityProvider;
+  return made;
+};
 const put = (id: string, version: string, more: object) =>
   service.http('PUT', `${path}/${id}`, { headers: { etag: version }, body: more });
 

@@ -12,7 +12,7 @@ import { isEmail } from '../../entity/values.ts';
 import { PlatformError } from '../../errors.ts';
 import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../network/outbound.ts';
 import type { Sealing } from '../secrets/sealing.ts';
-import { isSecure } from './providers.ts';
+import { isSecure } from './secure.ts';
 
 /** How long a provider's metadata is believed, in milliseconds, and of how many providers. */
 const metadataLifetime = 5 * 60_000;
@@ -205,6 +205,16 @@ export class OpenId {
   }
 }
 
+/** A provider that gives itself another name than the one it was asked by. */
+export class AnotherIssuer extends Error {
+  readonly issuer: string;
+
+  constructor(issuer: string) {
+    super('the issuer is another one');
+    this.issuer = issuer;
+  }
+}
+
 type Claims = Readonly<Record<string, unknown>>;
 
 /** Both claims from one place: the ID token, or where it has not both of them, the provider's userinfo. */
@@ -249,7 +259,12 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-async function discover(provider: Provider, deadline: AbortSignal, targets: Targets): Promise<openid.ServerMetadata> {
+/** What a provider says of itself, if it is who its issuer names and its login page is secure. @throws Error */
+export async function discover(
+  provider: Pick<Provider, 'issuer' | 'clientId'>,
+  deadline: AbortSignal,
+  targets: Targets,
+): Promise<openid.ServerMetadata> {
   const issuer = new URL(provider.issuer);
   const found = await openid.discovery(issuer, provider.clientId, undefined, openid.None(), {
     [openid.customFetch]: fetchUntil(deadline, targets),
@@ -257,12 +272,12 @@ async function discover(provider: Provider, deadline: AbortSignal, targets: Targ
   });
   const metadata = found.serverMetadata();
   // openid-client lets some issuers speak for every tenant of theirs: here each one is named.
-  if (new URL(metadata.issuer).href !== issuer.href) throw new Error('the issuer is another one');
+  if (new URL(metadata.issuer).href !== issuer.href) throw new AnotherIssuer(metadata.issuer);
   if (!isSecure(new URL(metadata.authorization_endpoint ?? ''))) throw new Error('the endpoint is not secure');
   return metadata;
 }
 
-function isPlain({ issuer }: Provider): boolean {
+function isPlain({ issuer }: Pick<Provider, 'issuer'>): boolean {
   return issuer.startsWith('http:');
 }
 
@@ -284,7 +299,7 @@ function providerFailure(error: unknown): PlatformError {
 }
 
 /** One word of an error, such as ECONNREFUSED; never its message, which may quote what the provider said. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown';
   const { code, cause } = error as Error & { code?: unknown };
   if (typeof code === 'string') return code;

@@ -18,7 +18,9 @@ import {
   shownProperties,
 } from '../../entity/columns.ts';
 import { demandHas } from '../../entity/giving.ts';
+import { noteAnswer } from '../../entity/kept-answers.ts';
 import { entityRoutes } from '../../entity/kind.ts';
+import { etagOf } from '../../entity/routes.ts';
 import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
@@ -27,7 +29,9 @@ import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
 import { endFollowed, followAll, followFew, markStale } from '../scim/following.ts';
 import { forgetPeople } from './forgetting.ts';
+import { issuerProblem } from './issuer-problem.ts';
 import { demandMappings } from './mappings.ts';
+import { isSecure } from './secure.ts';
 
 /** The secret is stored sealed, and answers say only whether there is one. */
 const clientSecret = Type.Optional(
@@ -49,6 +53,14 @@ const shape = Type.Object({
   ...commonShape,
   ...shownProperties(identityProviderColumns),
   clientSecretSet: Type.Boolean(),
+  issuerProblem: Type.Optional(
+    Nullable(
+      Type.String({
+        description:
+          'After POST, and PUT of another issuer: what is wrong with the issuer, which has been asked for its configuration. Null if nothing is.',
+      }),
+    ),
+  ),
 });
 
 const listing = listingOf('identityProviders', identityProviderColumns);
@@ -65,7 +77,8 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
     prepare: () => show,
     create: {
       summary: 'Create an identity provider',
-      description: 'Reads the configuration of the provider at its issuer, which must answer.',
+      description:
+        'Reads the configuration of the provider at its issuer, and says in `issuerProblem` what is wrong with it. The provider is made all the same: it may be for SCIM alone, or its issuer may come later.',
       answer: 'What was made.',
       errors: ['notUnique', 'unknownReference'],
       body: createBody,
@@ -93,19 +106,26 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
 async function createProvider(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
   checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+  const demandMay = async (tx: Tx) => {
     // A caller that makes a provider can log in as anybody.
     await demandHas(tx, caller, defaultRoles.account.rights);
     await demandMappings(tx, caller, body.mappings ?? []);
+  };
+  // Nobody else has the service ask an address.
+  await ctx.registry.transaction(demandMay);
+  const problem = { issuerProblem: await issuerProblem(ctx.config, body) };
+  return writeAs(ctx, caller, undefined, async (tx) => {
+    await demandMay(tx);
     const made = await insert(tx, 'identityProviders', {
       ...stamped,
       ...readNew(identityProviderColumns, body),
       sealedClientSecret: body.clientSecret ? ctx.sealing.seal(stamped.id, body.clientSecret) : null,
     });
     await recordChange(ctx, tx, caller, made, 'created');
-    return made;
+    const identityProvider = { ...show(made), ...problem };
+    await noteAnswer(tx, { identityProvider }, { etag: etagOf(identityProvider) });
+    return identityProvider;
   });
-  return show(row);
 }
 
 /** @throws PlatformError as change, and 400/106 as createProvider. */
@@ -118,7 +138,7 @@ async function updateProvider(
 ) {
   checkBody(ctx, body);
   // As many people as the provider has are unlinked or marked.
-  const { row, followed } = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
+  const { row, followed, hasMoved } = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
     await demandHas(tx, caller, defaultRoles.account.rights);
     await demandMappings(tx, caller, body.mappings ?? []);
     const before = await findEntity(tx, 'identityProviders', id);
@@ -135,13 +155,14 @@ async function updateProvider(
       throw invalid('clientSecret', 'must be given again, or null, with another issuer');
     if (before && before.issuer !== changed.issuer) await forgetLinks(tx, before);
     await recordChange(ctx, tx, caller, changed, 'updated');
-    if (before?.mappings === changed.mappings) return { row: changed, followed: [] };
+    const hasMoved = before?.issuer !== changed.issuer;
+    if (before?.mappings === changed.mappings) return { row: changed, followed: [], hasMoved };
     await markStale(tx, changed);
-    return { row: changed, followed: await followFew(ctx, tx, changed) };
+    return { row: changed, followed: await followFew(ctx, tx, changed), hasMoved };
   });
   await endFollowed(ctx, caller, followed);
   await followAll(ctx, id, caller);
-  return show(row);
+  return { ...show(row), ...(hasMoved && { issuerProblem: await issuerProblem(ctx.config, row) }) };
 }
 
 /** Nothing recovers a provider, so its secret goes at once. @throws PlatformError as trash. */
@@ -241,10 +262,4 @@ const showColumns = showing(identityProviderColumns);
 
 function show(row: Provider) {
   return { ...showCommon(row), ...showColumns(row), clientSecretSet: row.sealedClientSecret !== null };
-}
-
-/** Whether an address may be spoken to: https, or http on this machine. */
-export function isSecure({ protocol, hostname }: URL): boolean {
-  if (protocol === 'https:') return true;
-  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
 }
