@@ -1,6 +1,7 @@
 /** The work for devices, and the broker between it and them. */
 import { layFoundation, openBroker } from '../../broker/index.ts';
 import type { BrokerGround, BrokerServices } from '../broker-ports.ts';
+import type { Caller } from '../caller.ts';
 import { Commands } from '../downlink/commands/commands.ts';
 import { OpenDeviceWork } from '../downlink/open-device-work.ts';
 import { Collector } from '../downlink/packages/contents.ts';
@@ -51,7 +52,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const renewals = await Renewals.open(base);
   const broker = await openBroker(foundation, {
     ...ground,
-    ...servicesBehind({ ...base, downlink, renewals }),
+    ...servicesBehind({ ...base, downlink, renewals, firmwareEngine }),
     ...{ control, deviceWork, enrollment, downlink: json },
   });
   closers.push(() => broker.close());
@@ -78,9 +79,12 @@ function brokerGround(base: Base): BrokerGround {
 
 type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
 
-function servicesBehind(base: Base & { downlink: Downlink; renewals: Renewals }): ServicesBehind {
+function servicesBehind(
+  base: Base & { downlink: Downlink; renewals: Renewals; firmwareEngine: FirmwareEngine },
+): ServicesBehind {
   const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
-  const { renewals } = base;
+  const { renewals, firmwareEngine } = base;
+  const versionSaid = (device: Caller, version: string) => firmwareEngine.versionSaid(device, version);
   const waiting: FieldsWaiting = new Merged();
   return {
     ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
@@ -117,6 +121,6 @@ function servicesBehind(base: Base & { downlink: Downlink; renewals: Renewals })
     endPreviousCredentials: async () => [...(await overlaps.endDue()), ...(await renewals.endDue())],
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     setFields: (caller, deviceId, payload) =>
-      setState({ ...base, waiting }, access.narrow(caller, 'update', 'device'), deviceId, payload),
+      setState({ ...base, waiting, versionSaid }, access.narrow(caller, 'update', 'device'), deviceId, payload),
   };
 }

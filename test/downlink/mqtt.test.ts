@@ -14,6 +14,34 @@ t.before(async () => {
   shared = await sharedService(t);
 });
 
+t.test('what a device says on _set/fields that it runs ends its update, or its success', async (t) => {
+  const service = shared;
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const { id } = await rollOut(service, await publish(service, template.id, '2.0'), {
+    target: { deviceIds: [device.id] },
+  });
+  const client = await service.connect({ deviceId: device.id, secret: device.secret });
+  const runs = (firmwareVersion: string) =>
+    client.publishAsync(service.topic(device.id, '_set/fields'), JSON.stringify({ state: { firmwareVersion } }), {
+      qos: 1,
+    });
+  const row = async () => (await service.ok('GET', `/api/v1/devices/${device.id}/firmware`)).firmware;
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  await offerTo(service, device);
+  await runs('1.0');
+  t.match(await row(), { state: 'offered' }, 'it has said nothing of the update');
+  await runs('2.0');
+  t.match(await row(), { state: 'succeeded' });
+  t.match(await rollout(service, id), { state: 'finished', counts: { succeeded: 1 } });
+  await runs('1.0');
+  t.match(await row(), { state: 'failed', message: 'running 1.0' });
+  const shown = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  t.match(shown, { firmwareVersion: '1.0', firmwareVersionSource: 'device', firmwareVersionTime: String });
+  await runs('3.0');
+  t.match(await row(), { state: 'failed', message: 'running 1.0' }, 'the row stays as it ended');
+});
+
 t.test('JSON: the offer comes with the subscription and when it arises, and the status sets the version', async (t) => {
   const service = shared;
   const template = await service.template();

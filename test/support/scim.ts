@@ -44,7 +44,8 @@ export class ScimClient {
     const url = `${this.service.server.url}/scim/v2${path}`;
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
     const got = await request(url, { method, headers, body: text });
-    const { location, 'content-type': type, 'platform-ignored-properties': ignored } = got.named;
+    const { location, 'content-type': type, 'platform-ignored-properties': named } = got.named;
+    const ignored = named === undefined ? undefined : String(named);
     return { status: got.status, body: JSON.parse(got.text || '{}') as ScimBody, location, type, ignored };
   }
 

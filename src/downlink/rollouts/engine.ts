@@ -15,10 +15,20 @@ import { type StateContext, stateChanged } from '../../registry/devices/changes.
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { Readers } from '../../threads/readers.ts';
 import { Watchers } from '../watchers.ts';
-import { endOpen, isEnd, type Report, type Reported, renewOffer, settleRollout, takeReport } from './deliveries.ts';
+import {
+  currentDelivery,
+  endOpen,
+  isEnd,
+  packageOf,
+  type Report,
+  type Reported,
+  renewOffer,
+  settleRollout,
+  takeReport,
+} from './deliveries.ts';
 import { areProgress, type FileReport, takeFileReport } from './file-reports.ts';
 import { type OfferServices, Offers } from './offers.ts';
-import { type Delivery, isOpenDelivery, type Rollout } from './rollout.ts';
+import { type Delivery, isOpen, isOpenDelivery, type Rollout } from './rollout.ts';
 import { advance } from './stages.ts';
 
 export type EngineServices = OfferServices & {
@@ -198,6 +208,19 @@ export class FirmwareEngine {
     return this.#reports.writeMerged(device.id, report, async (said) =>
       this.#announce(await registry.transaction((tx) => takeReport(tx, clock, device.id, said))),
     );
+  }
+
+  /**
+   * A device has said on `_set/fields` what it runs, which is noted. An update to this version has succeeded by it, and a success
+   * of another one has not lasted; of an update under way it says nothing.
+   */
+  async versionSaid(device: Caller, firmwareVersion: string): Promise<void> {
+    const { query } = this.#services.registry;
+    const delivery = await currentDelivery(query, device.id);
+    if (!delivery) return;
+    const isOfUpdate = (await packageOf(query, delivery.rolloutId)).firmwareVersion === firmwareVersion;
+    if (isOpen(delivery) ? isOfUpdate : delivery.state === 'succeeded' && !isOfUpdate)
+      await this.report(device, { state: 'succeeded', firmwareVersion });
   }
 
   /** As `report`, what it says of one file. @throws PlatformError as takeFileReport. */

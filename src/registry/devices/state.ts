@@ -33,19 +33,24 @@ export async function readState(
 
 /**
  * Applies the payload `{"state":{field:value}}` of `_set/fields`, all or nothing; the last write wins. Answers why it was
- * refused, or undefined. The caller has been found to be permitted. @throws only what is no fault of the payload.
+ * refused, or undefined. The caller has been found to be permitted. `versionSaid` is
+ * told what a device says that it runs. @throws only what is no fault of the payload.
  */
 export async function setState(
-  ctx: StateContext & { waiting: FieldsWaiting },
+  ctx: StateContext & { waiting: FieldsWaiting; versionSaid(device: Caller, version: string): Promise<void> },
   caller: Caller,
   deviceId: string,
   payload: Buffer,
 ): Promise<Rejection | undefined> {
   try {
     const fields = readStatePayload(payload, customNames(ctx, deviceId));
-    await ctx.waiting.writeMerged(`${caller.id} ${deviceId}`, fields, (wanted) =>
-      updateState(ctx, caller, deviceId, wanted),
-    );
+    await ctx.waiting.writeMerged(`${caller.id} ${deviceId}`, fields, async (wanted) => {
+      const row = await updateState(ctx, caller, deviceId, wanted);
+      const { firmwareVersion } = wanted;
+      if (caller.kind === 'device' && typeof firmwareVersion === 'string')
+        await ctx.versionSaid(caller, firmwareVersion);
+      return row;
+    });
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
