@@ -258,11 +258,15 @@ for (const [how, move] of [
     t.match(await service.ok('GET', `/api/v1/devices/${id}`), { device: { possessionSince: null } });
     tells(t, await readAll(service, id, [old], former.token), 'of-first', 'the first owner');
 
+    const { version } = (await service.ok('GET', `/api/v1/devices/${id}`)).device;
+    const known = { headers: { etag: version }, body: { firmwareVersion: '1.0' } };
+    t.ok((await service.ok('PUT', `/api/v1/devices/${id}`, known)).device.firmwareVersionTime);
     await move(all);
     const { commands } = await service.ok('GET', `/api/v1/devices/${id}/commands?pageSize=100`);
     const waited = commands.results.find(({ name }) => name === 'of-first-waiting');
     t.equal(waited?.state, 'cancelled', 'a command of the first owner does not reach the device of the second');
     const { device } = await service.ok('GET', `/api/v1/devices/${id}`, { token: next.token });
+    t.match(device, { firmwareVersion: '1.0', firmwareVersionTime: null }, 'not when it was said');
     t.ok(Date.parse(device.possessionSince ?? '') > Date.now() - hour, 'it says since when');
     t.equal(device.lastConnected, null);
     t.equal(device.externalIp, null);

@@ -67,7 +67,8 @@ export const deviceListing = listingOf('devices', deviceColumns, {
   search: searchDevices,
 });
 
-const showState = showing(without(deviceColumns, ['deviceTemplateId']));
+/** Who has said the version, and when, is no state: a device need not hear it. */
+const showState = showing(without(deviceColumns, ['deviceTemplateId', 'firmwareVersionTime', 'firmwareVersionSource']));
 
 /** The content of `_updates/fields` for a device. */
 export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, sight: Sight) {
@@ -94,7 +95,11 @@ export function showDevice(ctx: ShowContext, caller: Caller, row: Row<'devices'>
       showChannelProperties(channel),
     ),
   );
-  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row, access.sightOf(caller, row)), {
+  const sight = access.sightOf(caller, row);
+  const { firmwareVersionTime: said, firmwareVersionSource } = row;
+  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row, sight), {
+    firmwareVersionTime: said !== null && sight.sees(said) ? said : null,
+    firmwareVersionSource,
     channels,
   });
 }
