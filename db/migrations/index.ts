@@ -38,7 +38,7 @@ import * as groups from './0044-groups.ts';
 import * as scim from './0045-scim.ts';
 import * as possession from './0046-possession.ts';
 import * as directoryMarks from './0047-directory-marks.ts';
-import * as serialNumbers from './0049-serial-numbers.ts';
+import * as serialNumbers from './0050-serial-numbers.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -132,7 +132,7 @@ export const registryMigrations: readonly Migration[] = [
   ),
   serialNumbers,
   sqlStep(
-    '0050-versions-that-devices-run',
+    '0051-versions-that-devices-run',
     'ALTER TABLE "devices" ADD COLUMN "firmwareVersionTime" TEXT',
     'ALTER TABLE "devices" ADD COLUMN "firmwareVersionSource" TEXT',
     'ALTER TABLE "deviceTemplates" ADD COLUMN "skipSameVersion" INTEGER NOT NULL DEFAULT 1',

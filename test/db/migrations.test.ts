@@ -185,7 +185,7 @@ t.test('devices that were there before a step are counted and found by it', asyn
 t.test(
   'serial numbers lose what nobody sees at their ends; of two enrollments of one group the second stays',
   async (t) => {
-    const { path, file, add } = await registryBefore(t, '0049-serial-numbers');
+    const { path, file, add } = await registryBefore(t, '0050-serial-numbers');
     for (const [id, serialNumber] of [
       ['1', '\u00a0SN 1\r\n'],
       ['2', 'SN-2'],

@@ -12,7 +12,7 @@ const unseen = [
 const trimmed = `trim("serialNumber", char(${unseen}))`;
 const isOther = `"serialNumber" <> ${trimmed} AND ${trimmed} <> ''`;
 
-export const name = '0049-serial-numbers';
+export const name = '0050-serial-numbers';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
   await executeAll(db, [
