@@ -79,7 +79,8 @@ function Figures({ of: { online, devices, messages, refusals, history = [] } }: 
       {refusals && (
         <Figure
           label={words.refused}
-          href="/home/refusals"
+          // The list is of the whole account; an end-user finds its own at its devices.
+          href={messages ? '/home/refusals' : '/devices'}
           value={number.format(refusals.lastDay)}
           of={words.inDay}
           points={line('refusals')}

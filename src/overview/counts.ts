@@ -37,14 +37,17 @@ export async function deviceCountsOf({ caller, read, registry }: OverviewRequest
   return { online, devices, byState: states, byProduct: byProduct.sort(byCount).slice(0, maxNamed) };
 }
 
-/** Devices of the account by their firmware version; those that have none are what is missing from `counts`. */
+/** Devices in the reach of the caller by their firmware version; those that have none are what is missing from `counts`. */
 export async function firmwareCountsOf(
-  { caller, read }: OverviewRequest,
+  { caller, read, registry }: OverviewRequest,
   counts: Promise<Counts>,
 ): Promise<Overview['byFirmware']> {
+  const versions = isAccountWide(caller)
+    ? sql`select "firmwareVersion", "count" from "firmwareVersionCounts" where "accountId" = ${caller.accountId}`
+    : sql`select "firmwareVersion", 1 as "count" from "devices" where "accountId" = ${caller.accountId}
+        and "deleted" is null and "firmwareVersion" is not null and ${inReach(registry.query, caller, 'organizationId')}`;
   const rows = await read<{ value: string; count: number; all: number }>(sql`
-      select "firmwareVersion" as "value", sum("count") as "count", sum(sum("count")) over () as "all"
-      from "firmwareVersionCounts" where "accountId" = ${caller.accountId}
+      select "firmwareVersion" as "value", sum("count") as "count", sum(sum("count")) over () as "all" from (${versions})
       group by "firmwareVersion" order by "count" desc, "value" limit ${maxNamed}`);
   const without = (await counts).devices - (rows[0]?.all ?? 0);
   const found: NonNullable<Overview['byFirmware']> = rows.map(({ value, count }) => ({ value, count }));

@@ -3,6 +3,7 @@
  * writes their JSON too: there are two thousand in a week.
  */
 import { type RawBuilder, sql } from 'kysely';
+import { inReach } from '../entity/list-filters.ts';
 import { activityStep, stepOf } from '../ports/activity.ts';
 import type { OverviewRequest } from './reading.ts';
 import type { Overview } from './shape.ts';
@@ -55,6 +56,15 @@ export async function historyOf(
     items: [...past.map(({ items }) => items), JSON.stringify(ofLast)],
     causes,
   };
+}
+
+/** Refusals of the last day, of the devices in the reach of an end-user: those that each device still has, since they are its own. */
+export async function ownRefusalsOf({ caller, clock, read, registry }: OverviewRequest): Promise<Overview['refusals']> {
+  const [found] = await read<{ lastDay: number }>(sql`
+      select count(*) as "lastDay" from "devices" as d join "refusals" as r on r."deviceId" = d."id"
+      where d."accountId" = ${caller.accountId} and d."deleted" is null and ${inReach(registry.query, caller, 'd.organizationId')}
+        and r."time" > max(${new Date(clock.now() - day).toISOString()}, coalesce(d."possessionSince", ''))`);
+  return { lastDay: found?.lastDay ?? 0 };
 }
 
 interface Counted {

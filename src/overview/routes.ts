@@ -8,7 +8,7 @@ import { limitUse } from '../limits/use.ts';
 import { attentionOf } from './attention.ts';
 import type { OverviewContext } from './context.ts';
 import { deviceCountsOf, firmwareCountsOf } from './counts.ts';
-import { historyOf } from './history.ts';
+import { historyOf, ownRefusalsOf } from './history.ts';
 import { requestOf, withRight } from './reading.ts';
 import { recentOf } from './recent.ts';
 import { maxHours, type Overview, overviewShape } from './shape.ts';
@@ -33,18 +33,21 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
     const history = isAll ? historyOf(request, hours, counts) : Promise.resolve(undefined);
     // Each part needs the permission of what it tells, as the list that it comes from does.
     const ofDevices = withRight(request, 'read', 'device');
-    const [found, seen, byFirmware, ofTime, attention, recent] = await Promise.all([
+    const reached = isAll || !ofDevices ? counts : deviceCountsOf(ofDevices);
+    const [found, seen, byFirmware, ofTime, refusals, attention, recent] = await Promise.all([
       counts,
-      ofDevices && (isAll ? counts : deviceCountsOf(ofDevices)),
-      isAll && ofDevices ? firmwareCountsOf(request, counts) : undefined,
+      ofDevices && reached,
+      ofDevices && firmwareCountsOf(ofDevices, reached),
       history,
+      isAll ? undefined : ownRefusalsOf(request),
       attentionOf(request, use, history),
       ofDevices ? recentOf(ofDevices) : [],
     ]);
     const { causes: _, items, ...activity } = ofTime ?? {};
     const byProduct = seen?.byProduct ?? [];
     const time = new Date(ctx.clock.now()).toISOString();
-    return { time, ...found, byProduct, ...(byFirmware && { byFirmware }), ...activity, attention, recent, items };
+    const told = { ...(byFirmware && { byFirmware }), ...(refusals && { refusals }), ...activity };
+    return { time, ...found, byProduct, ...told, attention, recent, items };
   }
 
   app.get(

@@ -84,7 +84,7 @@ export const overviewShape = Type.Object({
   byFirmware: Type.Optional(
     Type.Array(Type.Object({ value: Nullable(Type.String()), count }), {
       maxItems: maxNamed,
-      description: 'The versions of most devices; null is no version. Absent for end-users.',
+      description: 'The versions of most devices; null is no version.',
     }),
   ),
   messages: Type.Optional(
@@ -97,7 +97,9 @@ export const overviewShape = Type.Object({
       { description: 'Messages that were accepted. Absent for end-users.' },
     ),
   ),
-  refusals: Type.Optional(Type.Object({ lastDay: count }, { description: 'Absent for end-users.' })),
+  refusals: Type.Optional(
+    Type.Object({ lastDay: count }, { description: 'For end-users: of their devices, of each at most the last 50.' }),
+  ),
   history: Type.Optional(history),
   attention: Type.Array(attention, { maxItems: attentionKinds.length * maxOfKind }),
   recent: Type.Array(recent, { maxItems: maxRecent, description: 'Newest first.' }),

@@ -312,6 +312,12 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   now += minute;
   const rows = [1, 2, 3, 4].map((n) => ({ serialNumber: `job ${n}` }));
   await provision(own, rows);
+  for (const one of [{ device, secret }, other]) {
+    const client = await own.connect({ deviceId: one.device.id, secret: one.secret });
+    await client.publishAsync(own.topic(one.device.id, 'nowhere'), 'x', { qos: 1 });
+    await client.endAsync();
+  }
+  await own.ok('GET', `/api/v1/devices/${device.id}/refusals`);
 
   const overview = await readUntil(own, ({ recent }) => recent[0]?.kind === 'newDevices');
   const { serialNumber } = device;
@@ -334,12 +340,14 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   t.notOk(seen.recent.some(({ kind }) => kind === 'update'));
 
   const theirs = await read(own, '', token);
-  t.match(theirs, { devices: 1, online: 0, byProduct: [{ value: template.id, count: 1 }], attention: [] });
+  t.match(theirs, { devices: 1, byProduct: [{ value: template.id, count: 1 }], attention: [] });
   t.same(
     theirs.recent.map(({ kind, deviceId }) => [kind, deviceId]),
     ['update', 'claim', 'newDevice'].map((kind) => [kind, device.id]),
   );
-  for (const name of ['byFirmware', 'messages', 'refusals', 'history']) t.notOk(name in theirs, name);
+  t.same(theirs.byFirmware, [{ value: '2.0.0', count: 1 }]);
+  t.match(theirs.refusals, { lastDay: 1 });
+  for (const name of ['messages', 'history']) t.notOk(name in theirs, name);
   t.match(await own.http('GET', `/api/v1/refusals?accountId=${own.accountId}`, { token }), { status: 403 });
   t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
 });
