@@ -138,7 +138,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   await drawn(page);
   await page.getByLabel('Compare with').selectOption({ label: '=CHART-4' });
   await page.waitForURL(new RegExp(`with=${other.id}`));
-  await page.locator('.readout').getByText('7 °C').waitFor();
+  await page.locator('.readout').getByText('CHART-4 7 °C').waitFor();
   t.match(await page.locator('.readout').textContent(), /CHART-3 2 °C.*=CHART-4 7 °C/);
   const rows = (await csvOf(page, 'Air')).trim().split('\r\n');
   t.equal(rows[0], 'time,device,category,value');
