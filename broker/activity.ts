@@ -5,8 +5,9 @@ import type { BrokerGround } from '../src/broker-ports.ts';
 import { type Entry, Gathered } from '../src/limits/gathered.ts';
 import { type Activity as Counted, type RunningActivity, stepOf } from '../src/ports/activity.ts';
 
-/** Seconds over which messages are counted for `messagesPerSecond`. */
-const secondsOfRate = 5;
+/** `messagesPerSecond` is the mean of so many parts, of so many seconds each, and of the running part: of a minute. */
+const partsOfRate = 12;
+const secondsOfPart = 5;
 /** Accounts of one transaction, and milliseconds until what could not be written is tried again. */
 const rowsPerWrite = 500;
 const retryDelay = 2000;
@@ -16,9 +17,9 @@ interface Running {
   messages: number;
   refusals: number;
   causes: Map<string, number>;
-  /** Messages since the rate was last taken. */
+  /** Messages of the running part of the last minute, and of the parts before it, oldest first. */
   recent: number;
-  rate: number;
+  parts: number[];
 }
 
 /** Five minutes that are over. */
@@ -62,16 +63,21 @@ export class Activity {
   /** What an account has done that is not in the registry: what is being written there may count twice for a moment. */
   running(accountId: string): RunningActivity {
     const running = this.#running.get(accountId);
-    const { messages = 0, refusals = 0, rate = 0, causes = [] } = running ?? {};
-    return { messages, refusals, causes: Object.fromEntries(causes), messagesPerSecond: rate };
+    const { messages = 0, refusals = 0, causes = [] } = running ?? {};
+    // In the first minute of the process it is the mean of the time so far.
+    const parts = Math.min(partsOfRate, Math.floor(this.#seconds / secondsOfPart));
+    const seconds = Math.max(1, parts * secondsOfPart + (this.#seconds % secondsOfPart));
+    const messagesPerSecond = running ? ofMinute(running) / seconds : 0;
+    return { messages, refusals, causes: Object.fromEntries(causes), messagesPerSecond };
   }
 
   /** To be called every second. */
   tick(): void {
     this.#seconds += 1;
-    if (this.#seconds % secondsOfRate === 0)
+    if (this.#seconds % secondsOfPart === 0)
       for (const running of this.#running.values()) {
-        running.rate = running.recent / secondsOfRate;
+        running.parts.push(running.recent);
+        if (running.parts.length > partsOfRate) running.parts.shift();
         running.recent = 0;
       }
     const time = stepOf(this.#services.clock.now());
@@ -95,7 +101,7 @@ export class Activity {
   #of(accountId: string): Running {
     const known = this.#running.get(accountId);
     if (known) return known;
-    const running = { messages: 0, refusals: 0, causes: new Map<string, number>(), recent: 0, rate: 0 };
+    const running: Running = { messages: 0, refusals: 0, causes: new Map(), recent: 0, parts: [] };
     this.#running.set(accountId, running);
     return running;
   }
@@ -118,7 +124,7 @@ export class Activity {
   /** The counts of an account, which begin anew. */
   #take(accountId: string, running: Running): Counted {
     const { messages, refusals, causes } = running;
-    if (messages + refusals === 0 && running.rate === 0) this.#running.delete(accountId);
+    if (messages + refusals === 0 && ofMinute(running) === 0) this.#running.delete(accountId);
     Object.assign(running, { messages: 0, refusals: 0, causes: new Map() });
     return { messages, refusals, causes: Object.fromEntries(causes) };
   }
@@ -148,6 +154,11 @@ export class Activity {
       this.#ended.putBack(entries, retryDelay);
     }
   }
+}
+
+/** Messages of the last minute. */
+function ofMinute({ recent, parts }: Running): number {
+  return parts.reduce((sum, messages) => sum + messages, recent);
 }
 
 const none: Counted = { messages: 0, refusals: 0, causes: {} };

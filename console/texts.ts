@@ -341,9 +341,9 @@ export const texts = {
       reserved: 'Reserved',
     } as Record<string, string>,
     stateHints: {
-      defined: 'It exists here, and has never connected.',
-      activated: 'It has connected. Nobody has claimed it.',
-      associated: 'It has connected, and somebody has claimed it.',
+      defined: 'It has no credential yet.',
+      activated: 'It has a credential. Nobody has claimed it.',
+      associated: 'Somebody has claimed it.',
       reserved: 'It waits for the person who has begun to claim it.',
     } as Record<string, string>,
     chips: {
@@ -413,7 +413,8 @@ export const texts = {
     would: (count: number) => `This concerns ${number(count)} ${count === 1 ? 'device' : 'devices'}.`,
     progress: 'Progress',
     progressOf: (done: number, total: number) => `${number(done)} of ${number(total)}`,
-    finished: (done: number, failed: number) => `${number(done)} done, ${number(failed)} failed.`,
+    finished: ({ done, failed, skipped }: Record<'done' | 'failed' | 'skipped', number>) =>
+      `${number(done)} done, ${number(failed)} failed${skipped > 0 ? `, ${number(skipped)} skipped` : ''}.`,
   },
   device: {
     one: 'Device',
@@ -587,8 +588,8 @@ export const texts = {
     attention: 'Needs attention',
     limitUsed: (percent: number, what: string) => `${what}: ${percent} % of the limit is used.`,
     calm: 'Nothing needs attention.',
-    count: (kind: string, count: number) =>
-      kind === 'limit' ? `${count} %` : kind === 'rolloutPaused' && count === 0 ? 'paused' : number(count),
+    count: (kind: string, count: number) => (kind === 'limit' ? `${count} %` : number(count)),
+    withoutCount: { rolloutPaused: 'paused', bridgeBehind: 'failing', jobFailed: 'failed' } as Record<string, string>,
     lately: 'What happened lately',
     nothingLately: 'Nothing yet. Claims, new devices and updates appear here as they happen.',
     byState: 'By state',
@@ -887,14 +888,15 @@ export const texts = {
       expired: 'Expired',
     },
     endedWithFailures: 'Ended, with failures',
+    nothingDone: 'Ended, nothing done',
     rowStates: { pending: 'Waiting', done: 'Done', failed: 'Failed', skipped: 'Skipped' },
     new: 'New provisioning job',
     none: 'There are no jobs yet.',
     action: 'Action',
     dryRun: 'dry run',
     done: 'Done',
-    doneOf: (done: number, failed: number, total: number) =>
-      `${number(done)} of ${number(total)}, ${number(failed)} failed`,
+    doneOf: ({ done, failed, skipped, total }: Record<'done' | 'failed' | 'skipped' | 'total', number>) =>
+      `${number(done)} of ${number(total)}, ${number(failed)} failed${skipped > 0 ? `, ${number(skipped)} skipped` : ''}`,
     passed: 'Passed',
     noVerifications: 'No verifications yet.',
     retry: 'Retry',
@@ -1463,7 +1465,7 @@ export const texts = {
       firmwareRolloutChanged: ({ change }) => `{actor} ${changes[String(change)] ?? 'changed'} {target} of {package}`,
       firmwareInstallStarted: '{actor} started the update of {target}',
       commandCreated: ({ name }) => `{actor} sent the command “${name}” to {device}`,
-      commandCancelled: '{actor} cancelled a command of {device}',
+      commandCancelled: ({ name }) => `{actor} cancelled ${name ? `the command “${name}”` : 'a command'} of {target}`,
       tokenUsed: ({ endpoint }) => (endpoint ? `{actor} called ${endpoint}` : '{actor} was active'),
       permissionRefused: ({ endpoint }) => `{actor} may not call ${endpoint ?? 'this'}`,
     } as Record<string, string | ((details: Record<string, unknown>) => string)>,

@@ -5,7 +5,7 @@ import mqtt, { type MqttClient } from 'mqtt';
 import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online, Session } from './answers.ts';
 import { makeEnrollment } from './enrollment.ts';
 import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
-import { leaving, makeTroubles, silent } from './troubles.ts';
+import { firmwareBytes, leaving, makeTroubles, silent } from './troubles.ts';
 
 /** The devices that are online. `publish` sends one reading of each. */
 export interface Fleet {
@@ -360,7 +360,7 @@ function install(client: MqttClient, root: string, { firmwareVersion, files }: O
 }
 
 async function startRollout(call: Call, make: Make, accountId: string, deviceTemplateId: string): Promise<void> {
-  const content = randomBytes(64 * 1024);
+  const content = randomBytes(firmwareBytes);
   const body = { name: 'Room sensor firmware', firmwareVersion: '2.4.0', deviceTemplateId };
   const { id } = await make('/firmware/packages', { ...body, description: 'Fewer false alarms' });
   const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;

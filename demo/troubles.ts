@@ -3,8 +3,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import mqtt from 'mqtt';
 import type { Call, FleetOptions, Made, Make, Online } from './answers.ts';
 
-/** The settings of a server that shows them: a limit that is nearly reached, and a bridge to this machine. */
-export const troubleEnv = { SLIPWAY_ACCOUNT_MAX_BYTES: '5500000', SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+/**
+ * The settings of a server that shows them: a limit that is nearly reached, and a bridge to this machine. The limit is one that
+ * devices do not use up: at a limit of points the new ones would remove the past day.
+ */
+export const troubleEnv = { SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT: '10000000', SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+/** Bytes of a firmware file. Two of them nearly reach the limit. */
+export const firmwareBytes = 4_200_000;
 
 interface Fleet extends FleetOptions {
   call: Call;
@@ -53,7 +58,7 @@ async function makePausedRollout({ call, make, accountId, templates }: Fleet): P
   const deviceTemplateId = templates.get('Pump controller');
   const body = { name: 'Pump firmware', firmwareVersion: '4.1.0', deviceTemplateId };
   const { id } = await make('/firmware/packages', { ...body, description: 'Softer start' });
-  const content = randomBytes(48 * 1024);
+  const content = randomBytes(firmwareBytes);
   const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;
   const headers = { 'content-type': 'application/octet-stream', digest };
   const path = `/v1/firmware/packages/${id}`;

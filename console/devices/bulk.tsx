@@ -116,7 +116,7 @@ export function Run({
       await finishJob(undoing.id, () => {});
       onDone();
     };
-    toast(words.finished(job.done, job.failed), canUndo.includes(action) ? undo : undefined);
+    toast(words.finished(job), canUndo.includes(action) ? undo : undefined);
     onDone();
     onClose();
   };

@@ -61,7 +61,7 @@ export function Import({ onClose, onDone }: { onClose: () => void; onDone: () =>
       }),
     );
     const end = await finishJob(answer.job.id, setJob);
-    toast(texts.bulk.finished(end.done, end.failed));
+    toast(texts.bulk.finished(end));
     onDone();
     onClose();
   };

@@ -25,12 +25,18 @@ const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
 
 const rowKinds: Record<string, 'good' | 'bad'> = { done: 'good', failed: 'bad' };
 
-/** A job that has come to its end is no success if a row failed. */
-function State({ of: { state, failed } }: { of: { state: keyof typeof words.states; failed: number } }) {
-  const isPartial = state === 'succeeded' && failed > 0;
-  return (
-    <Badge kind={isPartial ? 'warn' : kinds[state]} text={isPartial ? words.endedWithFailures : words.states[state]} />
-  );
+interface Ended {
+  state: keyof typeof words.states;
+  done: number;
+  failed: number;
+  skipped: number;
+}
+
+/** A job that has come to its end is no success if a row failed, or if all were skipped. */
+function State({ of: { state, done, failed, skipped } }: { of: Ended }) {
+  if (state === 'succeeded' && failed > 0) return <Badge kind="warn" text={words.endedWithFailures} />;
+  if (state === 'succeeded' && done === 0 && skipped > 0) return <Badge kind="warn" text={words.nothingDone} />;
+  return <Badge kind={kinds[state]} text={words.states[state]} />;
 }
 
 export function Factory({ id }: { id: string | undefined }) {
@@ -71,7 +77,7 @@ export function Factory({ id }: { id: string | undefined }) {
               label: texts.devices.state,
               show: (job) => <State of={job} />,
             },
-            { name: 'done', label: words.done, show: ({ done, failed, total }) => words.doneOf(done, failed, total) },
+            { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
           ]}
           empty={<p>{words.none}</p>}
         />
@@ -164,7 +170,7 @@ function Job({ id }: { id: string }) {
       <div class="stack">
         <section class="panel">
           <p class="row">
-            <State of={job} /> {words.doneOf(job.done, job.failed, job.total)} {job.reason}
+            <State of={job} /> {words.doneOf(job)} {job.reason}
           </p>
           {isRunning && <Progress job={job} />}
           {hasResults && <Results id={id} onDestroy={() => setConfirming(true)} />}

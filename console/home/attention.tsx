@@ -50,7 +50,7 @@ export function Attention({ rows }: { rows: readonly Row[] }) {
           {rows.map((row) => (
             <li key={`${row.kind}${row.id ?? row.cause ?? row.name ?? ''}`}>
               <span class={urgent.includes(row.kind) ? 'badge bad' : 'badge warn'}>
-                {words.count(row.kind, row.count)}
+                {(row.count === 0 && words.withoutCount[row.kind]) || words.count(row.kind, row.count)}
               </span>
               <Link href={places[row.kind](row)}>{sentenceOf(row)}</Link>
               <Icon name="right" />

@@ -154,8 +154,13 @@ function Lately({ rows }: { rows: OverviewOf['recent'] }) {
 }
 
 /** The sentence, in which the name of the thing leads to it. */
-function Sentence({ row: { sentence, deviceId, serialNumber, jobId } }: { row: OverviewOf['recent'][number] }) {
+function Sentence({
+  row: { sentence, deviceId, serialNumber, jobId, rolloutId },
+}: {
+  row: OverviewOf['recent'][number];
+}) {
   if (jobId) return <Link href={`/factory/${jobId}`}>{sentence}</Link>;
+  if (rolloutId) return <Link href={`/firmware/rollouts/${rolloutId}`}>{sentence}</Link>;
   const [before, after] = serialNumber ? sentence.split(serialNumber, 2) : [];
   if (!deviceId || before === undefined || after === undefined) return <>{sentence}</>;
   return (

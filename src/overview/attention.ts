@@ -169,10 +169,11 @@ async function jobsOf(request: OverviewRequest): Promise<Attention[]> {
 async function bridgesOf({ bridges, caller: { accountId } }: OverviewRequest): Promise<Attention[]> {
   return bridges.troubleOf(accountId).flatMap(({ id, name, pending, seconds, isFailing, dead }) => {
     const found: Attention[] = [];
-    if (isFailing || seconds >= behindAfter)
+    // Where all that it could not deliver is a dead letter, the other row tells it.
+    if ((isFailing && pending + dead === 0) || (pending > 0 && (isFailing || seconds >= behindAfter)))
       found.push({
         ...{ kind: 'bridgeBehind', count: pending, id, name },
-        sentence: `The bridge ${name} ${isFailing ? 'cannot deliver' : 'is behind'}: ${many(pending, 'message')} ${isOrAre(pending)} waiting.`,
+        sentence: `The bridge ${name} ${isFailing ? 'cannot deliver' : 'is behind'}${pending > 0 ? `: ${many(pending, 'message')} ${isOrAre(pending)} waiting` : ''}.`,
         query: `bridges/${id}`,
       });
     if (dead > 0)

@@ -12,7 +12,7 @@ const maxOfKind = maxRecent / 2;
 const lookedAt = 1000;
 /** New devices that are read: those of jobs are left out of them. */
 const shownAtMost = 200;
-/** A job that made so few shows its devices. */
+/** A job that made so few, or a rollout that updated so few, shows its devices. */
 const fewDevices = 3;
 
 interface Happened {
@@ -42,10 +42,7 @@ export async function recentOf(request: OverviewRequest): Promise<Recent[]> {
     jobs.some((job) => job.createdById === createdById && job.created <= time && time <= (job.finished ?? time));
   const found: Recent[] = [
     ...claims.map((one) => ({ kind: 'claim' as const, ...one, sentence: `${one.serialNumber} was claimed.` })),
-    ...updates.map((one) => ({
-      ...{ kind: 'update' as const, ...one },
-      sentence: `${one.serialNumber} was updated to ${one.firmwareVersion}.`,
-    })),
+    ...updates.map((one) => showUpdate(request, one)),
     ...jobs.map(({ id: jobId, created, finished, done: count }) => ({
       ...{ kind: 'newDevices' as const, time: finished ?? created, jobId, count },
       sentence: `A job made ${count.toLocaleString('en-US')} devices.`,
@@ -73,15 +70,38 @@ function claimsOf(request: OverviewRequest): Promise<Happened[]> {
   );
 }
 
-function updatesOf(request: OverviewRequest): Promise<Array<Happened & { firmwareVersion: string }>> {
+interface Update extends Happened {
+  firmwareVersion: string;
+  rolloutId: string;
+  /** Devices that this rollout has updated. */
+  count: number;
+}
+
+function showUpdate({ caller }: OverviewRequest, { count, rolloutId, ...one }: Update): Recent {
+  const { time, firmwareVersion, serialNumber } = one;
+  if (count <= fewDevices)
+    return { kind: 'update', ...one, sentence: `${serialNumber} was updated to ${firmwareVersion}.` };
+  const devices = `${count.toLocaleString('en-US')}${count === lookedAt ? ' or more' : ''} devices`;
+  return {
+    ...{ kind: 'updates', time, firmwareVersion, count, sentence: `${devices} were updated to ${firmwareVersion}.` },
+    ...(may(caller, 'read', 'firmwareRollout') && { rolloutId }),
+  };
+}
+
+/** The newest updates: the last one of a rollout stands for all where there are more than a few. */
+function updatesOf(request: OverviewRequest): Promise<Update[]> {
   const { caller, read } = request;
-  return read<Happened & { firmwareVersion: string }>(
-    sql`select u."updated" as "time", d."id" as "deviceId", d."serialNumber", p."firmwareVersion"
+  return read<Update>(
+    sql`select "time", "deviceId", "serialNumber", "firmwareVersion", "rolloutId", "count"
+      from (select u."updated" as "time", d."id" as "deviceId", d."serialNumber", p."firmwareVersion", u."rolloutId",
+        count(*) over (partition by u."rolloutId") as "count",
+        row_number() over (partition by u."rolloutId" order by u."updated" desc) as "place"
       from (select "updated", "deviceId", "rolloutId" from "firmwareDeliveries"
         where "accountId" = ${caller.accountId} and "state" = 'succeeded' order by "updated" desc limit ${lookedAt}) as u
       join "devices" as d on d."id" = u."deviceId"
       join "firmwareRollouts" as r on r."id" = u."rolloutId" join "firmwarePackages" as p on p."id" = r."firmwarePackageId"
-      where ${isSeen(request, sql`u."updated"`)} order by u."updated" desc limit ${maxOfKind}`,
+      where ${isSeen(request, sql`u."updated"`)})
+      where "count" <= ${fewDevices} or "place" = 1 order by "time" desc limit ${maxOfKind}`,
   );
 }
 

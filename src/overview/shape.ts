@@ -41,14 +41,15 @@ const attention = Type.Object({
 });
 
 const recent = Type.Object({
-  kind: oneOf(['claim', 'newDevice', 'newDevices', 'update']),
+  kind: oneOf(['claim', 'newDevice', 'newDevices', 'update', 'updates']),
   time: DateText,
   sentence: Type.String(),
   deviceId: Type.Optional(Id),
   serialNumber: Type.Optional(Type.String()),
-  firmwareVersion: Type.Optional(Type.String({ description: 'Of an update.' })),
+  firmwareVersion: Type.Optional(Type.String({ description: 'Of updates.' })),
   jobId: Type.Optional(Type.String({ description: 'Of new devices that one job made.' })),
-  count: Type.Optional(Type.Integer({ description: 'How many devices the job made.' })),
+  rolloutId: Type.Optional(Type.String({ description: 'Of the updates of one rollout, for who may read it.' })),
+  count: Type.Optional(Type.Integer({ description: 'How many devices the job made, or the rollout updated.' })),
 });
 
 const count = Type.Integer();
@@ -90,7 +91,7 @@ export const overviewShape = Type.Object({
   messages: Type.Optional(
     Type.Object(
       {
-        perSecond: Type.Number({ description: 'In the last seconds.' }),
+        perSecond: Type.Number({ description: 'The mean of the last minute.' }),
         perSecondLastDay: Type.Number(),
         lastDay: count,
       },

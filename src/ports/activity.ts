@@ -17,6 +17,6 @@ export interface Activity {
 
 /** What is counted of an account and is not in the registry. */
 export interface RunningActivity extends Activity {
-  /** Of the last seconds. */
+  /** The mean of the last minute. */
   messagesPerSecond: number;
 }

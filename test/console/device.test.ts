@@ -52,6 +52,13 @@ t.test(
   },
 );
 
+t.test('a device with a secret that has never connected is not said to have connected', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-UNSEEN' });
+  const { page } = await openAs(t, browser, service, `devices/${device.id}`);
+  await page.getByText('It has never connected.').waitFor();
+  await page.getByText('It has a credential. Nobody has claimed it.').waitFor();
+});
+
 t.test('a value that never changes is a flat line, however its averages are rounded', async (t) => {
   const { device, say } = await publishing('SN-FLAT');
   const times = [3, 2, 1].flatMap((ago) => [0, 1, 2].map((n) => Date.now() - ago * 3_600_000 + n * 1000));

@@ -4,7 +4,7 @@ import type { Browser, Page } from 'playwright-core';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { openAs, openPage } from './browser.ts';
+import { go, openAs, openPage } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -37,6 +37,10 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\nCSV-2,two\nCSV-3,three');
   await inDialog(page, 'Import CSV');
   await page.getByText('3 done, 0 failed.').waitFor();
+  await press(page, 'Import CSV');
+  await page.getByLabel('Or paste rows').fill('serialNumber\nCSV-1');
+  await inDialog(page, 'Import CSV');
+  await page.getByText('0 done, 0 failed, 1 skipped.').waitFor();
   await page.getByLabel('Search').fill('csv-');
   await page.getByText('3 match the filters').waitFor();
   await press(page, 'Serial number ↑');
@@ -62,6 +66,8 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await page.goBack();
   await page.getByText('3 match the filters').waitFor();
   t.match(page.url(), /q=csv-/, 'Back leads to the same filters');
+  await go(page, 'factory');
+  await page.getByRole('row', { name: /Ended, nothing done 0 of 1, 0 failed, 1 skipped/ }).waitFor();
   t.strictSame(errors, []);
 });
 

@@ -77,6 +77,9 @@ t.test('a command waits for its device, and its answer for the caller that asked
   t.match(commands, { results: [{ id: waited.command.id }], meta: { count: 1 } });
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&event=commandCreated`);
   t.equal(audit.auditRecords.meta.count, 2);
+  const ofDevice = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${device.id}`);
+  const sent = ofDevice.auditRecords.results.filter(({ event }) => event === 'commandCreated');
+  t.match(sent, [{ details: { commandId: waited.command.id } }, { details: { commandId: queued.id } }]);
 });
 
 t.test('commands go in order, one at a time, except parallel ones', async (t) => {

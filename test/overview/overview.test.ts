@@ -83,7 +83,9 @@ t.test('messages and refusals count at once, are kept every five minutes, and go
   const client = await own.connect({ deviceId: device.id, secret });
   for (const value of [1, 2, 3]) await client.publishAsync(own.topic(device.id, 'data'), `,x,${value},`, { qos: 1 });
   await client.publishAsync(own.topic(device.id, 'nowhere'), 'x', { qos: 1 });
-  const running = await readUntil(own, ({ online, messages }) => online === 1 && (messages?.perSecond ?? 0) > 0);
+  const first = (await read(own)).messages?.perSecond ?? 0;
+  t.ok(first >= 3 / 65 && first <= 3, `${first} a second: the mean of a minute, from the first message on`);
+  const running = await readUntil(own, ({ online }) => online === 1);
   t.match(running, { messages: { lastDay: 3 }, refusals: { lastDay: 1 } });
   t.match(running.history?.at(-1), { connected: 1, messages: 3, refusals: 1 });
   t.equal(running.history?.length, 289);
@@ -281,6 +283,7 @@ t.test('updates that failed, messages that nobody took and CAs near their end ne
   t.match(attention(overview, 'bridgeDeadLetters'), [
     { count: 3, id: bridge.id, name: 'Shop', sentence: 'The bridge Shop could not deliver 3 messages.' },
   ]);
+  t.same(attention(overview, 'bridgeBehind'), [], 'nothing is waiting');
   t.match(attention(overview, 'authoritiesExpiring'), [
     { count: 2, sentence: '2 certificate authorities end within 30 days, or have ended.' },
   ]);
@@ -350,6 +353,27 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   for (const name of ['messages', 'history']) t.notOk(name in theirs, name);
   t.match(await own.http('GET', `/api/v1/refusals?accountId=${own.accountId}`, { token }), { status: 403 });
   t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
+});
+
+t.test('many updates by one rollout are one line', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template();
+  const many = await devices(own, template.id, 4);
+  const firmware = await publish(own, template.id, '2.0.0');
+  const { id: rolloutId } = await rollOut(own, firmware, { target: { deviceIds: many.map(({ id }) => id) } });
+  await rolloutUntil(own, rolloutId, ({ counts }) => counts.pending === 4);
+  for (const device of many.slice(0, 3)) await update(own, device);
+  const updates = ({ recent }: Overview) => recent.filter(({ kind }) => kind.startsWith('update'));
+  t.same(
+    updates(await read(own)).map(({ kind }) => kind),
+    ['update', 'update', 'update'],
+    'of a few each is named',
+  );
+  for (const device of many.slice(3)) await update(own, device);
+  const overview = await readUntil(own, (one) => updates(one).length === 1);
+  const sentence = '4 devices were updated to 2.0.0.';
+  t.match(updates(overview), [{ kind: 'updates', count: 4, firmwareVersion: '2.0.0', rolloutId, sentence }]);
+  t.notOk('deviceId' in (updates(overview)[0] ?? {}));
 });
 
 t.test('organizations, products and packages say what is in them', async (t) => {

@@ -31,6 +31,8 @@ t.test('npm run demo -- --keep fills below any point rate, ends 0 on Ctrl-C, and
     json(await fetch(`${url}/api/v1${path}`, { headers: { authorization: `Bearer ${jwt}` } }));
   const { usage } = await read('/usage');
   t.ok(usage.points > 120_000, `${usage.points} points`);
+  const points = usage.limits.find(({ name }: { name: string }) => name === 'accountMessagesBytes');
+  t.equal(points?.limit, 0, 'new points do not remove the past day');
   const { accountId } = await read('/profile/me');
   // Of 120 devices five have left; one of a job of three rows was made, and twelve have enrolled.
   const countsNow = async () => (await read(`/devices/counts?accountId=${accountId}`)).counts;

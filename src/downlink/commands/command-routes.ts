@@ -93,7 +93,8 @@ export function commandRoutes(app: App, ctx: DownlinkContext): void {
           outcome: 'success',
           accountId: command.accountId,
           actor: caller,
-          target: { kind: 'command', id: command.id },
+          target: { kind: 'device', id: command.deviceId },
+          details: { commandId: command.id, deviceId: command.deviceId, name: command.name },
         });
       }
       return send(reply, await commandOf(ctx, caller, params));

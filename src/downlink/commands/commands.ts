@@ -128,8 +128,8 @@ export class Commands {
       outcome: 'success',
       accountId,
       actor: caller,
-      target: { kind: 'command', id: row.id },
-      details: { deviceId, name: body.name },
+      target: { kind: 'device', id: deviceId },
+      details: { commandId: row.id, deviceId, name: body.name },
     });
     return made;
   }
