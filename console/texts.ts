@@ -382,6 +382,8 @@ export const texts = {
     noMatch: 'No device matches these filters.',
     made: (serial: string) => `${serial} was created.`,
     file: 'CSV file',
+    notUtf8: 'The file is not UTF-8. Save it as CSV in UTF-8, and choose it again.',
+    readForeign: (line: string) => `Read it as Windows-1252. It then has this line: ${line.slice(0, 200)}`,
     rows: 'Or paste rows',
     rowsHint: 'The first row names the columns, for example serialNumber.',
     importHint:

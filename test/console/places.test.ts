@@ -71,6 +71,38 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   t.strictSame(errors, []);
 });
 
+t.test('a CSV file that is not UTF-8 makes nothing, unless it is read as Windows-1252', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'devices');
+  const choose = (...bytes: Buffer[]) =>
+    page
+      .getByLabel('CSV file')
+      .setInputFiles({ name: 'units.csv', mimeType: 'text/csv', buffer: Buffer.concat(bytes) });
+  const named = async () => {
+    const of = `accountId=${service.accountId}&serialNumber=T-0001`;
+    const { devices } = await service.ok('GET', `/api/v1/devices?${of}`);
+    return devices.results.map(({ serialNumber, name }) => [serialNumber, name]);
+  };
+  await press(page, 'Import CSV');
+  await choose(Buffer.from([0xff, 0xfe]), Buffer.from('serialNumber\nGERÄT-0001\n', 'utf16le'));
+  await inDialog(page, 'Import CSV');
+  await page.getByRole('alert').getByText('The file is not UTF-8.').waitFor();
+  t.equal(await page.getByLabel('Read it as Windows-1252').count(), 0, 'UTF-16 is not Windows-1252 either');
+  const windows = Buffer.from('serialNumber,name\r\nGERÄT-0001,Große Pumpe\r\n', 'latin1');
+  await choose(windows);
+  await inDialog(page, 'Import CSV');
+  await page.getByLabel('Read it as Windows-1252. It then has this line: GERÄT-0001,Große Pumpe').waitFor();
+  await page.getByRole('alert').getByText('The file is not UTF-8.').waitFor();
+  t.same(await named(), [], 'nothing was made');
+  const body = { body: windows as never, headers: { 'content-type': 'text/csv' } };
+  const refused = await service.http('POST', `/api/v1/provisioning/jobs?accountId=${service.accountId}`, body);
+  t.match(refused, { status: 400, body: { error: { details: [{ path: 'body', message: 'must be UTF-8' }] } } });
+  await page.getByLabel('Read it as Windows-1252').check();
+  await inDialog(page, 'Import CSV');
+  await page.getByText('1 done, 0 failed.').waitFor();
+  t.same(await named(), [['GERÄT-0001', 'Große Pumpe']]);
+  t.strictSame(errors, []);
+});
+
 t.test(
   'a device shows what it publishes as it comes, its claim code, who may read it, and what was done to it',
   async (t) => {
