@@ -113,6 +113,7 @@ export const texts = {
   broker: {
     unusable: (host: string) => `A board cannot connect to ${host}: this address means the computer that uses it.`,
     mend: 'Programs on the computer of the service can. For boards, start the service with SLIPWAY_HOST=0.0.0.0 and open this page by its network address, or set SLIPWAY_MQTT_PUBLIC_URL.',
+    mendUnits: 'Set SLIPWAY_MQTT_PUBLIC_URL, or SLIPWAY_PUBLIC_URL, to an address by which boards reach this service.',
     unusableLink: (host: string) =>
       `A phone cannot open the link of this code: ${host} means the device that opens it.`,
     mendLink: 'Set SLIPWAY_PUBLIC_URL to the address of this service, and make the code again.',

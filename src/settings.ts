@@ -278,7 +278,7 @@ export const settings = {
     url(['http:', 'https:'], (value) =>
       /^[^/]+\/\/[^/?#]+\/*$/.test(value) ? undefined : 'must be a host alone, without a path, a query and a fragment.',
     ),
-    'The URL of the service for browsers and for devices that download firmware, such as `https://things.example.com`, without a path. If it is set, emails link to pages there; otherwise they contain tokens to paste',
+    'The URL of the service for browsers and for devices that download firmware, such as `https://things.example.com`, without a path. If it is set, emails link to pages there; otherwise they say what to paste at `/set-password` or `/confirm-email`',
     'where it listens',
   ),
   mqttPublicUrl: optional(

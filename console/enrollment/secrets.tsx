@@ -1,5 +1,5 @@
 /** The secrets of a group, which only one answer has, and what a device does with them. */
-import { BrokerWarning } from '../parts/broker-warning.tsx';
+import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { texts } from '../texts.ts';
@@ -29,7 +29,7 @@ export function Lines({ group, secrets = {} }: { group: Asked; secrets?: GroupSe
   const all = (lines: string) => (first === '' ? lines : `${first}\n${lines}`);
   return (
     <>
-      <BrokerWarning host={location.hostname} />
+      <UnitsWarning />
       <Code label={words.withCommand} text={all(slipway)} />
       <Code label={words.withCurl} text={all(curl)} />
     </>

@@ -19,14 +19,15 @@ export function LinkWarning({ url }: { url: string }) {
   ) : null;
 }
 
-/** For files of units, which have the addresses that the service knows of itself. */
+/** For files of units and answers to enrollments, which have the addresses that the service knows of itself. */
 export function UnitsWarning() {
   const { data } = useLoad(
     async () =>
       can('create', 'associationCode') && (await done(api.GET('/api/v1/provisioning/addresses'))).provisioning,
     [],
   );
-  return data ? <BrokerWarning host={new URL(data.broker).hostname} /> : null;
+  const host = data && new URL(data.broker).hostname;
+  return host && isUnusable(host) ? <Warning says={texts.broker.unusable(host)} mend={texts.broker.mendUnits} /> : null;
 }
 
 function Warning({ says, mend }: { says: string; mend: string }) {

@@ -66,7 +66,7 @@ export function addressChangedEmail(heading: Heading): Email {
 function way({ publicUrl }: Heading, page: string, parameters: Record<string, string>): string {
   if (publicUrl !== undefined) return `Open this link:\n${publicUrl}/${page}#${new URLSearchParams(parameters)}`;
   const lines = Object.entries(parameters).map(([name, value]) => `${name}: ${value}`);
-  return `Paste this where you are asked for it:\n${lines.join('\n')}`;
+  return `Open the page /${page} of the service, and paste this there:\n${lines.join('\n')}`;
 }
 
 function email({ to }: Heading, subject: string, paragraphs: string[]): Email {

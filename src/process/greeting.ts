@@ -70,6 +70,10 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   lines.push(`MQTT ${host}:${mqttPort}   MQTT over WebSocket ${url.replace('http', 'ws')}/mqtt`);
   lines.push(reachFrom(config.host, mqtts ?? mqttPort));
   if (!config.smtpUrl) lines.push('No mail server is set: emails are kept in outbox.ndjson in the data directory.');
+  if (config.publicUrl === undefined)
+    lines.push(
+      `SLIPWAY_PUBLIC_URL is not set: emails have no links, and say what to paste at ${url}/set-password or ${url}/confirm-email.`,
+    );
   if (!firstAccount) return `${lines.join('\n')}\n`;
 
   const { accountId, adminEmail, adminPassword } = firstAccount;

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
+import { texts } from '../../console/texts.ts';
 import { basic, claim, newGroup } from '../enrollment/devices.ts';
 import { makeAuthority, registerAuthority } from '../support/certificates.ts';
 import { openssl } from '../support/openssl.ts';
@@ -87,6 +88,24 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   await page.goto('/console/enrollment');
   await page.getByRole('link', { name: 'Pumps 2027' }).waitFor();
   t.strictSame([errors, foreign], [[], []]);
+});
+
+t.test('an enrollment group warns of the address that devices are told, and of no other', async (t) => {
+  const { tryIt } = texts.enrollment;
+  const { id } = await newGroup(service);
+  const { page } = await openAs(t, browser, service, `enrollment/groups/${id}`);
+  await page.getByText(tryIt, { exact: true }).click();
+  await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
+  await page
+    .getByRole('note')
+    .getByText(/^Set SLIPWAY_MQTT_PUBLIC_URL/)
+    .waitFor();
+  const named = await startService(t, { env: { SLIPWAY_MQTT_PUBLIC_URL: 'mqtts://things.example.com:8883' } });
+  const group = await newGroup(named);
+  const { page: other } = await openAs(t, browser, named, `enrollment/groups/${group.id}`);
+  await other.getByText(tryIt, { exact: true }).click();
+  await other.getByRole('region', { name: 'With the command' }).waitFor();
+  t.equal(await other.getByText('A board cannot connect').count(), 0);
 });
 
 t.test('a group that issues certificates gets its CA on the way; a certificate is ended', async (t) => {

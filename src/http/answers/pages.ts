@@ -7,8 +7,9 @@ import { makeConstant, sendConstant } from './constants.ts';
 
 const style = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 15vh auto; padding: 0 1rem; color: #222 }
-  label, input, button { display: block; width: 100%; box-sizing: border-box; font: inherit }
-  input, button { margin: .5rem 0; padding: .6rem }
+  label, input, textarea, button { display: block; width: 100%; box-sizing: border-box; font: inherit }
+  input, textarea, button { margin: .5rem 0; padding: .6rem }
+  [hidden] { display: none }
   [role=status] { min-height: 3rem }`;
 
 function page(title: string, script: string, form: string): string {
@@ -21,14 +22,21 @@ function page(title: string, script: string, form: string): string {
 `;
 }
 
+/** Shown to who comes without a token: an email of a service that does not know its address says what to paste. */
+const paste = `<label id="paste" hidden>What the email says <textarea name="pasted" rows="3" spellcheck="false"></textarea></label>`;
+
 const pages: Readonly<Record<string, string>> = {
   '/set-password': page(
     'Choose a password',
     '/token-page.js',
-    `<form><label>New password <input name="password" type="password" minlength="8" maxlength="256" autocomplete="new-password" required></label>
+    `<form>${paste}<label>New password <input name="password" type="password" minlength="8" maxlength="256" autocomplete="new-password" required></label>
      <button>Set password</button></form>`,
   ),
-  '/confirm-email': page('Confirm your email address', '/token-page.js', '<form><button>Confirm</button></form>'),
+  '/confirm-email': page(
+    'Confirm your email address',
+    '/token-page.js',
+    `<form>${paste}<button>Confirm</button></form>`,
+  ),
 };
 
 // The token is behind the #, which no server sees; it leaves the address bar before anything else happens.
@@ -37,14 +45,25 @@ const given = new URLSearchParams(location.hash.slice(1));
 history.replaceState(null, '', location.pathname);
 const form = document.querySelector('form');
 const status = document.querySelector('[role=status]');
-const token = given.get('token');
 const isPassword = location.pathname.endsWith('/set-password');
-if (!token) status.textContent = 'This page is opened by the link in an email.';
+const hasToken = given.has('token');
+if (!hasToken) {
+  document.querySelector('#paste').hidden = false;
+  status.textContent = 'This page is opened by the link in an email. Without a link, paste what the email says.';
+}
+const inEmail = { userId: /^\\s*userId:\\s*(\\S+)/m, token: /^\\s*token:\\s*(\\S+)/m };
+const read = (name) => hasToken ? given.get(name) : inEmail[name].exec(form.elements.pasted.value)?.[1];
 form.addEventListener('submit', async (event) => {
   event.preventDefault();
   status.textContent = '';
+  const token = read('token');
+  const userId = read('userId');
+  if (!token || (isPassword && !userId)) {
+    status.textContent = 'Paste the lines of the email that begin with ' + (isPassword ? 'userId and ' : '') + 'token.';
+    return;
+  }
   const [path, body] = isPassword
-    ? ['users/' + encodeURIComponent(given.get('userId')) + '/change-password-with-token',
+    ? ['users/' + encodeURIComponent(userId) + '/change-password-with-token',
        { newPassword: form.elements.password.value, passwordResetToken: token }]
     : ['auth/confirm-email', { token }];
   try {

@@ -69,6 +69,16 @@ t.test('where boards can connect, the greeting says at which port', async (t) =>
   t.match(greeting(server), new RegExp(`address of this machine, port ${server.mqttPort}`));
 });
 
+t.test('without a public address the greeting says where to paste what is in emails', async (t) => {
+  const { server } = await startService(t, { env: first });
+  t.match(
+    greeting(server),
+    `SLIPWAY_PUBLIC_URL is not set: emails have no links, and say what to paste at ${server.url}/set-password`,
+  );
+  const named = await startService(t, { env: { ...first, SLIPWAY_PUBLIC_URL: 'https://things.example.com' } });
+  t.notMatch(greeting(named.server), /SLIPWAY_PUBLIC_URL/);
+});
+
 t.test('the lines with which a device connects', async (t) => {
   const env = certificate(t);
   const plain = await startService(t);
