@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
 import { withClient } from './line/work.ts';
+import { ago, printJson, printPairs, printTable } from './printed.ts';
 import { Ending, exitCodes, UsageError } from './usage.ts';
 
 /** Bytes of one request: after a break only these are sent again. */
@@ -17,6 +18,7 @@ const shownRollouts = 20;
 
 interface Rollout {
   id: string;
+  created: string;
   matched?: { devices?: number; message?: string };
   state: string;
   stage: number | null;
@@ -47,7 +49,7 @@ export async function firmwarePublish(flags: PublishFlags, files: readonly strin
     for (const file of files) version = await upload(client, id, file, signed);
     const path = `/firmware/packages/${id}/publish`;
     const published = await client.ok<Made>('POST', path, { headers: { etag: version } });
-    print(published.firmwarePackage);
+    printJson(published.firmwarePackage);
   });
 }
 
@@ -124,8 +126,8 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     const { id, matched = {} } = firmwareRollout;
     if (matched.message !== undefined) printError(matched.message);
     // Its stages would begin one after the other without a device.
-    if (flags.watch && matched.devices !== 0) return watchRollout(client, id);
-    print(firmwareRollout);
+    if (flags.watch && matched.devices !== 0) return watchRollout(client, id, flags.json);
+    print(firmwareRollout, flags.json);
     if (matched.devices !== 0) return;
     // It would stay, and nobody would know of it; one of a single stage may have finished already.
     const ended = await client.ok<{ firmwareRollout: Rollout }>('POST', `/firmware/rollouts/${id}/cancel`);
@@ -156,21 +158,58 @@ export async function firmwareStatus(
   if (flags.watch && id === undefined)
     throw new UsageError('--watch needs --rollout, or the id of a rollout in place.');
   await withClient(flags, printError, async (client) => {
-    if (id === undefined) return printNewest(client);
-    if (flags.watch) return watchRollout(client, id);
-    print((await read(client, id)).firmwareRollout);
+    if (id === undefined) return printNewest(client, flags.json);
+    if (flags.watch) return watchRollout(client, id, flags.json);
+    print((await read(client, id)).firmwareRollout, flags.json);
   });
 }
 
-async function printNewest(client: Client): Promise<void> {
+async function printNewest(client: Client, isJson: boolean): Promise<void> {
   const newest = { accountId: client.accountId, sortBy: 'created', sortOrder: 'desc', pageSize: String(shownRollouts) };
   const path = `/firmware/rollouts?${new URLSearchParams(newest)}`;
   const { firmwareRollouts } = await client.ok<{ firmwareRollouts: { results: Rollout[] } }>('GET', path);
-  for (const rollout of firmwareRollouts.results) print(rollout);
+  const { results } = firmwareRollouts;
+  if (isJson) {
+    for (const rollout of results) printJson(rollout);
+    return;
+  }
+  printTable(
+    ['CREATED', 'STATE', 'STAGE', 'DEVICES', 'SUCCEEDED', 'FAILED', 'ID'],
+    results.map((rollout) => [
+      ago(rollout.created),
+      rollout.state,
+      stageOf(rollout),
+      String(sumOf(rollout)),
+      String(sumOf(rollout, ['succeeded'])),
+      String(sumOf(rollout, ['failed', 'timedOut'])),
+      rollout.id,
+    ]),
+  );
+  if (results.length === 0) printError('No rollout.');
 }
 
-function print(shown: object): void {
-  process.stdout.write(`${JSON.stringify(shown)}\n`);
+function print(rollout: Rollout, isJson: boolean): void {
+  if (isJson) {
+    printJson(rollout);
+    return;
+  }
+  const { id, state, reason, counts } = rollout;
+  printPairs([
+    ['Rollout', id],
+    ['State', reason === null ? state : `${state}: ${reason}`],
+    ['Stage', stageOf(rollout)],
+    ['Devices', String(sumOf(rollout))],
+    ...Object.entries(counts).flatMap(([name, count]) => (count > 0 ? [[`  ${name}`, String(count)] as const] : [])),
+  ]);
+}
+
+function stageOf({ stage, stages }: Rollout): string {
+  return `${stage ?? 0} of ${stages.length}`;
+}
+
+/** Devices in these states; in all where none is named. */
+function sumOf({ counts }: Rollout, states = Object.keys(counts)): number {
+  return states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
 }
 
 function read(client: Client, id: string): Promise<{ firmwareRollout: Rollout }> {
@@ -178,26 +217,21 @@ function read(client: Client, id: string): Promise<{ firmwareRollout: Rollout }>
 }
 
 /** Shows a rollout until it has ended or paused. @throws Ending 1 when not every device has succeeded. */
-async function watchRollout(client: Client, id: string): Promise<void> {
+async function watchRollout(client: Client, id: string, isJson: boolean): Promise<void> {
   const progress = await bar('{bar} {value}/{total} devices have ended, {told}', 1);
   let rollout: Rollout;
   try {
     for (;;) {
       rollout = (await read(client, id)).firmwareRollout;
-      const total = Object.values(rollout.counts).reduce((sum, count) => sum + count, 0);
       const ended = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'];
-      progress.at(
-        ended.reduce((sum, state) => sum + (rollout.counts[state] ?? 0), 0),
-        total,
-        `stage ${rollout.stage ?? 0} of ${rollout.stages.length}, ${rollout.state}`,
-      );
+      progress.at(sumOf(rollout, ended), sumOf(rollout), `stage ${stageOf(rollout)}, ${rollout.state}`);
       if (!['scheduled', 'running'].includes(rollout.state)) break;
       await delay(lookEvery);
     }
   } finally {
     progress.endBar();
   }
-  print(rollout);
+  print(rollout, isJson);
   const { failed = 0, timedOut = 0 } = rollout.counts;
   if (rollout.state !== 'finished')
     throw new Ending(exitCodes.failed, `The rollout is ${rollout.state}. ${rollout.reason ?? ''}`.trim());

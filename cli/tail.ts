@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
+import { boundedCache } from '../db/sqlite/cache.ts';
 import { findDeviceId, findTopic, type Page, readConnectivity } from './find-device.ts';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
@@ -23,6 +24,8 @@ interface Message {
   time: string;
 }
 
+/** Serial numbers that are remembered. */
+const maxKnown = 10_000;
 /** Milliseconds before a stream that has broken is opened again. */
 const pause = 1000;
 
@@ -58,6 +61,7 @@ async function accountFilter(client: Client, channel: string | undefined): Promi
 async function follow(client: Client, { count, json }: TailFlags, filter: string): Promise<void> {
   const path = `/stream?${new URLSearchParams({ topics: filter })}`;
   const state = { last: '', left: count };
+  const serials = new Serials(client);
   for (;;) {
     const headers: Record<string, string> = state.last ? { 'last-event-id': state.last } : {};
     const response = await client.stream(path, headers);
@@ -72,7 +76,7 @@ async function follow(client: Client, { count, json }: TailFlags, filter: string
         else if (line === '' && event.data !== '') {
           if (event.name === 'gap') printError('Some messages were missed.');
           else if (event.name === 'message') {
-            await print(JSON.parse(event.data) as Message, json);
+            await print(JSON.parse(event.data) as Message, json ? undefined : serials);
             state.left -= 1;
             if (state.left === 0) return;
           }
@@ -90,13 +94,36 @@ async function follow(client: Client, { count, json }: TailFlags, filter: string
 }
 
 /** A reader that is slower than the messages holds them up, and not our memory. */
-async function print(message: Message, isJson: boolean): Promise<void> {
-  if (isJson) printJson(message);
+async function print(message: Message, serials: Serials | undefined): Promise<void> {
+  if (!serials) printJson(message);
   else {
     const { topic, payload, payloadBase64, time } = message;
     const [, place = topic] = topic.split('/d/', 2);
+    const serialNumber = await serials.of(place.split('/', 1)[0] ?? '');
     const clock = new Date(time).toLocaleTimeString(undefined, { hourCycle: 'h23' });
-    process.stdout.write(`${clock}  ${place}  ${inOneLine(payload ?? `(base64) ${payloadBase64 ?? ''}`)}\n`);
+    const before = [clock, serialNumber, place].filter(Boolean).map(inOneLine).join('  ');
+    const lines = (payload ?? `(base64) ${payloadBase64 ?? ''}`).replace(/\r?\n$/, '').split(/\r?\n/);
+    process.stdout.write(lines.map((line) => `${before}  ${inOneLine(line)}\n`).join(''));
   }
   if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
+}
+
+/** The serial numbers of devices by their id, which topics have; empty where the caller may not read the device. */
+class Serials {
+  readonly #client: Client;
+  readonly #known = boundedCache<string, string>(maxKnown);
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  async of(deviceId: string): Promise<string> {
+    const known = this.#known.get(deviceId);
+    if (known !== undefined) return known;
+    const { status, text } = await this.#client.call('GET', `/devices/${encodeURIComponent(deviceId)}`);
+    const serialNumber =
+      status === 200 ? (JSON.parse(text) as { device: { serialNumber: string } }).device.serialNumber : '';
+    this.#known.set(deviceId, serialNumber);
+    return serialNumber;
+  }
 }

@@ -122,10 +122,11 @@ export function unknownAccount(): PlatformError {
   return new PlatformError('notFound', { message: 'The account does not exist.', details });
 }
 
-/** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist. */
-export function unknownReference(path: string): PlatformError {
+/** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist; `given` is what it was called. */
+export function unknownReference(path: string, given?: string): PlatformError {
+  const named = given === undefined ? '' : ` “${given.toWellFormed().slice(0, 100)}”`;
   return new PlatformError('unknownReference', {
-    details: [{ path, message: `${path} does not refer to an existing entity.` }],
+    details: [{ path, message: `${path}${named} does not refer to an existing entity.` }],
   });
 }
 

@@ -301,7 +301,10 @@ export function reasonOf({ status, text }: Answer): string {
   try {
     const { error, message, attributes } = JSON.parse(text);
     const details: Array<{ path?: string; message: string }> = error?.details ?? attributes?.details ?? [];
-    const said = [error?.message ?? message, ...details.map((one) => [one.path, one.message].join(' ').trim())];
+    const said = [
+      error?.message ?? message,
+      ...details.map(({ path = '', message }) => (message.startsWith(path) ? message : `${path} ${message}`)),
+    ];
     return `${status} ${said.join(' ')}`;
   } catch {
     return `answer ${status}`;

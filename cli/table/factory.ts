@@ -163,7 +163,7 @@ export const factoryCommands = [
     ...common,
     words: 'firmware status',
     summary: 'shows a rollout, or the newest 20',
-    about: 'Prints one line of JSON for each. See docs/firmware.md.',
+    about: 'With --json it prints one line for each. See docs/firmware.md.',
     operands: [{ name: 'ROLLOUT', about: 'id of the rollout', optional: true }],
     flags: {
       rollout: { value: 'ID', about: 'the rollout', otherwise: 'the newest 20' },

@@ -138,7 +138,9 @@ t.test('list is a table for people and JSON for programs, with filters', async (
     code: 2,
     stderr: /--where nonsense must be NAME=VALUE/,
   });
-  t.match(await slipway('device', 'list', '--product', 'none'), { code: 2, stderr: /--template none/ });
+  const unknown = await slipway('device', 'list', '--product', 'none');
+  t.match(unknown, { code: 2, stderr: /--template none/ });
+  t.match(unknown.stderr, /(?<!template )template “none” does not refer to an existing entity\./);
 });
 
 t.test('show has the latest values, and text of a device does not move the cursor', async (t) => {
@@ -176,7 +178,10 @@ t.test('tail prints messages of a device, and of the account, as they come', asy
   for (const { until } of [one, all]) await until(/Listening to/);
   t.match(await send('SEND-1', 'requests', 'first'), { code: 0 });
   t.match(JSON.parse(await one.next()), { topic, payload: 'first' });
-  t.match(await all.next(), new RegExp(`${device.id}/requests  first$`));
+  t.match(await all.next(), new RegExp(` {2}SEND-1 {2}${device.id}/requests {2}first$`));
+  t.match(await send('SEND-1', 'requests', 'a,1\nb,2\r\n'), { code: 0 });
+  for (const line of ['a,1', 'b,2'])
+    t.match(await all.next(), new RegExp(` {2}SEND-1 {2}${device.id}/requests {2}${line}$`), 'each line is one');
   for (const { stop } of [one, all]) t.equal(await stop(), 130);
   const counted = begin('tail', '--count', '1', '--json');
   await counted.until(/Listening to/);

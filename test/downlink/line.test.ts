@@ -24,29 +24,37 @@ t.test('publish, roll out and watch', async (t) => {
   const firmware = JSON.parse(published.stdout);
   t.match(firmware, { state: 'published', files: [{ name: 'app.bin', sha256: sha256(bytes), size: 5_000_000 }] });
   const where = ['--package', firmware.id, '--where', 'firmwareVersion=1.*'];
-  const made = await run('roll-out', ...where, '--max-failures', '100');
+  const made = await run('roll-out', ...where, '--max-failures', '100', '--json');
   t.equal(made.code, 0, made.stderr);
   const { id } = JSON.parse(made.stdout);
   await rolloutUntil(service, id, ({ counts }) => counts.pending === 2);
-  const watching = run('status', '--rollout', id, '--watch');
+  const shown = await run('status', id);
+  t.match(
+    shown.stdout,
+    new RegExp(`^Rollout: +${id}\nState: +running\nStage: +1 of 1\nDevices: +2\n {2}pending: +2\n$`),
+  );
+  const watching = run('status', '--rollout', id, '--watch', '--json');
   await update(service, good);
   await update(service, bad, 'failed');
   const watched = await watching;
   t.equal(watched.code, 1, 'a device has failed');
   t.match(JSON.parse(watched.stdout), { state: 'finished', counts: { succeeded: 1, failed: 1 } });
   t.equal((await run('roll-out', '--package', firmware.id)).code, 2);
-  const listed = await run('status');
+  const table = (await run('status')).stdout.split('\n');
+  t.match(table[0], /^CREATED +STATE +STAGE +DEVICES +SUCCEEDED +FAILED +ID$/);
+  t.match(table[1], new RegExp(` finished +1 of 1 +2 +1 +1 +${id}$`));
+  const listed = await run('status', '--json');
   t.match(listed, { code: 0, stderr: '' }, 'without flags it shows the newest rollouts');
   t.match(JSON.parse(listed.stdout), { id, state: 'finished', counts: { failed: 1 } });
   t.match(await run('status', '--watch'), { code: 2, stderr: /--watch needs --rollout/ });
   await devices(service, template.id, 1);
-  const nowhere = await run('roll-out', '--package', firmware.id, '--where', 'firmwareVersion=7', '--watch');
+  const nowhere = await run('roll-out', '--package', firmware.id, '--where', 'firmwareVersion=7', '--watch', '--json');
   t.match(nowhere, {
     code: 1,
     stdout: /"devices":0/,
     stderr: /^No device matches the target\. 1 device has no firmware/,
   });
-  const [newest] = (await run('status')).stdout.split('\n');
+  const [newest] = (await run('status', '--json')).stdout.split('\n');
   const { id: cancelled } = JSON.parse(nowhere.stdout);
   t.match(JSON.parse(newest ?? ''), { id: cancelled, state: /^(cancelled|finished)$/ }, 'it does not stay');
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
@@ -69,7 +77,7 @@ t.test(
     t.equal(published.code, 0, published.stderr);
     const firmware = JSON.parse(published.stdout);
     t.equal(firmware.files[0].signature, Buffer.from('signed').toString('base64'));
-    const stages = ['--where', 'firmwareVersion=1.*', '--stages', '25,100', '--pause', '0', '--watch'];
+    const stages = ['--where', 'firmwareVersion=1.*', '--stages', '25,100', '--pause', '0', '--watch', '--json'];
     const watched = run('roll-out', '--package', firmware.id, ...stages);
     const path = `/api/v1/firmware/rollouts?accountId=${service.accountId}`;
     const list = async () => (await service.ok('GET', path)).firmwareRollouts.results;

@@ -288,8 +288,8 @@ t.test('what is refused', async (t) => {
   const secret = await newGroup(service, {});
   const ofSecret = `${secret.id}:${secret.claimSecret}`;
   for (const operation of ['cacerts', 'csrattrs'])
-    t.match(await curl(shell, secret.id, operation), { status: 404 }, operation);
-  t.match(await enroll({ user: ofSecret }, secret.id), { status: 404 });
+    t.match(await curl(shell, secret.id, operation), { status: 404, text: /issues secrets/ }, operation);
+  t.match(await enroll({ user: ofSecret }, secret.id), { status: 404, text: /issues secrets, and EST is for/ });
   t.match(await enroll({}, secret.id), { status: 404 });
 
   const der = Buffer.from(body, 'base64');

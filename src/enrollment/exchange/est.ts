@@ -35,7 +35,8 @@ export function estRoutes(app: App, ctx: EnrollmentContext): void {
   app.get(`${base}/cacerts`, { schema }, async (request, reply) => {
     const { certificateAuthorityId } = demandGroup(ctx, request.params.groupId);
     const authority = ctx.registry.entity('certificateAuthorities', certificateAuthorityId ?? '');
-    if (authority?.deleted !== null || authority.state !== 'active') throw new PlatformError('notFound');
+    if (authority?.deleted !== null || authority.state !== 'active')
+      throw gone('The certificate authority of this enrollment group is not active.');
     // RFC 7030, 4.1.3: the root belongs to it.
     const all = authority.certificate + (authority.chain ?? '');
     const text = answers.get(all) ?? (await pkcs7Of(ctx, strangerLane(request.address), all));
@@ -83,10 +84,16 @@ function takeOnlyEst(app: App, { config, registry }: EnrollmentContext): void {
   app.addHook('onRequest', async ({ raw, headers, params }) => {
     if (!isOverTls(raw.socket, headers['x-forwarded-proto'], trusts)) throw refused('EST is served over TLS only.');
     const { groupId } = params as { groupId: string };
-    if (registry.entity('enrollmentGroups', groupId)?.issues === 'secret') throw new PlatformError('notFound');
+    if (registry.entity('enrollmentGroups', groupId)?.issues === 'secret')
+      throw gone('This enrollment group issues secrets, and EST is for certificates. Its `issues` says so.');
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(requestType, { parseAs: 'string' }, (_, body, done) => done(null, body));
+}
+
+/** 404/100 that says what is not there. */
+function gone(message: string): PlatformError {
+  return new PlatformError('notFound', { message });
 }
 
 /** A request with no body has no media type, and so no schema. */

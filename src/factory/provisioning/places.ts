@@ -42,7 +42,7 @@ export class Places {
         caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#findNamed(table, path, text),
       );
     const id = this.#known.get(key);
-    if (id === undefined) throw unknownReference(path);
+    if (id === undefined) throw unknownReference(path, text);
     return id;
   }
 
