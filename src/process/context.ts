@@ -20,6 +20,8 @@ export interface Context extends MetricsContext, CellsContext {
   fence: Fence;
   gate: CellGate;
   ages: TrustedClock;
+  /** The version that ran on the data before this one, when it was another. */
+  versionBefore: string | undefined;
 }
 
 /** Everything built on one data directory, and its end. */

@@ -1,6 +1,7 @@
 /** Messages on standard output: the address of the console first, the first account, the rest when the server listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import { version } from '../../db/files/version.ts';
 import type { Config } from '../config.ts';
 import type { CreatedAccount } from '../registry/accounts.ts';
 import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.ts';
@@ -61,10 +62,12 @@ function isGenerated({ adminPassword, adminPasswordFile }: Config['firstAccount'
 
 /** The addresses; on the very first start also three commands to paste. */
 export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server): string {
-  const { config, broker } = ctx;
+  const { config, broker, versionBefore } = ctx;
   const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[config.host] ?? config.host;
   const url = here(listening);
-  const lines = ['', `Slipway is listening.  API ${url}/api/v1   documentation ${url}/docs`];
+  const lines = [''];
+  if (versionBefore !== undefined) lines.push(`The data was of Slipway ${versionBefore}, and is of ${version} now.`);
+  lines.push(`Slipway is listening.  API ${url}/api/v1   documentation ${url}/docs`);
   const { mqtts } = broker.addresses;
   if (mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${mqtts}`);
   lines.push(`MQTT ${host}:${mqttPort}   MQTT over WebSocket ${url.replace('http', 'ws')}/mqtt`);
@@ -72,7 +75,7 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   if (!config.smtpUrl) lines.push('No mail server is set: emails are kept in outbox.ndjson in the data directory.');
   if (config.publicUrl === undefined)
     lines.push(
-      `SLIPWAY_PUBLIC_URL is not set: emails have no links, and say what to paste at ${url}/set-password or ${url}/confirm-email.`,
+      'SLIPWAY_PUBLIC_URL is not set: emails have no links, and ask people to paste lines at a page of this service.',
     );
   if (!firstAccount) return `${lines.join('\n')}\n`;
 

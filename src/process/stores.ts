@@ -6,6 +6,8 @@ import { removeAccounts } from '../../cells/moves/offline/move.ts';
 import { FirmwareFiles } from '../../db/files/firmware.ts';
 import { finishReplacement } from '../../db/files/incoming.ts';
 import { type Fence, takeOver } from '../../db/files/lock.ts';
+import { dataVersion } from '../../db/files/snapshots.ts';
+import { version } from '../../db/files/version.ts';
 import { MessageStore } from '../../db/messages/store.ts';
 import { Registry } from '../../db/registry/index.ts';
 import { Access } from '../access.ts';
@@ -37,6 +39,8 @@ export interface Stores {
   /** By which something is old enough to be deleted. */
   ages: TrustedClock;
   log: Logger;
+  /** The version that ran on the data before this one, when it was another. */
+  versionBefore: string | undefined;
   fence: Fence;
   gate: CellGate;
   positions: Positions;
@@ -58,6 +62,9 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   const fence = takeOver(dataDir);
   closers.push(() => fence.close());
   finishReplacement(dataDir);
+  // A first start has none, and neither has data of the first versions.
+  const before = dataVersion(dataDir);
+  const versionBefore = before === '' || before === version ? undefined : before;
   const gate = CellGate.open(dataDir);
   clearArrivals(dataDir, gate);
   const positions = await openPositions(config, log);
@@ -68,9 +75,10 @@ export async function openStores(config: Config, overrides: Overrides, closers: 
   closers.push(() => readers.close());
   const messages = await MessageStore.open(dataDir, { log, mark: fence.mark });
   closers.push(() => messages.close());
+  if (versionBefore !== undefined) log.info({ from: versionBefore, to: version }, 'the data is of another version now');
   const ages = new TrustedClock({ clock, directory: dataDir, log }, last);
   return {
-    ...{ config, clock, ages, log, fence, gate, positions, registry, readers, messages },
+    ...{ config, clock, ages, log, versionBefore, fence, gate, positions, registry, readers, messages },
     firmware: new FirmwareFiles(dataDir),
     access: new Access(registry),
   };

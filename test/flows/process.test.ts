@@ -1,7 +1,8 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import mqtt from 'mqtt';
@@ -92,6 +93,21 @@ t.test('a start that refuses the password creates no account: the first to succe
   // Its port is open until its clients have had time to hear that it ends.
   await until(async () => (await fetch(`${again.url}/health/ready`)).status !== 200);
   t.equal(await ended, 0);
+});
+
+t.test('a start on the data of another version says from which to which, once', async (t) => {
+  const directory = temporaryDirectory(t);
+  const first = await startProcess(t, directory);
+  await first.stop('SIGTERM');
+  t.notMatch(first.output(), /The data was of/);
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+  t.equal(readFileSync(join(directory, 'version'), 'utf8'), version);
+  writeFileSync(join(directory, 'version'), '0.0.9');
+  const upgraded = await startProcess(t, directory);
+  await upgraded.stop('SIGTERM');
+  t.match(upgraded.output(), `The data was of Slipway 0.0.9, and is of ${version} now.`);
+  const again = await startProcess(t, directory);
+  t.notMatch(again.output(), /The data was of/);
 });
 
 t.test('acknowledged before kill -9 is there after the restart, and after a clean stop in the two files', async (t) => {

@@ -69,12 +69,9 @@ t.test('where boards can connect, the greeting says at which port', async (t) =>
   t.match(greeting(server), new RegExp(`address of this machine, port ${server.mqttPort}`));
 });
 
-t.test('without a public address the greeting says where to paste what is in emails', async (t) => {
+t.test('the greeting names what is missing for links in emails', async (t) => {
   const { server } = await startService(t, { env: first });
-  t.match(
-    greeting(server),
-    `SLIPWAY_PUBLIC_URL is not set: emails have no links, and say what to paste at ${server.url}/set-password`,
-  );
+  t.match(greeting(server), /^SLIPWAY_PUBLIC_URL is not set: emails have no links/m);
   const named = await startService(t, { env: { ...first, SLIPWAY_PUBLIC_URL: 'https://things.example.com' } });
   t.notMatch(greeting(named.server), /SLIPWAY_PUBLIC_URL/);
 });
