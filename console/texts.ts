@@ -41,6 +41,8 @@ export const texts = {
   loading: 'Loading …',
   working: 'Working …',
   failed: 'The request failed.',
+  notHeeded: (names: string) =>
+    `The service does not know the filter or parameter ${names}. What it answered is not shown.`,
   unreachable: 'The service cannot be reached. Your work is not lost. Try again in a moment.',
   offline: 'The connection to the service is lost. The page keeps trying.',
   ending: (minutes: number) =>

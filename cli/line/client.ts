@@ -91,15 +91,18 @@ export class Client {
 
   /**
    * The answer, whatever it is but 401 and what may be over in a moment (429, 5xx, no answer): that is tried again.
-   * @throws Ending 3 when it does not get through in time, 4 for 401; UsageError for what is no Slipway server.
+   * @throws Ending 3 when it does not get through in time, 4 for 401; UsageError for what is no Slipway server, and for parameters of a
+   * GET that it does not know: without a filter the answer is another one.
    */
   async call(method: string, path: string, call: Call = {}): Promise<Answer> {
     const answer = await this.#persist(method, path, call);
+    if (method === 'GET') demandHeeded(path, answer);
     if (answer.status !== 401 || this.options.token === '') return answer;
     // The token may have expired while nobody used its session; the session may have ended, then the appToken makes a new one.
     if (!jwtForm.test(this.options.token)) await this.#login();
     else if (!(await this.#renewSession())) throw refused(`The token is refused: ${reasonOf(answer)}`);
     const again = await this.#persist(method, path, call);
+    if (method === 'GET') demandHeeded(path, again);
     if (again.status === 401) throw refused(`The token is refused: ${reasonOf(again)}`);
     return again;
   }
@@ -294,6 +297,14 @@ function isForeign({ status, headers, text }: Answer): boolean {
 /** Whether a port of TLS has answered to plain HTTP, as Slipway's does, and others do. */
 function speaksTls({ status, text }: Answer): boolean {
   return status === 400 && /\b(TLS|SSL|HTTPS)\b/i.test(text);
+}
+
+/** The prefix of the header is a setting of the service. @throws UsageError naming what had no effect. */
+function demandHeeded(path: string, { headers }: Answer): void {
+  const name = Object.keys(headers).find((one) => one.endsWith('-ignored-properties'));
+  if (name === undefined) return;
+  const ignored = String(headers[name]).split(', ').map(decodeURIComponent).join(', ');
+  throw new UsageError(`GET ${path.replace(/\?.*/, '')} has no filter or parameter ${ignored}.`);
 }
 
 /** The message of an error answer, in one line. */

@@ -50,6 +50,12 @@ const recording: Middleware = {
     if (csrf !== null && request.method !== 'GET') request.headers.set(`${headerPrefix}-csrf-token`, csrf);
     return request;
   },
+  // Without a filter the answer is another one, and a page would show it as if it were filtered.
+  onResponse({ request, response }) {
+    const ignored = request.method === 'GET' ? response.headers.get(`${headerPrefix}-ignored-properties`) : null;
+    if (response.ok && ignored !== null)
+      throw new Error(texts.notHeeded(ignored.split(', ').map(decodeURIComponent).join(', ')));
+  },
   onError({ error }) {
     if (error instanceof DOMException && error.name === 'AbortError') return;
     online.value = false;

@@ -134,13 +134,15 @@ t.test('list is a table for people and JSON for programs, with filters', async (
   t.match(JSON.parse(stdout), [{ serialNumber: 'SEND-10', id: String }]);
   const few = await slipway('device', 'list', '--limit', '1');
   t.match(few.stderr, /^1 of \d+ devices\. --limit shows more\.$/m);
+  const unknown = await slipway('device', 'list', '--where', 'location=Berlin', '--where', 'räum=1');
+  t.match(unknown, { code: 2, stdout: '', stderr: /^GET \/devices has no filter or parameter location, räum\.$/m });
   t.match(await slipway('device', 'list', '--where', 'nonsense'), {
     code: 2,
     stderr: /--where nonsense must be NAME=VALUE/,
   });
-  const unknown = await slipway('device', 'list', '--product', 'none');
-  t.match(unknown, { code: 2, stderr: /--template none/ });
-  t.match(unknown.stderr, /(?<!template )template “none” does not refer to an existing entity\./);
+  const nothing = await slipway('device', 'list', '--product', 'none');
+  t.match(nothing, { code: 2, stderr: /--template none/ });
+  t.match(nothing.stderr, /(?<!template )template “none” does not refer to an existing entity\./);
 });
 
 t.test('show has the latest values, and text of a device does not move the cursor', async (t) => {

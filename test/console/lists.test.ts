@@ -143,4 +143,16 @@ t.test('on a phone filters fold, rows are cards, and the first device is on the 
   t.strictSame(errors, []);
 });
 
+t.test('an answer to a filter that the service does not know is an error, and no list', async (t) => {
+  await service.device({ serialNumber: 'SN-UNFILTERED' });
+  const { page } = await openAs(t, browser, service, 'devices');
+  await page.getByRole('link', { name: 'SN-UNFILTERED' }).waitFor();
+  await page.route('**/api/v1/devices?*', (route) =>
+    route.continue({ url: `${route.request().url()}&locatoin=Berlin` }),
+  );
+  await page.reload();
+  await page.getByText('The service does not know the filter or parameter locatoin.').first().waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-UNFILTERED' }).count(), 0);
+});
+
 t.end();
