@@ -58,7 +58,7 @@ export async function demandReference<T extends EntityTable>(
   path: string,
 ): Promise<Row<T>> {
   const row = await findLive(db, table, accountId, id);
-  if (!row) throw unknownReference(path, id);
+  if (!row) throw unknownReference(path);
   return row;
 }
 
