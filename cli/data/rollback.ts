@@ -38,7 +38,7 @@ export async function rollback(given: OnDirectory): Promise<void> {
     const missing = used.filter((name) => !existsSync(join(dataDir, firmwareName, name)));
     if (missing.length > 0)
       process.stderr.write(
-        `Snapshots do not hold firmware, and ${missing.length} files that the data names have been deleted since: upload them again.\n`,
+        `Snapshots do not hold firmware. Upload again what the data names and has been deleted since: ${missing.length === 1 ? '1 file' : `${missing.length} files`}.\n`,
       );
     print({ rolledBackTo: time, needs, lost, replaced, missingFirmware: missing });
   } finally {

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
-import yauzl from 'yauzl';
 import { resultFile } from '../../src/factory/results/files.ts';
 import { encrypt } from '../../src/formats/aes-gcm.ts';
 import { Sealing } from '../../src/identity/secrets/sealing.ts';
@@ -15,6 +14,7 @@ import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { countStored, storedRows } from '../support/stored.ts';
 import { until } from '../support/until.ts';
+import { unzipped } from '../support/unzipped.ts';
 
 const t = await part(import.meta);
 
@@ -33,26 +33,6 @@ const file = async (id: string, format: string, what = 'results') => {
   const response = await download(service, `${jobs}/${id}/${what}?format=${format}`);
   return { response, bytes: Buffer.from(await response.arrayBuffer()) };
 };
-
-/** The files of a ZIP by name. */
-async function unzipped(bytes: Buffer): Promise<Map<string, Buffer>> {
-  const zip = await new Promise<yauzl.ZipFile>((resolve, reject) =>
-    yauzl.fromBuffer(bytes, { lazyEntries: true }, (error, opened) => (error ? reject(error) : resolve(opened))),
-  );
-  const files = new Map<string, Buffer>();
-  const ended = new Promise((resolve, reject) => zip.once('end', resolve).once('error', reject));
-  zip.on('entry', (entry: yauzl.Entry) =>
-    zip.openReadStream(entry, async (_, stream) => {
-      const pieces: Buffer[] = [];
-      for await (const piece of stream) pieces.push(piece as Buffer);
-      files.set(entry.fileName, Buffer.concat(pieces));
-      zip.readEntry();
-    }),
-  );
-  zip.readEntry();
-  await ended;
-  return files;
-}
 
 /** Whether one of the texts is in a file of the data directory. */
 function filesWith(directory: string, texts: readonly string[]): string[] {
