@@ -3,6 +3,7 @@ import type { Browser } from 'playwright-core';
 import { texts } from '../../console/texts.ts';
 import { auditEvents } from '../../src/audit/events.ts';
 import { limits } from '../../src/limits/table.ts';
+import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, signIn } from './browser.ts';
@@ -44,6 +45,32 @@ t.test('who signs in sees Home: devices online, what needs attention and its lis
   await page.getByRole('row', { name: /SN-HOME/ }).waitFor();
   t.strictSame([errors, foreign], [[], []]);
 });
+
+t.test(
+  'a bridge with nothing that waits is failing and not red for 0; updates by one rollout are one line',
+  async (t) => {
+    const own = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
+    const { id: deviceTemplateId } = await own.template({
+      channels: [{ name: 'events', streamBridgeDelivery: 1 }],
+    });
+    const many = await devices(own, deviceTemplateId, 4);
+    await own.create('/bridges', 'bridge', { name: 'Feed', kind: 'webhook', url: 'http://127.0.0.1:9/' });
+    const [first] = many;
+    if (!first) throw new Error('four devices are made');
+    const client = await own.connect({ deviceId: first.id, secret: first.secret });
+    await client.publishAsync(own.topic(first.id, 'events'), 'hello', { qos: 1 });
+    await client.endAsync();
+    const firmware = await publish(own, deviceTemplateId, '2.0.0');
+    const { id } = await rollOut(own, firmware, { target: { deviceIds: many.map((one) => one.id) } });
+    await rolloutUntil(own, id, ({ counts }) => counts.pending === 4);
+    for (const device of many) await update(own, device);
+    const { page } = await openAs(t, browser, own, 'home');
+    const bridge = page.getByRole('listitem').filter({ hasText: 'The bridge Feed cannot deliver.' });
+    await bridge.getByText('failing', { exact: true }).waitFor();
+    await page.getByRole('link', { name: '4 devices were updated to 2.0.0.' }).click();
+    await page.waitForURL(`**/firmware/rollouts/${id}`);
+  },
+);
 
 t.test('a page that does not exist has a way home', async (t) => {
   const { page } = await openAs(t, browser, service, 'nowhere');

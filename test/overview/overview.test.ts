@@ -355,6 +355,18 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
 });
 
+t.test('a bridge that cannot deliver, and for which nothing waits, counts no messages', async (t) => {
+  const own = await service.inNewAccount();
+  const template = await own.template({ channels: [{ name: 'events', streamBridgeDelivery: 1 }] });
+  const { device, secret } = await own.device({ deviceTemplateId: template.id });
+  await own.create('/bridges', 'bridge', { name: 'Lake', kind: 'webhook', url: 'http://127.0.0.1:9/' });
+  const client = await own.connect({ deviceId: device.id, secret });
+  await client.publishAsync(own.topic(device.id, 'events'), 'hello', { qos: 1 });
+  await client.endAsync();
+  const overview = await readUntil(own, (one) => attention(one, 'bridgeBehind').length > 0);
+  t.match(attention(overview, 'bridgeBehind'), [{ count: 0, sentence: /^The bridge Lake cannot deliver\.$/ }]);
+});
+
 t.test('many updates by one rollout are one line', async (t) => {
   const own = await service.inNewAccount();
   const template = await own.template();
