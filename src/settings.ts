@@ -220,7 +220,7 @@ export const settings = {
       lower: true,
     }),
     'platform',
-    'Prefix of the headers `<prefix>-access-token` (also a cookie), `<prefix>-csrf-token`, `<prefix>-mfa-token`, `<prefix>-ignored-properties`, `<prefix>-revocation`, `<prefix>-idempotency`',
+    'Prefix of the headers `<prefix>-access-token` (also a cookie), `<prefix>-csrf-token`, `<prefix>-session`, `<prefix>-mfa-token`, `<prefix>-ignored-properties`, `<prefix>-revocation`, `<prefix>-idempotency`',
   ),
   accountId: optional(
     'SLIPWAY_ACCOUNT_ID',

@@ -41,6 +41,10 @@ const meShape = Type.Object(
         { description: 'Of a station: what it makes, and how much of it.' },
       ),
     ),
+    sessionId: Type.String({
+      ...Id,
+      description: 'The session of the token, or the token itself where it is one of `/tokens`.',
+    }),
     sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
     rights,
     roles: Type.Array(
@@ -94,6 +98,7 @@ export function meRoutes(app: App, { access, registry }: IdentityContext): void 
         organizationIds:
           caller.kind === 'endUser' ? caller.memberships.map(({ organizationId }) => organizationId) : [],
         ...(caller.kind === 'station' && { station: await stationOf(registry, caller) }),
+        sessionId: authenticated.session.id,
         sessionExpires: authenticated.session.expires,
         rights: access.rightsOf(caller),
         roles: rolesOf(caller),

@@ -238,6 +238,35 @@ t.test('with the cookie, a change needs the CSRF header', async (t) => {
   t.match((await list(null, cookie)).headers.get('set-cookie'), /^platform-access-token=/, 'renewed in the cookie');
 });
 
+t.test('a request that names another session than that of its token is refused, whatever it asks', async (t) => {
+  const [mine, theirs] = [(await login()).body, (await login()).body];
+  const me = (session?: string) =>
+    service.http('GET', '/api/v1/profile/me', {
+      token: null,
+      headers: { cookie: `platform-access-token=${mine.jwt}`, ...(session && { 'platform-session': session }) },
+    });
+  const { sessionId } = (await me()).body;
+  t.equal(sessionId, claimsOf(mine.jwt).id);
+  t.equal((await me(sessionId)).status, 200);
+  t.match(await me(claimsOf(theirs.jwt).id), {
+    status: 403,
+    body: { attributes: { details: [{ path: 'platform-session' }] } },
+  });
+  const headers = {
+    cookie: `platform-access-token=${theirs.jwt}`,
+    'platform-csrf-token': theirs.csrfToken,
+    'platform-session': sessionId,
+  };
+  const body = { accountId: service.accountId, serialNumber: 'of another' };
+  t.match(await service.http('POST', '/api/v1/devices', { token: null, headers, body }), {
+    status: 403,
+    body: { error: { code: 20, details: [{ path: 'platform-session' }] } },
+  });
+  t.match(await service.http('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=of+another`), {
+    body: { devices: { meta: { count: 0 } } },
+  });
+});
+
 t.test('forged tokens are refused', async (t) => {
   const [header = '', payload = '', signature = ''] = service.admin.split('.');
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');

@@ -61,7 +61,7 @@ function helmetHeaders(hsts: boolean): Array<readonly [name: string, value: stri
 
 /** What programs in browsers may send; a wildcard would not cover `authorization`. */
 function allowedHeaders(prefix: string): string[] {
-  const ours = ['access-token', 'csrf-token', 'mfa-token'].map((name) => `${prefix}-${name}`);
+  const ours = ['access-token', 'csrf-token', 'session', 'mfa-token'].map((name) => `${prefix}-${name}`);
   const standard = ['authorization', 'content-type', 'etag', 'if-match', 'last-event-id'];
   return [...standard, 'accesstoken', 'idempotency-key', ...ours];
 }

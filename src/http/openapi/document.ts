@@ -110,7 +110,12 @@ export async function documentation(app: App, { access }: { access: Access }): P
             scheme: 'basic',
             description: 'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token.',
           },
-          cookie: { type: 'apiKey', in: 'cookie', name: `${prefix}-access-token` },
+          cookie: {
+            type: 'apiKey',
+            in: 'cookie',
+            name: `${prefix}-access-token`,
+            description: `A page may name the session that it shows in the header \`${prefix}-session\`: with the cookie of another one its requests are refused.`,
+          },
           csrf: {
             type: 'apiKey',
             in: 'header',

@@ -26,6 +26,7 @@ declare module 'fastify' {
 export function requireCaller(app: App, ctx: IdentityContext): void {
   const tokenName = `${ctx.config.headerPrefix}-access-token`;
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
+  const sessionName = `${ctx.config.headerPrefix}-session`;
 
   takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
@@ -50,6 +51,8 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
       if (application) throw refusedToken(ctx, application, request);
       throw new PlatformError('tokenInvalid');
     }
+    const meant = request.headers[sessionName];
+    if (meant !== undefined && meant !== authenticated.session.id) throw otherSession(sessionName);
     // From here on it is known whom a refusal is about.
     request.caller = { ...authenticated.caller, address: request.address };
     if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
@@ -73,6 +76,15 @@ export function requireCaller(app: App, ctx: IdentityContext): void {
     const fresh = await renewed;
     reply.header(tokenName, fresh);
     if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
+  });
+}
+
+/** A page shows one person, and the browser has the cookie of another, who has signed in since. */
+function otherSession(path: string): PlatformError {
+  const details = [{ path, message: 'is not the session of the token' }];
+  return new PlatformError('wrongToken', {
+    message: 'The token is of another session than the request says.',
+    details,
   });
 }
 
