@@ -48,6 +48,8 @@ export const texts = {
   ending: (minutes: number) =>
     `Your session ends in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}. Save your work.`,
   signInAgain: 'Sign in again',
+  stillSignedIn: (why: string) => `You are still signed in. ${why}`,
+  tryAgain: 'Try again',
   requestId: 'Request id',
   skip: 'Skip to content',
   menu: 'Menu',
@@ -197,7 +199,14 @@ export const texts = {
   signIn: {
     title: 'Sign in',
     hint: 'Use the login that an admin of your account gave you.',
-    ended: 'Your session has ended. Sign in to continue where you were.',
+    lapsed: {
+      ended: 'Your session has ended. Sign in to continue where you were; what you have typed is still there.',
+      ending: 'Sign in to continue where you were; what you have typed stays.',
+    },
+    another: (other: string, who: string) =>
+      `${other} has signed in in another tab. This page is ${who}'s: sign in as ${who} to continue where you were, or go on as ${other}, which loses what you have typed here.`,
+    goOnAs: (other: string) => `Go on as ${other}`,
+    somebody: 'Somebody else',
     verb: 'Sign in',
     email: 'Email address',
     password: 'Password',

@@ -4,17 +4,18 @@ import { Suspense } from 'preact/compat';
 import { Router, useRoute } from 'wouter-preact';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
+import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';
-import { texts } from '../texts.ts';
+import { Starting } from './offline.tsx';
 import { place } from './place.ts';
-import { me, resume, state } from './session.ts';
+import { me, state } from './session.ts';
 import { Shell } from './shell.tsx';
 
 const Station = place(async () => (await import('../station/station.tsx')).Station);
 
 function App() {
-  if (state.value === 'starting') return <p class="empty">{texts.loading}</p>;
+  if (state.value === 'starting') return <Starting />;
   return (
     <Router base="/console">
       <Inside />
@@ -31,12 +32,15 @@ function Inside() {
         <Station />
       </Suspense>
     );
-  return state.value === 'in' ? <Shell /> : <SignIn />;
+  if (state.value !== 'in') return <SignIn />;
+  return (
+    <>
+      <Shell />
+      <SignInAgain />
+    </>
+  );
 }
 
+takeFederatedLogin();
 const root = document.getElementById('app');
 if (root) render(<App />, root);
-takeFederatedLogin();
-resume().catch(() => {
-  state.value = 'out';
-});

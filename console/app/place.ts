@@ -30,6 +30,6 @@ export function place<P>(load: () => Promise<P>) {
 
 const isReachable = () =>
   fetch('/health/live').then(
-    () => true,
+    ({ ok }) => ok,
     () => false,
   );

@@ -1,14 +1,21 @@
 /** The signed-in person, their permissions, and the end of the session. */
 import { computed, signal } from '@preact/signals';
-import { ApiError, api, done, keepCsrfToken, sessionEnded } from './api.ts';
+import { toast } from '../parts/toast.tsx';
+import { texts } from '../texts.ts';
+import { actAs, another, keepCsrfToken, onOtherTab } from './acting.ts';
+import { ApiError, api, done, sessionEnded } from './api.ts';
 
 const accountKey = 'slipway-account';
 export type Me = Awaited<ReturnType<typeof readMe>>;
 
 export const me = signal<Me | undefined>(undefined);
 export const state = signal<'starting' | 'out' | 'in'>('starting');
-/** Whether the person was signed in before, so that the page says why it asks again. */
-export const hasEnded = signal(false);
+/** Why the page asks for a login, over what it shows: its session has ended, ends soon, or the browser has another person's. */
+export const lapse = signal<'ended' | 'ending' | 'another' | undefined>(undefined);
+/** How often the person has signed in again: what could not be read meanwhile is read then. */
+export const returned = signal(0);
+/** Whether somebody looks at the page: what changes by itself is read for them alone. */
+export const isWatched = (): boolean => !document.hidden && lapse.value === undefined;
 export const accountId = computed(() => me.value?.accountId ?? '');
 
 const readMe = () => done(api.GET('/api/v1/profile/me'));
@@ -18,34 +25,58 @@ export function can(action: 'create' | 'read' | 'update' | 'delete' | 'publish' 
   return me.value?.rights[kind]?.includes(action) ?? false;
 }
 
+/** Reads who is signed in. The page stays as it is while that cannot be told. @throws Error unless somebody is, or nobody. */
 export async function resume(): Promise<void> {
   try {
-    me.value = await readMe();
-    localStorage.setItem(accountKey, me.value.accountId);
-    hasEnded.value = false;
+    const now = await readMe();
+    actAs(now);
+    me.value = now;
+    localStorage.setItem(accountKey, now.accountId);
     state.value = 'in';
+    if (lapse.value !== undefined) returned.value += 1;
+    lapse.value = undefined;
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    state.value = 'out';
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    if (state.value === 'starting') state.value = 'out';
   }
 }
 
 sessionEnded.subscribe((times) => {
   if (times === 0 || state.value !== 'in') return;
-  hasEnded.value = true;
-  state.value = 'out';
-  me.value = undefined;
-  keepCsrfToken(undefined);
+  another.value = undefined;
+  lapse.value = 'ended';
+});
+another.subscribe((email) => {
+  if (email !== undefined) lapse.value = 'another';
+});
+onOtherTab(() => {
+  if (state.value === 'in') resume().catch(() => {});
 });
 
+/** Goes on where the page was; another person starts afresh. */
 export async function begin(csrfToken: string): Promise<void> {
   keepCsrfToken(csrfToken);
-  await resume();
+  await resume().catch((error) => (lapse.value === 'another' ? startAfresh() : Promise.reject(error)));
 }
 
+/** Leaves this page with all that it holds; it is not left before the next one is there. */
+export function startAfresh(): Promise<never> {
+  location.replace(location.pathname === '/claim' ? location.href : '/console/');
+  return new Promise(() => {});
+}
+
+/** Ends the session. If that fails, the person stays signed in and is told. */
 export async function signOut(): Promise<void> {
-  await done(api.POST('/api/v1/sessions/logout')).catch(() => {});
+  try {
+    await done(api.POST('/api/v1/sessions/logout'));
+  } catch (error) {
+    if (lapse.value === 'another') return;
+    if (!(error instanceof ApiError && error.status === 401))
+      return toast(texts.stillSignedIn((error as Error).message));
+  }
   keepCsrfToken(undefined);
+  actAs(undefined);
+  lapse.value = undefined;
   me.value = undefined;
   state.value = 'out';
 }

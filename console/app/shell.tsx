@@ -8,8 +8,9 @@ import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { Keys } from './keys.tsx';
+import { Offline } from './offline.tsx';
 import { place } from './place.ts';
-import { accountId, can, me, resume, signOut } from './session.ts';
+import { accountId, can, lapse, me, signOut } from './session.ts';
 
 const Home = place(async () => (await import('../home/home.tsx')).Home);
 const HomeList = place(async () => (await import('../home/lists.tsx')).HomeList);
@@ -147,24 +148,6 @@ function Start() {
   return <Redirect to={data.counts.total === 0 ? '/first-device' : '/home'} replace />;
 }
 
-/** A lost connection shows itself, and is tried again until it is back. */
-function Offline() {
-  useEffect(() => {
-    const retry = () => resume().catch(() => {});
-    const timer = setInterval(retry, 3000);
-    addEventListener('online', retry);
-    return () => {
-      clearInterval(timer);
-      removeEventListener('online', retry);
-    };
-  }, []);
-  return (
-    <div class="offline" role="status">
-      {texts.offline}
-    </div>
-  );
-}
-
 const noticeBefore = 5 * 60_000;
 
 /** Says five minutes before that the session ends. Only a login begins a new one; it leads back to this page. */
@@ -179,7 +162,12 @@ function Ending() {
   return (
     <div class="offline" role="status">
       {texts.ending(Math.max(1, Math.ceil(left / 60_000)))}{' '}
-      <button type="button" onClick={() => signOut()}>
+      <button
+        type="button"
+        onClick={() => {
+          lapse.value = 'ending';
+        }}
+      >
         {texts.signInAgain}
       </button>
     </div>

@@ -1,12 +1,15 @@
 /** The page that labels lead to, `/claim`: it bears the name, colour and logo of the account, and claims one device after another. */
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { api, csrfToken, done } from '../app/api.ts';
-import { findAccount, hasAccount, resume, state } from '../app/session.ts';
+import { csrfToken } from '../app/acting.ts';
+import { api, done } from '../app/api.ts';
+import { Starting } from '../app/offline.tsx';
+import { findAccount, hasAccount, state } from '../app/session.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
+import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { texts } from '../texts.ts';
 import { BrandMark, wearColor } from './brand.tsx';
@@ -21,7 +24,8 @@ function ClaimPage() {
   useEffect(() => {
     if (account === undefined) findAccount().then(setAccount, () => setAccount(''));
   }, []);
-  if (state.value === 'starting' || account === undefined) return <Loading />;
+  if (state.value === 'starting') return <Starting />;
+  if (account === undefined) return <Loading />;
   return (
     <main class="door claim">
       {account === '' ? <NoAccount onAccount={setAccount} /> : <OfAccount account={account} onAccount={setAccount} />}
@@ -62,20 +66,16 @@ function NoAccount({ onAccount }: { onAccount: (account: string) => void }) {
   );
 }
 
+takeFederatedLogin();
+// Nobody who opens a label for the first time has a session: asking for it would be refused.
+if (!hasAccount() && csrfToken() === '') state.value = 'out';
 const root = document.getElementById('app');
 if (root)
   render(
     <>
       <ClaimPage />
+      <SignInAgain />
       <Toasts />
     </>,
     root,
   );
-takeFederatedLogin();
-// Nobody who opens a label for the first time has a session: asking for it would be refused.
-if (hasAccount() || csrfToken() !== '') resume().catch(() => setOut());
-else setOut();
-
-function setOut(): void {
-  state.value = 'out';
-}

@@ -1,6 +1,7 @@
 /** Firmware packages: drafts with their files, published and retired ones. */
 import { useState } from 'preact/hooks';
-import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.ts';
+import { ownHeaders } from '../app/acting.ts';
+import { ApiError, api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
@@ -121,7 +122,7 @@ function send(path: string, file: File, onProgress: (share: number) => void): Pr
     const request = new XMLHttpRequest();
     request.open('PUT', path);
     request.setRequestHeader('content-type', 'application/octet-stream');
-    request.setRequestHeader(`${headerPrefix}-csrf-token`, csrfToken());
+    for (const [name, value] of Object.entries(ownHeaders('PUT'))) request.setRequestHeader(name, value);
     request.upload.addEventListener('progress', ({ loaded, total }) => onProgress(total === 0 ? 1 : loaded / total));
     request.addEventListener('error', () => reject(new Error(texts.unreachable)));
     request.addEventListener('load', () => {

@@ -9,18 +9,27 @@ export function Dialog({
   children,
   onClose,
   wide,
+  over,
 }: {
   title: string;
   children: ComponentChildren;
-  onClose: () => void;
+  /** Without it the dialog stays, whatever is pressed. */
+  onClose?: (() => void) | undefined;
   wide?: boolean;
+  /** It hides the page. */
+  over?: boolean;
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
   // Before the next key: people type at once.
   useLayoutEffect(() => ref.current?.showModal(), []);
   return (
-    <dialog ref={ref} class={wide ? 'wide' : undefined} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={ref}
+      class={over ? 'over' : wide ? 'wide' : undefined}
+      aria-labelledby={id}
+      onClose={onClose ?? (() => ref.current?.showModal())}
+    >
       <div class="inside">
         <h2 id={id}>{title}</h2>
         {children}

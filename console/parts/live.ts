@@ -1,5 +1,5 @@
 /** Messages as they come, by server-sent events; the browser connects again by itself. */
-import { renewSession } from '../app/api.ts';
+import { renewSession } from '../app/acting.ts';
 
 export interface Message {
   topic: string;

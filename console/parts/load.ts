@@ -1,5 +1,7 @@
 /** Loads what a place shows, again whenever one of the dependencies changes. */
+
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { isWatched, returned } from '../app/session.ts';
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -22,6 +24,8 @@ export function useLoad<T>(
   const [round, setRound] = useState(0);
   const latest = useRef(load);
   latest.current = load;
+  const latestState = useRef(state);
+  latestState.current = state;
   const key = JSON.stringify(dependencies);
   const of = `${round} ${key}`;
   // Not after the next frame: that would be one frame more until there is something to see.
@@ -36,9 +40,16 @@ export function useLoad<T>(
   }, [of]);
   useEffect(() => {
     if (every === 0) return;
-    const timer = setInterval(() => document.hidden || setRound((before) => before + 1), every);
+    const timer = setInterval(() => isWatched() && setRound((before) => before + 1), every);
     return () => clearInterval(timer);
   }, [every]);
+  // What failed for want of a session; what was read stays as it is.
+  useEffect(() => {
+    const since = returned.value;
+    return returned.subscribe((now) => {
+      if (now > since && latestState.current.error !== undefined) setRound((before) => before + 1);
+    });
+  }, []);
   // Not noted as a state of its own: that would draw everything once more with each key of a search.
   const { data, error } = state;
   return { data, error, loading: state.of !== of, reload: useCallback(() => setRound((before) => before + 1), []) };

@@ -1,6 +1,6 @@
 /** Single sign-on: the provider sends the browser back with the answer in the fragment. */
 import { signal } from '@preact/signals';
-import { keepCsrfToken } from '../app/api.ts';
+import { keepCsrfToken } from '../app/acting.ts';
 
 export const federatedError = signal('');
 export const federatedSecondStep = signal<{ mfaToken: string; mfaMethods: string[] } | undefined>(undefined);

@@ -1,8 +1,9 @@
 /** Sign in: password, second factor, recovery code, single sign-on, forgotten password. */
 import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done, headerPrefix } from '../app/api.ts';
-import { begin, findAccount, hasEnded } from '../app/session.ts';
+import { headerPrefix } from '../app/acting.ts';
+import { api, done } from '../app/api.ts';
+import { begin, findAccount } from '../app/session.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -28,7 +29,7 @@ export function SignIn() {
           <Icon name="slipway" /> Slipway
         </span>
         <h1>{forgotten ? words.forgotten : words.title}</h1>
-        <p class="soft">{hasEnded.value ? words.ended : words.hint}</p>
+        <p class="soft">{words.hint}</p>
         {federatedError.value && <p class="note bad">{federatedError.value}</p>}
         {second ? (
           <SecondFactor {...second} />
@@ -62,9 +63,12 @@ function AccountField({ account }: { account: string }) {
 
 export function Password({
   account,
+  email,
   onSecond,
 }: {
   account: string;
+  /** Of the person who goes on. */
+  email?: string;
   onSecond: (second: { mfaToken: string; mfaMethods: string[] }) => void;
 }) {
   const save = async ({ emailAddress = '', password = '', accountId = '' }: Values) => {
@@ -75,8 +79,22 @@ export function Password({
   return (
     <Form save={save} verb={words.verb}>
       <AccountField account={account} />
-      <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
-      <Field label={words.password} name="password" type="password" autoComplete="current-password" required />
+      <Field
+        label={words.email}
+        name="emailAddress"
+        type="email"
+        defaultValue={email}
+        autoComplete="username"
+        required
+      />
+      <Field
+        label={words.password}
+        name="password"
+        type="password"
+        autoFocus={email !== undefined}
+        autoComplete="current-password"
+        required
+      />
     </Form>
   );
 }
@@ -138,8 +156,11 @@ function Forgotten({ account, back }: { account: string; back: () => void }) {
   );
 }
 
-/** Buttons of single sign-on. `onLeave` hears that the browser goes to a provider. */
-export function Providers({ account, onLeave }: { account: string; onLeave?: () => void }) {
+/**
+ * Buttons of single sign-on. `onLeave` hears that the browser goes to a provider; `apart` goes there in a tab of its own, which
+ * has to know that it was sent, so that this page stays.
+ */
+export function Providers({ account, onLeave, apart }: { account: string; onLeave?: () => void; apart?: boolean }) {
   const { data } = useLoad(
     () => done(api.GET('/api/v1/auth/login-providers', { params: { query: { accountId: account } } })),
     [account],
@@ -151,6 +172,7 @@ export function Providers({ account, onLeave }: { account: string; onLeave?: () 
         <a
           key={id}
           class="button"
+          {...(apart && { target: '_blank', rel: 'opener' })}
           onClick={() => {
             noteLeaving();
             onLeave?.();

@@ -25,9 +25,29 @@ export function readLines(text: string): Partial<Record<keyof typeof variables, 
 }
 
 export function StationSignIn() {
-  const [account, setAccount] = useState('');
   useEffect(() => {
     document.title = `${words.title} · Slipway`;
+  }, []);
+  return (
+    <main class="door">
+      <div class="panel">
+        <span class="brand">
+          <Icon name="slipway" /> Slipway
+        </span>
+        <h1>{words.title}</h1>
+        <StationForm />
+        <p>
+          <Link href="/">{texts.signIn.back}</Link>
+        </p>
+      </div>
+    </main>
+  );
+}
+
+/** `id` is that of the station which goes on. */
+export function StationForm({ id = '' }: { id?: string }) {
+  const [account, setAccount] = useState('');
+  useEffect(() => {
     findAccount().then(setAccount, () => {});
   }, []);
   const save = async ({ accountId = '', appId = '', token = '' }: Values) => {
@@ -40,34 +60,25 @@ export function StationSignIn() {
     await begin((await done(api.POST('/api/v1/auth/login-application', { body }))).csrfToken);
   };
   return (
-    <main class="door">
-      <div class="panel">
-        <span class="brand">
-          <Icon name="slipway" /> Slipway
-        </span>
-        <h1>{words.title}</h1>
-        <p class="soft">{words.signInHint}</p>
-        <Form save={save} verb={texts.signIn.verb}>
-          <Field key={account} label={texts.signIn.account} name="accountId" defaultValue={account} />
-          <Field
-            label={words.id}
-            name="appId"
-            defaultValue={new URLSearchParams(location.search).get('app') ?? ''}
-            autoComplete="username"
-          />
-          <Field
-            label={words.token}
-            name="token"
-            type="password"
-            autoComplete="current-password"
-            required
-            hint={words.tokenHint}
-          />
-        </Form>
-        <p>
-          <Link href="/">{texts.signIn.back}</Link>
-        </p>
-      </div>
-    </main>
+    <>
+      <p class="soft">{words.signInHint}</p>
+      <Form save={save} verb={texts.signIn.verb}>
+        <Field key={account} label={texts.signIn.account} name="accountId" defaultValue={account} />
+        <Field
+          label={words.id}
+          name="appId"
+          defaultValue={id || (new URLSearchParams(location.search).get('app') ?? '')}
+          autoComplete="username"
+        />
+        <Field
+          label={words.token}
+          name="token"
+          type="password"
+          autoComplete="current-password"
+          required
+          hint={words.tokenHint}
+        />
+      </Form>
+    </>
   );
 }

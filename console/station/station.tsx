@@ -5,9 +5,10 @@ import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
+import { SignInAgain } from '../sign-in/again.tsx';
 import { texts } from '../texts.ts';
 import { type Kept, keep, putAside, readKept } from './kept.ts';
-import { StationSignIn } from './sign-in.tsx';
+import { StationForm, StationSignIn } from './sign-in.tsx';
 import { UnitInHand } from './unit.tsx';
 import { makeUnit } from './units.ts';
 
@@ -16,7 +17,16 @@ const words = texts.station;
 /** The place of a station: it signs in where anybody else is. */
 export function Station() {
   const station = me.value?.station;
-  return station && me.value ? <Line key={me.value.id} id={me.value.id} /> : <StationSignIn />;
+  if (!station || !me.value) return <StationSignIn />;
+  const { id } = me.value;
+  return (
+    <>
+      <Line key={id} id={id} />
+      <SignInAgain>
+        <StationForm id={id} />
+      </SignInAgain>
+    </>
+  );
 }
 
 function Line({ id }: { id: string }) {

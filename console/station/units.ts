@@ -1,6 +1,7 @@
 /** Makes units: a job of one row each, so that what was made once is found again after a reload or a lost answer. */
 
 import { asObject } from '../../src/factory/results/unit-object.ts';
+import { send } from '../app/acting.ts';
 import { api, done, rawBody } from '../app/api.ts';
 import { finishJob } from '../devices/bulk.tsx';
 import { texts } from '../texts.ts';
@@ -39,7 +40,7 @@ export async function makeUnit(serialNumber: string): Promise<Unit> {
 }
 
 async function readOnly(path: string) {
-  const response = await fetch(path);
+  const response = await send(new Request(path));
   if (response.ok) return unzipOnly(await response.arrayBuffer());
   throw await refusalOf(response);
 }
@@ -52,7 +53,7 @@ async function refusalOf(response: Response): Promise<Error> {
 export async function readFlashFile(unit: Unit, format: Format): Promise<FlashFile> {
   const { jobId } = unit;
   if (format === 'json') {
-    const response = await fetch(`/api/v1/provisioning/jobs/${jobId}/results?format=json`);
+    const response = await send(new Request(`/api/v1/provisioning/jobs/${jobId}/results?format=json`));
     if (!response.ok) throw await refusalOf(response);
     const { results } = await response.json();
     const { name } = await readOnly(`/api/v1/provisioning/jobs/${jobId}/labels?format=svg`);

@@ -226,11 +226,13 @@ t.test(
   },
 );
 
-t.test('five minutes before the session ends the page says so, and a login leads back', async (t) => {
+t.test('five minutes before the session ends the page says so, and a login leads back to what was typed', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-ENDING' });
   const { page } = await openPage(t, browser, service);
   const left = 14 * 24 * 60 - 4;
   await page.clock.install();
-  await signIn(page, undefined, undefined, '/console/products');
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/fields`);
+  await page.getByLabel('Firmware version').fill('typed');
   t.equal(await page.getByText('Your session ends').count(), 0);
   await page.clock.fastForward(left * 60_000);
   await page.getByText(/Your session ends in [34] minutes/).waitFor();
@@ -238,7 +240,9 @@ t.test('five minutes before the session ends the page says so, and a login leads
   await page.getByLabel('Email address').fill('admin@example.com');
   await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
   await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  t.equal(await page.getByLabel('Firmware version').inputValue(), 'typed');
+  t.match(page.url(), /fields$/);
 });
 
 t.test('"Show the call" shows what was asked, without secrets', async (t) => {

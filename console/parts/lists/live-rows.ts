@@ -1,5 +1,6 @@
 /** A page of rows that is read again while it is looked at: rows change where they are, and new ones come at an end. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { isWatched } from '../../app/session.ts';
 import { type Loaded, useLoad } from '../load.ts';
 
 interface Slice<T> {
@@ -36,7 +37,7 @@ export function useLiveRows<T extends { id: string }>(
     let timer: ReturnType<typeof setTimeout> | undefined;
     let shown: Live<T> = { of: data, slice: data, fresh: none };
     const read = async () => {
-      if (!document.hidden) {
+      if (isWatched()) {
         const next = await latest.current(controller.signal).catch(() => undefined);
         if (controller.signal.aborted) return;
         if (next) {

@@ -1,0 +1,173 @@
+/** Sessions in a browser: what ends one, what only looks like it, and who acts in a page. Typed text outlives all of it. */
+import type { Browser, Page } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
+import { openPage, settled, signIn } from './browser.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser();
+});
+
+/** A dialog on the page of devices, with a serial number typed. */
+async function typed(page: Page, serialNumber: string) {
+  await settled(page);
+  await page.getByRole('button', { name: 'New device' }).click();
+  const field = page.getByRole('dialog', { name: 'New device' }).getByLabel('Serial number');
+  await field.fill(serialNumber);
+  // The page may ask for a login first, by what it reads meanwhile: a real click would wait for that.
+  const create = () => page.getByRole('button', { name: 'Create', includeHidden: true }).dispatchEvent('click');
+  const isMade = async () => {
+    await page.getByText(`${serialNumber} was created.`).waitFor();
+    return count(serialNumber);
+  };
+  return { field, create, isMade };
+}
+
+const count = async (serialNumber: string) =>
+  (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=${serialNumber}&results=false`))
+    .devices.meta.count;
+
+const login = (page: Page) => page.getByRole('dialog', { name: 'Sign in' });
+
+async function signInOver(page: Page, password = adminPassword, email?: string) {
+  if (email !== undefined) await login(page).getByLabel('Email address').fill(email);
+  await login(page).getByLabel('Password', { exact: true }).fill(password);
+  await login(page).getByRole('button', { name: 'Sign in', exact: true }).click();
+}
+
+t.test('when the session ends, the login comes over the page, and the form is as it was', async (t) => {
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  const { field, create, isMade } = await typed(page, 'TYPED-1');
+  await page.context().clearCookies();
+  await create();
+  await login(page).getByText('Your session has ended.').waitFor();
+  t.equal(await login(page).getByLabel('Email address').inputValue(), adminEmail, 'the same person');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  await signInOver(page);
+  await login(page).waitFor({ state: 'detached' });
+  t.equal(await field.inputValue(), 'TYPED-1');
+  await create();
+  t.equal(await isMade(), 1);
+  t.strictSame(errors, []);
+});
+
+t.test('another person who signs in over a page starts afresh', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  const { create } = await typed(page, 'TYPED-2');
+  await page.context().clearCookies();
+  await create();
+  await login(page).waitFor();
+  await signInOver(page, person.password, person.email);
+  await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+  t.equal(await page.getByRole('dialog').count(), 0);
+  t.match(await page.locator('.who').textContent(), person.email);
+});
+
+t.test('429, 500, 503, and what a proxy says for a service that starts, are no end of the session', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  const { field, create, isMade } = await typed(page, 'TYPED-3');
+  const refused = page.getByRole('dialog').getByRole('alert');
+  const fails = (status: number) => page.route('**/api/v1/**', (route) => route.fulfill({ status, body: '<html>' }));
+  for (const status of [429, 500, 503]) {
+    await fails(status);
+    await create();
+    await refused.waitFor();
+    // The page asks by itself who is signed in.
+    if (status === 503) await page.waitForResponse(/profile\/me/);
+    t.equal(await login(page).count(), 0, `${status}`);
+    await page.unrouteAll();
+  }
+  t.match(await refused.textContent(), 'The service cannot be reached. Your work is not lost.');
+  await page.getByText('The connection to the service is lost.').waitFor({ state: 'detached' });
+
+  // The token has expired, and the session cannot be renewed now.
+  await page.route('**/api/v1/devices', (route) => route.fulfill({ status: 401, json: { error: { code: 31 } } }));
+  await page.route('**/renew-session', (route) => route.fulfill({ status: 500, json: { message: 'Not now.' } }));
+  await create();
+  await refused.getByText('Not now.').waitFor();
+  t.equal(await login(page).count(), 0);
+  await page.unrouteAll();
+  t.equal(await field.inputValue(), 'TYPED-3');
+  await create();
+  t.equal(await isMade(), 1);
+});
+
+t.test('a page that cannot tell who is signed in says so, and tries again', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/products');
+  await page.route('**/profile/me', (route) => route.fulfill({ status: 429, json: { message: 'Too many requests.' } }));
+  await page.reload();
+  await page.getByRole('alert').getByText('Too many requests.').waitFor();
+  t.equal(await page.getByLabel('Email address').count(), 0);
+  await page.unrouteAll();
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+});
+
+t.test('a page acts only as the person it shows, whoever signs in in another tab', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  const { field, create, isMade } = await typed(page, 'TYPED-4');
+  const logIn = (emailAddress: string, password: string) =>
+    page.context().request.post('/api/v1/auth/login-user', {
+      data: { emailAddress, password, accountId: service.accountId },
+    });
+  await logIn(person.email, person.password);
+  await create();
+  await login(page).getByText(`${person.email} has signed in in another tab.`).waitFor();
+  t.equal(await count('TYPED-4'), 0);
+  await signInOver(page);
+  await login(page).waitFor({ state: 'detached' });
+  t.equal(await field.inputValue(), 'TYPED-4');
+
+  // Another login of the same person changes nothing, and leaves its CSRF token to all tabs.
+  const { csrfToken } = await (await logIn(adminEmail, adminPassword)).json();
+  await page.evaluate((token) => localStorage.setItem('slipway-csrf', token), csrfToken);
+  await create();
+  t.equal(await isMade(), 1);
+  t.equal(await login(page).count(), 0);
+  t.strictSame(errors, []);
+});
+
+t.test('a tab hears at once of a login and of a logout in another tab, and may go on as who is in', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const { page: first } = await openPage(t, browser, service);
+  await signIn(first, undefined, undefined, '/console/products');
+  const second = await first.context().newPage();
+  await second.goto('/console/products');
+  await second.getByRole('button', { name: 'Sign out' }).click();
+  await login(first).getByText('Your session has ended.').waitFor();
+  await signIn(second, person.email, person.password);
+  await login(first)
+    .getByRole('button', { name: `Go on as ${person.email}` })
+    .click();
+  await first.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+  t.match(await first.locator('.who').textContent(), person.email);
+});
+
+t.test('a logout whose request fails says so, and the person is still there', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/products');
+  await page.route('**/sessions/logout', (route) => route.abort());
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByText('You are still signed in. The service cannot be reached.').waitFor();
+  await page.unrouteAll();
+  await page.getByText('The connection to the service is lost.').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByLabel('Email address').waitFor();
+  t.equal((await page.context().cookies()).length, 0);
+});
+
+t.end();
