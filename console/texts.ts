@@ -50,6 +50,7 @@ export const texts = {
   signInAgain: 'Sign in again',
   stillSignedIn: (why: string) => `You are still signed in. ${why}`,
   tryAgain: 'Try again',
+  notReadSince: (time: string) => `Not read since ${time}.`,
   requestId: 'Request id',
   skip: 'Skip to content',
   menu: 'Menu',

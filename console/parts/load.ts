@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isWatched, returned } from '../app/session.ts';
+import { useStale } from './stale.tsx';
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -16,10 +17,11 @@ export function useLoad<T>(
   dependencies: readonly unknown[],
   every = 0,
 ): Loaded<T> {
-  const [state, setState] = useState<{ data: T | undefined; error: unknown; of: string | undefined }>({
+  const [state, setState] = useState<{ data: T | undefined; error: unknown; of: string | undefined; at: number }>({
     data: undefined,
     error: undefined,
     of: undefined,
+    at: 0,
   });
   const [round, setRound] = useState(0);
   const latest = useRef(load);
@@ -34,8 +36,8 @@ export function useLoad<T>(
     const { signal } = controller;
     latest
       .current(signal)
-      .then((data) => signal.aborted || setState({ data, error: undefined, of }))
-      .catch((error) => signal.aborted || setState((before) => ({ data: before.data, error, of })));
+      .then((data) => signal.aborted || setState({ data, error: undefined, of, at: Date.now() }))
+      .catch((error) => signal.aborted || setState((before) => ({ ...before, error, of })));
     return () => controller.abort();
   }, [of]);
   useEffect(() => {
@@ -51,6 +53,8 @@ export function useLoad<T>(
     });
   }, []);
   // Not noted as a state of its own: that would draw everything once more with each key of a search.
-  const { data, error } = state;
-  return { data, error, loading: state.of !== of, reload: useCallback(() => setRound((before) => before + 1), []) };
+  const { data, error, at } = state;
+  const reload = useCallback(() => setRound((before) => before + 1), []);
+  useStale(error, at, reload);
+  return { data, error, loading: state.of !== of, reload };
 }

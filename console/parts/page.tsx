@@ -7,6 +7,7 @@ import { texts } from '../texts.ts';
 import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
 import { ErrorNote } from './form.tsx';
+import { Stale } from './stale.tsx';
 
 export function Page({
   title,
@@ -32,6 +33,7 @@ export function Page({
           </button>
         </div>
       </div>
+      <Stale />
       {children}
       {shown && <Calls onClose={() => setShown(false)} />}
     </>

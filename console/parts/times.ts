@@ -10,6 +10,12 @@ const clock = { hour: isHalved ? 'numeric' : '2-digit', minute: '2-digit' } as c
 const minutes = new Intl.DateTimeFormat(undefined, clock);
 const seconds = new Intl.DateTimeFormat(undefined, { ...clock, second: '2-digit' });
 
+/** The time of a moment in milliseconds, with its date if that is not today's. */
+export function clockTime(time: number): string {
+  const isToday = new Date(time).toDateString() === new Date().toDateString();
+  return (isToday ? minutes : wholeTimes).format(time);
+}
+
 /** Times in seconds, `step` apart, for the axis of a chart: midnight has its date. */
 export function shortTimes(times: readonly number[], step: number): string[] {
   return times.map((time) => {

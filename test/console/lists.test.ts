@@ -1,6 +1,7 @@
 /** Lists, in a real browser: live rows, columns of custom fields, menus of rows, cards on a phone. */
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
+import { accountUser, role } from '../support/roles.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -100,6 +101,42 @@ t.test('what can be done with a row is in its menu, also by keyboard', async (t)
   await rowOf(page, 'MENU-1').waitFor({ state: 'detached' });
   t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);
   t.strictSame(errors, []);
+});
+
+t.test('what cannot be read any more says since when, and why, and is tried again', async (t) => {
+  await service.device({ serialNumber: 'STALE-1' });
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=STALE-');
+  await rowOf(page, 'STALE-1').waitFor();
+  await page.route('**/api/v1/devices?*', (route) =>
+    route.fulfill({ status: 500, json: { error: { code: -199, message: 'The disk is gone.' } } }),
+  );
+  const told = page.getByRole('status').filter({ hasText: /Not read since \d\d:\d\d\. The disk is gone\./ });
+  await told.waitFor();
+  t.equal(await rowOf(page, 'STALE-1').count(), 1);
+  await service.device({ serialNumber: 'STALE-2' });
+  await page.unrouteAll();
+  await told.getByRole('button', { name: 'Try again' }).click();
+  await rowOf(page, 'STALE-2').waitFor();
+  await told.waitFor({ state: 'detached' });
+  t.strictSame(errors, []);
+});
+
+t.test('who may not read any more what is shown is told so, on lists and on the page of a device', async (t) => {
+  const { device } = await service.device({ serialNumber: 'FORBIDDEN-1' });
+  const made = await role(service, 'account', { device: ['read'], role: ['read'] });
+  const { id } = await accountUser(service, { roleId: made.id });
+  const { emailAddress } = (await service.ok('GET', `/api/v1/account-users/${id}`)).accountUser;
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, String(emailAddress), 'a long enough secret', '/console/devices?q=FORBIDDEN-');
+  await rowOf(page, 'FORBIDDEN-1').waitFor();
+  const other = await page.context().newPage();
+  await other.goto(`/console/devices/${device.id}`);
+  await other.getByText('Offline', { exact: true }).waitFor();
+  await service.ok('PUT', `/api/v1/roles/${made.id}`, {
+    body: { rights: { role: ['read'] } },
+    headers: { etag: made.version },
+  });
+  for (const one of [page, other]) await one.getByText(/^Not read since \d\d:\d\d\. /).waitFor();
 });
 
 t.test('organizations, products and packages show what is in them', async (t) => {

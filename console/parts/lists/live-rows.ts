@@ -1,7 +1,8 @@
 /** A page of rows that is read again while it is looked at: rows change where they are, and new ones come at an end. */
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { isWatched } from '../../app/session.ts';
 import { type Loaded, useLoad } from '../load.ts';
+import { useStale } from '../stale.tsx';
 
 interface Slice<T> {
   results?: T[];
@@ -28,31 +29,52 @@ export function useLiveRows<T extends { id: string }>(
 ): Loaded<Slice<T>> & { fresh: ReadonlySet<string> } {
   const loaded = useLoad(load, dependencies);
   const [live, setLive] = useState<Live<T>>();
+  const [failed, setFailed] = useState<{ error: unknown; since: number }>();
   const { data, loading } = loaded;
   const latest = useRef(load);
   latest.current = load;
+  const readNow = useRef(() => {});
   useEffect(() => {
     if (!data || loading || every === 0) return;
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let shown: Live<T> = { of: data, slice: data, fresh: none };
+    let since = Date.now();
+    const follow = (next: Slice<T>) => {
+      shown = followed(shown, next, newestFirst);
+      since = Date.now();
+      setLive(shown);
+      setFailed(undefined);
+    };
     const read = async () => {
+      timer = undefined;
       if (isWatched()) {
-        const next = await latest.current(controller.signal).catch(() => undefined);
-        if (controller.signal.aborted) return;
-        if (next) {
-          shown = followed(shown, next, newestFirst);
-          setLive(shown);
-        }
+        const { signal } = controller;
+        await latest.current(signal).then(
+          (next) => signal.aborted || follow(next),
+          (error) => signal.aborted || setFailed({ error, since }),
+        );
+        if (signal.aborted) return;
       }
       timer = setTimeout(read, every);
+    };
+    readNow.current = () => {
+      if (timer === undefined) return;
+      clearTimeout(timer);
+      read();
     };
     timer = setTimeout(read, every);
     return () => {
       controller.abort();
       clearTimeout(timer);
+      setFailed(undefined);
     };
   }, [data, loading, every, newestFirst]);
+  useStale(
+    failed?.error,
+    failed?.since ?? 0,
+    useCallback(() => readNow.current(), []),
+  );
   const current = live && live.of === data ? live : undefined;
   return useMemo(
     () => ({ ...loaded, data: current?.slice ?? data, fresh: current?.fresh ?? none }),
