@@ -1,8 +1,10 @@
 /** The page of a device: what it says now, where it is, and a refusal that a button mends. */
-import type { Browser } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { openAs } from './browser.ts';
+import { until } from '../support/until.ts';
+import { openAs, openPage, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -126,6 +128,75 @@ t.test('live messages are rows of time, channel, category and value, and each sh
   await page.getByRole('button', { name: /^The message on readings/ }).click();
   await page.getByRole('cell', { name: '"bn":"room/"' }).waitFor();
   t.strictSame(errors, []);
+});
+
+const streams = (count: number) =>
+  until(
+    () => metric({ service }, 'slipway_streams'),
+    (now) => now === count,
+  );
+
+/** A tab of its own that hears a device. */
+async function hearing(context: BrowserContext, serialNumber: string) {
+  const { device, say } = await publishing(serialNumber);
+  const page = await context.newPage();
+  await page.goto(`/console/devices/${device.id}/live`);
+  await page.getByText('Listening').waitFor();
+  let value = 0;
+  const hears = async () => {
+    value += 1;
+    await say(`,level,${value},`);
+    await page.getByRole('row', { name: `readings level ${value}` }).waitFor();
+  };
+  return { page, device, hears };
+}
+
+/** As the browser does it when another tab is looked at. */
+const look = (page: Page, isHidden: boolean) =>
+  page.evaluate(`
+    Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));`);
+
+t.test('any number of tabs share one stream, and one that is hidden has no part in it', async (t) => {
+  const { page: first, errors } = await openPage(t, browser, service);
+  await signIn(first);
+  const tabs: Awaited<ReturnType<typeof hearing>>[] = [];
+  // Of one host a browser has six connections at most.
+  for (let n = 1; n <= 8; n += 1) tabs.push(await hearing(first.context(), `SN-TAB-${n}`));
+  for (const { hears } of tabs) await hears();
+  await streams(1);
+
+  // The first one reads for all.
+  for (const { page } of tabs.slice(0, 4)) await look(page, true);
+  for (const { hears } of tabs.slice(4)) await hears();
+  await streams(1);
+  for (const { page } of tabs.slice(4)) await look(page, true);
+  await streams(0);
+  const [one] = tabs;
+  if (!one) throw new Error('there is no tab');
+  await one.page.getByText('Connecting').waitFor();
+  await look(one.page, false);
+  await one.page.getByText('Listening').waitFor();
+  await one.hears();
+  await streams(1);
+
+  // What another tab cannot hear any more keeps nobody from hearing.
+  const { device } = await service.ok('GET', `/api/v1/devices/${one.device.id}`);
+  await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
+  await (await hearing(first.context(), 'SN-TAB-9')).hears();
+  t.strictSame(errors, []);
+});
+
+t.test('where the browser has no locks, each tab that is looked at has a stream of its own', async (t) => {
+  const { page: first } = await openPage(t, browser, service);
+  await first.context().addInitScript(`Object.defineProperty(navigator, 'locks', { value: undefined })`);
+  await signIn(first);
+  const [one, two] = [await hearing(first.context(), 'SN-PLAIN-1'), await hearing(first.context(), 'SN-PLAIN-2')];
+  for (const { hears } of [one, two]) await hears();
+  await streams(2);
+  await look(one.page, true);
+  await streams(1);
+  await two.hears();
 });
 
 t.end();
