@@ -4,6 +4,13 @@ import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Field, Form, type Values } from './form.tsx';
 
+/** A dialog that stays: newer browsers close it for no key, others ask first, and close it at the second time. */
+const staying = {
+  closedby: 'none' as const,
+  onCancel: (event: Event) => event.preventDefault(),
+  onClose: ({ currentTarget }: Event) => (currentTarget as HTMLDialogElement).showModal(),
+};
+
 export function Dialog({
   title,
   children,
@@ -28,7 +35,7 @@ export function Dialog({
       ref={ref}
       class={over ? 'over' : wide ? 'wide' : undefined}
       aria-labelledby={id}
-      onClose={onClose ?? (() => ref.current?.showModal())}
+      {...(onClose ? { onClose } : staying)}
     >
       <div class="inside">
         <h2 id={id}>{title}</h2>

@@ -1,5 +1,6 @@
 /** Sessions in a browser: what ends one, what only looks like it, and who acts in a page. Typed text outlives all of it. */
 import type { Browser, Page } from 'playwright-core';
+import { register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 import { openPage, settled, signIn } from './browser.ts';
@@ -10,7 +11,7 @@ const t = await part(import.meta);
 let service: Service;
 let browser: Browser;
 t.before(async () => {
-  service = await startService(t);
+  service = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
   browser = await openBrowser();
 });
 
@@ -168,6 +169,25 @@ t.test('a logout whose request fails says so, and the person is still there', as
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByLabel('Email address').waitFor();
   t.equal((await page.context().cookies()).length, 0);
+});
+
+t.test('with an identity provider one goes on too: it opens in a tab of its own', async (t) => {
+  const provider = await startProvider(t, service);
+  const redirectUris = [`${service.server.url}/console/`];
+  const { id } = await register(service, provider, { name: 'Company', redirectUris });
+  t.teardown(() => service.http('DELETE', `/api/v1/identity-providers/${id}`));
+  const { email, password } = await service.endUser((await service.organization()).id);
+  provider.logsIn({ sub: 'somebody', email, email_verified: true });
+  const { page } = await openPage(t, browser, service, { bypassCSP: true });
+  await signIn(page, email, password, '/console/devices');
+  await settled(page);
+  await page.evaluate('stayed = true');
+  await page.context().clearCookies();
+  await page.getByRole('link', { name: 'Organizations' }).dispatchEvent('click');
+  await login(page).getByRole('link', { name: 'Sign in with Company' }).click();
+  await login(page).waitFor({ state: 'detached' });
+  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  t.ok(await page.evaluate('stayed'));
 });
 
 t.end();
