@@ -4,7 +4,7 @@ import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
 import { api, done, rawBody } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { download } from '../parts/download.ts';
+import { downloadCsv } from '../parts/download.ts';
 import { Check, Form, TextArea, type Values } from '../parts/form.tsx';
 import type { Sort } from '../parts/lists/table.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -43,7 +43,7 @@ export async function exportDevices(filter: DeviceFilter, sort: Sort): Promise<v
     count = meta?.count ?? 0;
     if (results.length === 0 || page * pageSize >= count) break;
   }
-  download('devices.csv', new Blob([lines.join('\r\n')], { type: 'text/csv' }));
+  downloadCsv('devices', lines.join('\r\n'));
   if (count > maxExported) toast(words.exportCut(maxExported, count));
 }
 

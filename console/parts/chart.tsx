@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type Plot from 'uplot';
 import { texts } from '../texts.ts';
 import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
-import { download } from './download.ts';
+import { download, downloadCsv } from './download.ts';
 import { optionsOf } from './plot.ts';
 import { numbers, wholeTimes } from './times.ts';
 
@@ -40,6 +40,8 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
   const chart = useRef<Plot>();
   const [isDrawn, setDrawn] = useState(false);
   const [at, setAt] = useState<number | null>(null);
+  /** What the arrow keys have come to: of what changes by itself nothing is announced. */
+  const [said, setSaid] = useState<string>();
   const isDark = useScheme();
   const plotted = useMemo(() => plot(lines, bucket, isState), [lines, bucket, isState]);
   const latest = useRef({ plotted, from, to, onZoom });
@@ -79,6 +81,8 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
     const last = plotted.times.length - 1;
     const next = Math.min(last, Math.max(0, (at ?? (step < 0 ? last + 1 : -1)) + step));
     chart.current.setCursor({ left: chart.current.valToPos(plotted.times[next] ?? 0, 'x'), top: 10 });
+    const { time, values } = shownOf({ plotted, lines, unit, isState, at: next });
+    setSaid([time, ...values.map(({ name, text }) => `${name} ${text}`)].join(', '));
   };
   const files = `${title} ${new Date(to * 1000).toISOString().slice(0, 16).replace(':', '-')}`;
   return (
@@ -100,13 +104,16 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
             type="button"
             class="plain"
             aria-label={words.csvOf(title)}
-            onClick={() => download(`${files}.csv`, new Blob([csvOf(title, lines)], { type: 'text/csv' }))}
+            onClick={() => downloadCsv(title, csvOf(title, lines))}
           >
             CSV
           </button>
         </span>
       </div>
       <Readout {...{ plotted, lines, unit, isState, at }} />
+      <p class="hidden" role="status">
+        {said}
+      </p>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the arrow keys go from value to value */}
       {/* biome-ignore lint/a11y/useSemanticElements: it is no group of fields */}
       <div class="keyed" role="group" tabIndex={0} aria-label={words.keys(title)} onKeyDown={move}>
@@ -118,35 +125,36 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
 
 const dataOf = ({ times, values }: Plotted) => [times, ...values] as Plot.AlignedData;
 
+type Pointed = { plotted: Plotted; at: number | null } & Pick<ChartProps, 'lines' | 'unit' | 'isState'>;
+
 /** The time and the values under the pointer; without one, the last ones. */
-function Readout({
-  plotted: { times, values, levels },
-  lines,
-  unit,
-  isState,
-  at,
-}: {
-  plotted: Plotted;
-  at: number | null;
-} & Pick<ChartProps, 'lines' | 'unit' | 'isState'>) {
+function shownOf({ plotted: { times, values, levels }, lines, unit, isState, at }: Pointed) {
   const place = Math.min(at ?? times.length - 1, times.length - 1);
+  const time = times[place];
+  return {
+    time: time === undefined ? '–' : wholeTimes.format(time * 1000),
+    values: lines.map(({ name }, line) => {
+      const of = values[line] ?? [];
+      // Without a pointer each line shows its own last value.
+      const shown = shownAt(of, place, isState || at === null);
+      const value = shown === null ? undefined : of[shown];
+      if (typeof value !== 'number') return { name, text: '–' };
+      return { name, text: levels ? levels[value] : `${numbers.format(value)} ${unit}`.trim() };
+    }),
+  };
+}
+
+function Readout(pointed: Pointed) {
+  const { time, values } = shownOf(pointed);
   return (
-    <p class="readout" aria-live="polite">
-      <time>{times[place] === undefined ? '–' : wholeTimes.format((times[place] ?? 0) * 1000)}</time>
-      {lines.map(({ name }, line) => {
-        const of = values[line] ?? [];
-        // Without a pointer each line shows its own last value.
-        const shown = shownAt(of, place, isState || at === null);
-        const value = shown === null ? undefined : of[shown];
-        return (
-          <span key={name}>
-            <i class={`swatch line-${line + 1}`} /> {lines.length > 1 && `${name} `}
-            <b>
-              {typeof value !== 'number' ? '–' : levels ? levels[value] : `${numbers.format(value)} ${unit}`.trim()}
-            </b>
-          </span>
-        );
-      })}
+    <p class="readout">
+      <time>{time}</time>
+      {values.map(({ name, text }, line) => (
+        <span key={name}>
+          <i class={`swatch line-${line + 1}`} /> {values.length > 1 && `${name} `}
+          <b>{text}</b>
+        </span>
+      ))}
     </p>
   );
 }

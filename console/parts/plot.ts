@@ -1,7 +1,7 @@
 /** How uPlot draws: our colours, local times, steps, and what it tells. */
 import type Plot from 'uplot';
 import { type Plotted, shownAt } from './chart-lines.ts';
-import { numbers, shortTimes } from './times.ts';
+import { numbersApart, shortTimes } from './times.ts';
 
 /** Pixels. */
 const height = 200;
@@ -58,7 +58,8 @@ export function optionsOf(
       {
         ...axis,
         size: (_, values) => Math.max(46, 18 + letter * Math.max(0, ...(values ?? []).map((one) => one.length))),
-        values: (_, splits) => splits.map((one) => (levels ? cut(levels[one] ?? '') : numbers.format(one))),
+        values: (_, splits, _axis, _space, step) =>
+          levels ? splits.map((one) => cut(levels[one] ?? '')) : numbersApart(splits, step),
         ...(levels && { splits: () => levels.map((_, level) => level) }),
       },
     ],

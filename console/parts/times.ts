@@ -1,6 +1,22 @@
 /** Times and numbers as the person's own language and place write them. */
 export const wholeTimes = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
-export const numbers = new Intl.NumberFormat(undefined, { maximumFractionDigits: 3 });
+/** Three digits after the point, and six in all where that says more: small numbers are not 0. */
+export const numbers = new Intl.NumberFormat(undefined, {
+  maximumFractionDigits: 3,
+  maximumSignificantDigits: 6,
+  roundingPriority: 'morePrecision',
+});
+const maxDigits = 20;
+
+/** Numbers that are `step` apart, for an axis: with as many digits as tell them apart. */
+export function numbersApart(values: readonly number[], step: number): string[] {
+  let digits = 0;
+  // 2.5 has one digit after the point, 0.25 two; what is left is the error of binary numbers.
+  for (let rest = step; digits < maxDigits && Math.abs(rest - Math.round(rest)) > rest / 1000; rest *= 10) digits += 1;
+  const format = new Intl.NumberFormat(undefined, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  // Zero may come as a tiny number of either sign.
+  return values.map((value) => format.format(Math.abs(value) < step / 1000 ? 0 : value));
+}
 
 const day = 86_400;
 const dates = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });

@@ -58,7 +58,7 @@ async function csvOf(page: Page, title: string): Promise<string> {
     page.waitForEvent('download'),
     page.getByRole('button', { name: `CSV: values of ${title}` }).click(),
   ]);
-  return readFile(await file.path(), 'utf8');
+  return `${file.suggestedFilename()}\n${await readFile(await file.path(), 'utf8')}`;
 }
 
 t.test('a chart names its value, unit and time under the pointer, and by the arrow keys', async (t) => {
@@ -141,7 +141,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   await page.locator('.readout').getByText('CHART-4 7 °C').waitFor();
   t.match(await page.locator('.readout').textContent(), /CHART-3 2 °C.*=CHART-4 7 °C/);
   const rows = (await csvOf(page, 'Air')).trim().split('\r\n');
-  t.equal(rows[0], 'time,device,category,value');
+  t.match(rows[0], /^Air 20\d\d-\d\d-\d\d\.csv\n\ufefftime,device,category,value$/);
   t.equal(rows.filter((row) => row.includes(',CHART-3,Air,')).length, 20);
   t.match(rows.at(-1), /^20\d\d-.*Z,'=CHART-4,Air,7$/);
   const [picture] = await Promise.all([
@@ -167,7 +167,18 @@ t.test('a chart is live', async (t) => {
   await page.locator('.readout').getByText('1 °C').waitFor();
   const publishing = setInterval(() => client.publish(service.topic(device.id, 'data'), ',temperature,33.3,'), 300);
   t.teardown(() => clearInterval(publishing));
+  // Nobody has asked for it: screen readers say nothing.
+  await page.evaluate(`
+    globalThis.announced = [];
+    new MutationObserver((changes) => {
+      for (const { target } of changes)
+        announced.push(...[(target.closest ? target : target.parentElement).closest('[aria-live], [role=status]')?.outerHTML ?? []].flat());
+    }).observe(document.querySelector('.charts'), { subtree: true, childList: true, characterData: true });`);
   await page.locator('.readout').getByText('33.3 °C').waitFor();
+  t.strictSame(await page.evaluate('announced'), []);
+  await page.locator('.keyed').focus();
+  await page.keyboard.press('End');
+  await page.locator('.charted').getByRole('status').getByText('33.3 °C').waitFor();
 });
 
 t.test('while charts are loaded, the page does not say that there are none', async (t) => {
@@ -186,6 +197,39 @@ t.test('while charts are loaded, the page does not say that there are none', asy
   await page.getByRole('link', { name: 'Charts', exact: true }).click();
   await drawn(page);
   t.notOk(await page.evaluate('saidNone'));
+});
+
+t.test('numbers have as many digits as tell them apart, beside the axis and under the pointer', async (t) => {
+  for (const [serialNumber, base, step] of [
+    ['CHART-TINY', 0, 0.00001],
+    ['CHART-CLOSE', 59.9142, 0.0001],
+    ['CHART-HALVES', 0, 0.25],
+    ['CHART-LARGE', 1_234_567, 1000],
+  ] as const) {
+    const points = [5, 4, 3, 2, 1].map((ago): [number, number] => [ago, base + step * ago]);
+    const { device } = await deviceWith(serialNumber, { temperature: points });
+    const { page } = await openAs(t, browser, service, '');
+    await page.addInitScript(`
+      const draw = CanvasRenderingContext2D.prototype.fillText;
+      globalThis.drawn = [];
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+        drawn.push(text);
+        return draw.call(this, text, ...more);
+      };`);
+    await page.goto(`/console/devices/${device.id}/series?range=1h`);
+    await drawn(page);
+    const texts: string[] = await page.evaluate('[...new Set(drawn)]');
+    // Beside the axis of values, which has no times; the same text twice would be one here.
+    const values = texts
+      .filter((text) => !text.includes(':') && !/[a-z]/i.test(text))
+      .map((text) => Number(text.replaceAll(',', '')));
+    t.ok(
+      values.length >= 2 && values.some((value) => Math.abs(value - (base + 3 * step)) < 3 * step),
+      texts.join(' | '),
+    );
+    const readout = Number((await page.locator('.readout b').textContent())?.replace(/[^\d.]/g, ''));
+    t.ok(Math.abs(readout - (base + step)) < step / 5, String(readout));
+  }
 });
 
 t.end();

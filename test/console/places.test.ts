@@ -51,7 +51,10 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await inDialog(page, 'Close');
   await page.getByRole('columnheader', { name: 'Firmware' }).waitFor();
   const [file] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
-  t.match(readFileSync(await file.path(), 'utf8'), /^id,serialNumber,.*\r\n[^,]+,CSV-3,.*\r\n.*CSV-2,.*\r\n.*CSV-1,/);
+  t.match(
+    readFileSync(await file.path(), 'utf8'),
+    /^\ufeffid,serialNumber,.*\r\n[^,]+,CSV-3,.*\r\n.*CSV-2,.*\r\n.*CSV-1,/,
+  );
   await page.getByLabel('Select CSV-1').check();
   await page.getByLabel('Select CSV-2').check();
   await page.getByText('2 selected').waitFor();
