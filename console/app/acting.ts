@@ -88,7 +88,7 @@ async function findWhoIsIn(): Promise<boolean> {
 let renewing: Promise<boolean> | undefined;
 
 /** Renews the session, once for all that ask meanwhile. Resolves to whether it lives. @throws ApiError when that is not known. */
-export function renewSession(): Promise<boolean> {
+function renewSession(): Promise<boolean> {
   renewing ??= renew().finally(() => {
     renewing = undefined;
   });

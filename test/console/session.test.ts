@@ -190,4 +190,30 @@ t.test('with an identity provider one goes on too: it opens in a tab of its own'
   t.ok(await page.evaluate('stayed'));
 });
 
+t.test('a station whose session ends goes on with its token, and the serial number is as it was typed', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ name: 'Thermometer' });
+  const station = await service.create('/applications', 'application', {
+    name: 'Line 1',
+    kind: 'station',
+    deviceTemplateId,
+    maxDevices: 2,
+    expiresAt: new Date(Date.now() + 86_400_000).toISOString(),
+  });
+  const { page } = await openPage(t, browser, service);
+  await page.goto(`/console/station?app=${station.id}&account=${service.accountId}`);
+  await page.getByLabel('Token').fill(station.appToken);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByText('0 of 2 made').waitFor();
+  await page.context().clearCookies();
+  const field = page.getByLabel('Serial number');
+  await field.fill('TH-TYPED');
+  await field.press('Enter');
+  await login(page).getByLabel('Token').fill(station.appToken);
+  await login(page).getByRole('button', { name: 'Sign in', exact: true }).click();
+  await login(page).waitFor({ state: 'detached' });
+  t.equal(await field.inputValue(), 'TH-TYPED');
+  await field.press('Enter');
+  await page.getByText('1 of 2 made').waitFor();
+});
+
 t.end();
