@@ -25,7 +25,7 @@ const webSocketOverhead = 65_536;
 
 /** Sockets that may wait to be told that a limit lets them no further, and the milliseconds that they have for their CONNECT. */
 const maxTurnedAway = 64;
-const patience = 1000;
+const patience = 5000;
 /** What CONNACK of MQTT 5 says of a limit that strikes before CONNECT. */
 const busy = { max_connections: 0x89, max_connections_per_address: 0x97, connect_rate_per_address: 0x9f } as const;
 
