@@ -17,9 +17,13 @@ export function slotOf(id: string): string {
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+export function isId(text: string): boolean {
+  return text.length === 36 && uuid.test(text);
+}
+
 /** A UUID as ids are kept, whatever the case of its digits; any other text as it is. */
 export function canonicalId(text: string): string {
-  return text.length === 36 && uuid.test(text) ? text.toLowerCase() : text;
+  return isId(text) ? text.toLowerCase() : text;
 }
 
 /** A new id of an entity of the account: a UUIDv7 in the account's slot, greater than every earlier one of this process. */

@@ -3,7 +3,7 @@ import type { Db, Registry } from '../../../db/registry/index.ts';
 import type { Caller, Station } from '../../caller.ts';
 import { findLive } from '../../entity/verbs.ts';
 import { invalid, unknownReference } from '../../errors.ts';
-import { canonicalId } from '../../ids.ts';
+import { canonicalId, isId } from '../../ids.ts';
 import { askedPlace } from '../../registry/devices/station-limits.ts';
 import { defaultTemplate } from '../../registry/templates.ts';
 
@@ -42,7 +42,8 @@ export class Places {
         caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#findNamed(table, path, text),
       );
     const id = this.#known.get(key);
-    if (id === undefined) throw unknownReference(path, text);
+    // Who gave an id knows it, and an answer that has ids of others in it is looked at twice.
+    if (id === undefined) throw unknownReference(path, isId(text) ? undefined : text);
     return id;
   }
 
