@@ -1,5 +1,6 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 
+import { randomUUID } from 'node:crypto';
 import { audited } from '../support/audited.ts';
 import { beforeTransaction } from '../support/faults.ts';
 import { follow, postRows } from '../support/jobs.ts';
@@ -133,7 +134,11 @@ t.test('another template or organization looks like none', async (t) => {
     ['template', [other.id, other.name]],
     ['organization', [elsewhere.id, elsewhere.name, 'Namesake']],
   ] as const)
-    for (const text of theirs) t.strictSame(await said(name, text), await said(name, 'nothing'), `${name} ${text}`);
+    for (const text of theirs) {
+      // By id or by name, as what does not exist.
+      const none = /^[0-9a-f-]{36}$/.test(text) ? randomUUID() : 'nothing';
+      t.strictSame(await said(name, text), await said(name, none), `${name} ${text}`);
+    }
   t.equal((await said('organization', organization.name))[0], 202, 'its own has a name');
   t.equal(await madeDevices(id), 0, 'and nothing is counted');
   const { jwt: free } = await station({ organizationId: null });
