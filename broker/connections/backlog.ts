@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { Clock } from '../../src/clock.ts';
+import { type Clock, monotonic } from '../../src/clock.ts';
 
 /** Milliseconds between two looks at what a client has taken. */
 const lookInterval = 1000;
@@ -62,11 +62,11 @@ export class Backlog {
 
   #looker(): () => void {
     const { clock, maxUnsent, failed } = this.#parts;
-    const begun = clock.now();
+    const begun = monotonic(clock);
     let since = begun;
     let taken = takenFrom(this.#socket);
     return () => {
-      const now = clock.now();
+      const now = monotonic(clock);
       const before = taken;
       taken = takenFrom(this.#socket);
       if (taken !== before) since = now;

@@ -22,7 +22,7 @@ import { isEnrolling } from './enroll.ts';
 import type { HookParts } from './parts.ts';
 import type { PublishHooks } from './publish.ts';
 
-/** Bytes that may wait for a client, besides one message: twice what it is sent before others wait in a queue. */
+/** Bytes that may wait for a client, besides one message: twice what is sent to it before what is held waits. */
 const maxUnsent = 2 * maxWritten;
 /** Characters of a client id that nobody has checked. */
 const maxLoggedId = 128;

@@ -8,7 +8,7 @@ export async function rowsOf<R>(db: Kysely<Tables>, statement: string, values: r
   return rows;
 }
 
-/** Reads the rows of a query where whoever gives the function wants it read. */
+/** Reads the rows of a query, in this thread or in another one. */
 export type Read = <R>(query: RawBuilder<unknown> | Compilable<R>) => Promise<R[]>;
 
 /** Reads at once, by a handle or in a transaction. */

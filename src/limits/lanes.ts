@@ -9,7 +9,7 @@ const [holders, strangers, failing] = behindAccounts;
 /** The rank of lanes that go last. */
 export const lastRank = behindAccounts.length;
 
-/** Callers of accounts have rank 0; whoever holds a device goes before strangers, and those who have failed last. */
+/** Callers of accounts have rank 0; then come holders of a device's code, then strangers, and those who have failed come last. */
 export function rankOf(accountId: string): number {
   return behindAccounts.findIndex((begin) => accountId.startsWith(begin)) + 1;
 }

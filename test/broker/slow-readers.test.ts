@@ -201,7 +201,8 @@ t.test('a part of a long write is a sign of life, over TCP and TLS', async (t) =
 });
 
 async function takeInParts(t: Test, { conn, reader }: { conn: Duplex; reader: Socket }): Promise<void> {
-  const own = { ahead: 0, now: () => own.ahead };
+  // The date jumps a day: it is no time in which the reader has taken nothing.
+  const own = { ahead: 0, jump: 0, now: () => own.ahead + own.jump, monotonic: () => own.ahead };
   let looks = 0;
   let hasFailed = false;
   conn.write(Buffer.alloc(40_000_000));
@@ -225,6 +226,9 @@ async function takeInParts(t: Test, { conn, reader }: { conn: Duplex; reader: So
   own.ahead = othersWait;
   await nextLook();
   t.ok(backlog.isSlow);
+  own.jump = 86_400_000;
+  await nextLook();
+  t.notOk(hasFailed, 'a jump of the date');
   for (let n = 0; n < 2; n += 1) {
     await take(reader, 6_000_000);
     await nextLook();
