@@ -11,7 +11,7 @@ import { Connection, type Receiver } from '../packets/connection.ts';
 import { refusedConnect } from '../packets/level-5.ts';
 import type { PacketLimits } from '../packets/packet-limits.ts';
 import { variableOf } from './counters.ts';
-import type { Limits } from './limits.ts';
+import type { Limits, NetworkLimit } from './limits.ts';
 import { takeProxyHeader } from './proxy-protocol.ts';
 import { PublishRate } from './publish-rate.ts';
 import { faultOf } from './safe-error.ts';
@@ -99,8 +99,6 @@ export class Sockets {
     const peer = peerAddress(socket);
     // Nobody is above who would take an error of what has to be read then: it would end the process.
     const enter = () => {
-      // Who has waited for a turn has all of the time from then on.
-      this.#deadlines.get(socket)?.refresh();
       try {
         go();
       } catch (error) {
@@ -109,7 +107,7 @@ export class Sockets {
       }
     };
     const locate = (address: string | undefined) =>
-      this.#parts.limits.locate(socket, address, enter, (limit) => this.#turnAway(socket, limit));
+      this.locate(socket, address, enter, (limit) => this.#turnAway(socket, limit));
     if (peer === undefined || !this.#parts.trusts(peer)) {
       locate(peer);
       return;
@@ -118,6 +116,22 @@ export class Sockets {
       if (header.is === 'malformed') socket.destroy();
       else locate((header.is === 'present' && header.address) || peer);
     });
+  }
+
+  /** Calls one of both, `go` at its turn. Who has to wait for that has all of the time from then on. */
+  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: NetworkLimit) => void): void {
+    let isWaiting = true;
+    const ending =
+      <A extends unknown[]>(end: (...of: A) => void) =>
+      (...of: A) => {
+        isWaiting = false;
+        this.deadline(socket);
+        end(...of);
+      };
+    this.#parts.limits.locate(socket, address, ending(go), ending(refuse));
+    if (!isWaiting) return;
+    clearTimeout(this.#deadlines.get(socket));
+    this.#deadlines.delete(socket);
   }
 
   /** A limit lets it no further: a client of MQTT 5 is told so, if its CONNECT comes soon and not too many wait for theirs. */
@@ -191,7 +205,7 @@ export class Sockets {
       socket.destroy();
     }, connectTimeout);
     this.#deadlines.set(socket, timer);
-    socket.on('close', () => clearTimeout(timer));
+    socket.once('close', () => clearTimeout(timer));
     return timer;
   }
 

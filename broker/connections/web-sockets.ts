@@ -54,10 +54,11 @@ export class WebSockets {
         refuseUpgrade(socket, '400 Bad Request');
         return;
       }
-      const deadline = this.#sockets.deadline(socket);
+      this.#sockets.deadline(socket);
       upgraded.add(socket);
       socket.once('close', () => upgraded.delete(socket));
       this.#enterUpgrade(request, () => {
+        const deadline = this.#sockets.deadline(socket);
         this.#server.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
       });
     });
@@ -87,7 +88,7 @@ export class WebSockets {
     );
     const peer = this.#parts.limits.addressOf(socket) ?? peerAddress(socket);
     const address = forwardedAddress(peer, headers['x-forwarded-for'], this.#parts.trusts);
-    this.#parts.limits.locate(socket, address, go, refuse);
+    this.#sockets.locate(socket, address, go, refuse);
   }
 
   #acceptWebSocket(ws: WebSocket, request: IncomingMessage, deadline: NodeJS.Timeout | undefined): void {
