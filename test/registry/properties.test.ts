@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { part } from '../support/part.ts';
 import { type Service, wrapped } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { patience } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -571,7 +572,7 @@ t.test('whatever an account goes through, each sees and does what the rules say,
     }
   });
   // Bounded in time too: on a busy machine fewer lives are lived, and a counterexample is made as small as time allows.
-  await fc.assert(life, { numRuns: 8, interruptAfterTimeLimit: 20_000 });
+  await fc.assert(life, { numRuns: 8, interruptAfterTimeLimit: patience * 1000 });
   t.ok(lived > 2, `${lived} lives`);
 });
 
