@@ -7,6 +7,7 @@ import type { Caller } from '../src/caller.ts';
 import type { Match } from './connections/filters.ts';
 import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
+import type { NewFilters } from './packets/new-filters.ts';
 import type { Turns } from './packets/turns.ts';
 import type { End } from './reasons.ts';
 import type { PacketIds } from './sessions/packet-ids.ts';
@@ -112,7 +113,9 @@ export interface LiveClient {
   /** Messages of groups that have been sent and not acknowledged, by packet id, where no stored session keeps them. */
   shared: Map<number, Outgoing> | undefined;
   /** Called when it may be sent one more; undefined when nothing waits for that. */
-  whenRoom: (() => void) | undefined;
+  waitingForRoom: Array<() => void> | undefined;
+  /** Those whose retained messages it has not received whole; undefined without any. */
+  newFilters: NewFilters | undefined;
   /** Whether it is being sent what its stored session has kept. */
   isCatchingUp: boolean;
   /** QoS 2 messages of this connection that wait for their PUBREL; undefined before the first. */

@@ -37,12 +37,18 @@ export interface GroupName {
   readonly shared: string;
 }
 
-/** A message on its way to one subscriber; `identifiers` are those of its filters that match, `group` is that for which it was chosen. */
+/**
+ * A message on its way to one subscriber; `identifiers` are those of its filters that match, `group` is that for which it was
+ * chosen; `isFirst` is what was retained when it subscribed.
+ */
 export type Outgoing = Omit<AedesPublishPacket, 'properties'> &
-  Carried & { clientId?: string; identifiers?: number[]; group?: GroupName };
+  Carried & { clientId?: string; identifiers?: number[]; group?: GroupName; isFirst?: true };
 
 /** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published; `identifier` is that of MQTT 5. */
-export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; identifier?: number };
+export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; identifier?: number } & {
+  /** Of a stored session that has not received what was retained. */
+  isRetainedDue?: boolean;
+};
 
 /** The same as it is written to the disk. */
 export function storedProperties({ properties, messageExpiry }: Carried): StoredProperties {

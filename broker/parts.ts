@@ -12,6 +12,7 @@ import { AccountHandover } from './handover.ts';
 import { ConnectHooks } from './hooks/connect.ts';
 import { DownlinkNews } from './hooks/downlink-news.ts';
 import { EnrollHooks } from './hooks/enroll.ts';
+import { FirstMessages } from './hooks/first-messages.ts';
 import { guardedBy } from './hooks/guarded.ts';
 import { PublishHooks } from './hooks/publish.ts';
 import { RefusalNotes } from './hooks/refusal-notes.ts';
@@ -53,10 +54,11 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     takeBack: (id, packet) => own.persistence.takeBack({ id }, packet),
     deliver: (client, packet, done) => deliveries.deliver(client, packet, done),
   });
+  const firstMessages = new FirstMessages({ ...own, deliveries });
   const hooks = {
     publishes,
-    connects: new ConnectHooks({ ...own, deliveries, publishes }),
-    subscribes: new SubscribeHooks({ ...own, deliveries }),
+    connects: new ConnectHooks({ ...own, deliveries, firstMessages, publishes }),
+    subscribes: new SubscribeHooks({ ...own, firstMessages }),
   };
   const listeners = newListeners({ ...own, ...hooks, deliveries });
   own.sessions.whenEnded((live) => hooks.connects.ended(live));

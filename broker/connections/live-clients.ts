@@ -218,7 +218,8 @@ export function newLiveClient(
     unreleased: undefined,
     sessionPresent: false,
     held: undefined,
-    whenRoom: undefined,
+    waitingForRoom: undefined,
+    newFilters: undefined,
     isCatchingUp: false,
     shared: undefined,
   };
@@ -257,6 +258,7 @@ export function grant(live: LiveClient, { topic, qos }: { topic: string; qos: 0 
 export function dropFilters(live: LiveClient, filters: readonly string[]): void {
   if (filters.length === 0) return;
   live.client.unsubscribe(filters);
+  live.newFilters?.forget(filters);
   for (const filter of filters) live.filters.delete(filter);
   refreshFilters(live);
 }

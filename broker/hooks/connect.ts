@@ -19,6 +19,7 @@ import { topicAliasMaximum } from '../packets/level-5.ts';
 import { receiveMaximum } from '../packets/receiver.ts';
 import { ends, reason, reasonOfLimit } from '../reasons.ts';
 import { isEnrolling } from './enroll.ts';
+import type { FirstMessages } from './first-messages.ts';
 import type { HookParts } from './parts.ts';
 import type { PublishHooks } from './publish.ts';
 
@@ -35,7 +36,7 @@ interface EndedAway {
   time: number;
 }
 
-type ConnectParts = HookParts & { deliveries: Deliveries; publishes: PublishHooks };
+type ConnectParts = HookParts & { deliveries: Deliveries; firstMessages: FirstMessages; publishes: PublishHooks };
 
 /** A connection from CONNECT to its end. */
 export class ConnectHooks {
@@ -203,12 +204,19 @@ export class ConnectHooks {
 
   /** Sends what a stored session has kept, and tells then who listens. Never rejects. */
   async #sendKept(live: LiveClient): Promise<void> {
-    const { authenticator, deliveries, news, sessions } = this.#parts;
+    const { authenticator, deliveries, firstMessages, news, sessions } = this.#parts;
     await deliveries.catchUp(live);
     if (live.ended || live.client.closed) return;
     if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live, outdated(live));
     // The filters of a session that was taken up again.
-    else news.subscribed(live, [...live.filters]);
+    else {
+      news.subscribed(live, [...live.filters]);
+      const due = [...live.client.subscriptions.values()].filter(({ isRetainedDue }) => isRetainedDue);
+      void firstMessages.send(
+        live,
+        due.filter(({ topic }) => !live.newFilters?.topics.has(topic)),
+      );
+    }
   }
 
   /** Where two credentials are in force, the previous one ends when the new one has connected. */

@@ -1,23 +1,17 @@
 import type { LiveClient } from '../aedes-types.ts';
 import type { FilterRefusal } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
-import { dropFilters, grant, laneOfClient, refreshFilters } from '../connections/live-clients.ts';
+import { dropFilters, grant, refreshFilters } from '../connections/live-clients.ts';
 import { levelsOf } from '../message-checks.ts';
 import type { Filter } from '../message-types.ts';
 import type { Granted } from '../packets/codec.ts';
-import { type Deliveries, drained } from '../packets/deliveries.ts';
 import { type Reason, reason } from '../reasons.ts';
 import type { RetainedSearch } from '../sessions/retained-search.ts';
 import { isShared, isWellFormed } from '../topics.ts';
+import type { FirstMessages } from './first-messages.ts';
 import type { HookParts } from './parts.ts';
 
-/** What a retained message costs next to a delivery, and bytes that cost as much as one. */
-const costOfRetained = 3;
-const bytesOfCost = 1024;
-/** Retained messages that one SUBSCRIBE gets before it may have to wait for its turn. */
-const retainedPerTurn = 16;
-
-type SubscribeParts = HookParts & { deliveries: Deliveries; maxTopicLevels: number };
+type SubscribeParts = HookParts & { firstMessages: FirstMessages; maxTopicLevels: number };
 
 /** What has become of the filters of a SUBSCRIBE. */
 interface Subscribed {
@@ -43,7 +37,7 @@ export class SubscribeHooks {
    * been refused too often.
    */
   async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Subscribed> {
-    const { groups, persistence } = this.#parts;
+    const { firstMessages, groups, persistence } = this.#parts;
     const { client } = live;
     // Of the same filters the last one counts.
     const asked = new Map(filters.map((filter) => [filter.topic, filter]));
@@ -52,8 +46,8 @@ export class SubscribeHooks {
       const { refused, first } = this.#grant(live, asked);
       const granted = [...asked.values()].filter(({ topic }) => !refused.has(topic));
       // All in one turn: what comes then is kept for the session, is live, and comes after what is retained now.
-      if (first.length > 0) search = this.#search(live, first);
-      const durable = client.clean ? undefined : persistence.addSubscriptions(client, granted);
+      search = firstMessages.search(live, first);
+      const durable = client.clean ? undefined : persistence.addSubscriptions(client, granted, new Set(first));
       if (!client.closed) for (const filter of granted) client.subscribe(filter);
       await durable;
       const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
@@ -111,32 +105,11 @@ export class SubscribeHooks {
     if (isTooOften) throw new OverLimit('refusals_per_minute', { isNoted: true });
   }
 
-  #search(live: LiveClient, filters: readonly Filter[]): RetainedSearch {
-    const { deliveries, persistence } = this.#parts;
-    // All filters of one SUBSCRIBE have the same.
-    const identifier = filters[0]?.identifier;
-    const topics = filters.map(({ topic }) => topic);
-    return persistence.searchRetained(live, topics, (packet) => {
-      if (identifier !== undefined) packet.identifiers = [identifier];
-      const delivered = new Promise<void>((resolve) => deliveries.deliver(live.client, packet, resolve));
-      return { length: packet.payload.length, delivered };
-    });
-  }
-
-  /** SUBACK is written: sends what is retained for the filters, and the states of devices, before the next packet. */
+  /** SUBACK is written: sends what is retained for the filters, and the states of devices, before the next packet if it can. */
   async sendFirst(live: LiveClient, subscribed: Subscribed): Promise<void> {
-    const { services } = this.#parts;
     const { first, search } = subscribed;
-    try {
-      if (!this.#begin(live, subscribed)) return;
-      if (search) await this.#sendRetained(live, search);
-      for (const { topic, qos } of first) await this.#sendState(live, topic, qos);
-    } catch (error) {
-      const { connectionId } = live;
-      services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
-    } finally {
-      search?.close();
-    }
+    if (this.#begin(live, subscribed)) await this.#parts.firstMessages.send(live, first, search);
+    else search?.close();
   }
 
   /** Whether any filter is in force. */
@@ -152,30 +125,6 @@ export class SubscribeHooks {
       if (device) control.listening(device);
     }
     return true;
-  }
-
-  async #sendRetained(live: LiveClient, search: RetainedSearch): Promise<void> {
-    const { scheduler, persistence } = this.#parts;
-    const { client } = live;
-    const lane = laneOfClient(live);
-    let sent = 0;
-    for await (const { length, delivered } of persistence.sendRetained(search)) {
-      scheduler.spend(costOfRetained + length / bytesOfCost);
-      sent += 1;
-      await delivered;
-      await drained(client);
-      if (client.closed) return;
-      // A client that reads its answers is alive, though its own packets have to wait.
-      client.keepAlive();
-      if (sent % retainedPerTurn === 0 && scheduler.isOver)
-        await new Promise<void>((resolve) => scheduler.wait(lane, resolve));
-    }
-  }
-
-  /** The whole state, to a connection that has subscribed to exactly a device's `_updates/fields`. */
-  async #sendState({ client, identity }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
-    const state = identity && (await this.#parts.channels.stateOn(identity.caller, topic));
-    if (state && !client.closed) this.#parts.deliveries.sendToOne(client, { topic, payload: state, qos });
   }
 
   /** Resolves, for each, to why it has not ended, if it has not; the others are out of force, and off the disk, then. */

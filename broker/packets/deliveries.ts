@@ -84,9 +84,7 @@ export class Deliveries {
         scheduler.spend(costOfKept);
         if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
         while (kept.cmd === 'publish' && !client.closed && isFull(live, kept.messageId !== undefined))
-          await new Promise<void>((resolve) => {
-            live.whenRoom = resolve;
-          });
+          await nextRoom(live);
         await drained(client);
         if (client.closed) return;
         if (persistence.isDue(client, kept)) await this.#sendKept(live, kept);
@@ -101,9 +99,19 @@ export class Deliveries {
     if (!client.closed && persistence.hasFallenBehind(client)) await this.catchUp(live);
   }
 
-  /** The client has this message: nobody else of its group gets it. */
+  /** Resolves when a message of QoS 1 or 2 would leave at once, or the connection has ended; calls `waits` when that is not so now. */
+  async roomFor(live: LiveClient, waits: () => void): Promise<void> {
+    const { client } = live;
+    while (!client.closed && (isFull(live) || client.isSlow || this.#held.has(live))) {
+      waits();
+      await nextRoom(live);
+    }
+  }
+
+  /** The client has this message: nobody else of its group gets it, and it is not due any more. */
   received(live: LiveClient, messageId: number): void {
     if (live.shared) this.#held.untrack(live, messageId);
+    live.newFilters?.acknowledged(messageId);
   }
 
   /** Gives what a member of groups has not acknowledged to others; it has left, or `hasEnded` with its session. */
@@ -118,16 +126,17 @@ export class Deliveries {
 
   /** The client has acknowledged a message, has read, or is gone: sends what has waited for that. */
   sendWaiting(live: LiveClient): void {
-    const { client, whenRoom } = live;
+    const { client } = live;
     if (client.closed) this.#held.dropAll(live);
     while (!client.closed && !client.isSlow && client.conn.writableLength <= maxWritten && !isFull(live)) {
       const packet = this.#held.take(live);
       if (!packet) break;
       this.#deliver(live, packet, () => {}, true);
     }
-    // It looks again itself.
-    live.whenRoom = undefined;
-    whenRoom?.();
+    // They look again themselves.
+    const { waitingForRoom = [] } = live;
+    live.waitingForRoom = undefined;
+    for (const goOn of waitingForRoom) goOn();
   }
 
   /** A message, or a PUBREL, that a stored session has kept: it leaves as those that are live. */
@@ -211,6 +220,7 @@ export class Deliveries {
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
     const messageId = packet.messageId;
     live.ids.expect(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
+    if (packet.isFirst) live.newFilters?.sent(messageId);
     if (packet.group && client.clean && !isForNow(packet))
       this.#held.track(live, messageId, { ...packet, payload: this.#bytesOf(packet) });
     const pass = () => {
@@ -301,6 +311,14 @@ export class Deliveries {
 export async function drained(client: BrokerClient): Promise<void> {
   while (!client.closed && client.conn.writableNeedDrain)
     await new Promise<void>((resolve) => client.whenWritable(resolve));
+}
+
+/** Resolves when the client has acknowledged a message, has read, or is gone. */
+function nextRoom(live: LiveClient): Promise<void> {
+  return new Promise((resolve) => {
+    live.waitingForRoom ??= [];
+    live.waitingForRoom.push(resolve);
+  });
 }
 
 /** What all clients of one level are sent. */

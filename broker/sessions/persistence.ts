@@ -343,12 +343,23 @@ export class SessionStore {
     return this.#sessions.hasRoomForFilters(id, bytes);
   }
 
-  /** SUBACK and UNSUBACK wait for the disk. */
-  async addSubscriptions({ id }: Id, filters: readonly Filter[]): Promise<void> {
+  /** SUBACK and UNSUBACK wait for the disk. `first` get what is retained. */
+  async addSubscriptions(
+    { id }: Id,
+    filters: readonly Filter[],
+    first: ReadonlySet<Filter> = new Set(),
+  ): Promise<void> {
     const session = this.#sessions.get(id);
     if (!session) return;
-    for (const filter of filters) this.#sessions.subscribe(session, filter);
+    for (const filter of filters)
+      this.#sessions.subscribe(session, { ...filter, isRetainedDue: filter.qos > 0 && first.has(filter) });
     await this.#journal.durable();
+  }
+
+  /** What is retained for these filters has been received: it is not due when the client comes back. */
+  retainedReceived({ id }: Id, filters: Iterable<string>): void {
+    const session = this.#sessions.get(id);
+    if (session) this.#sessions.setRetainedDue(session, filters, false);
   }
 
   async removeSubscriptions({ id }: Id, filters: readonly string[]): Promise<void> {

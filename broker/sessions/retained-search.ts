@@ -14,6 +14,8 @@ export interface Reach {
 export interface Sending {
   /** Bytes of its payload. */
   length: number;
+  /** With which it goes. */
+  qos: 0 | 1 | 2;
   /** Resolves when the next one may follow. */
   delivered: Promise<void>;
 }
@@ -63,6 +65,11 @@ export class RetainedSearch {
   pass(topic: string): boolean {
     this.#last = topic;
     return !this.#early.delete(topic);
+  }
+
+  /** A filter is not subscribed to any more. */
+  forget(filter: string): void {
+    this.#filters.delete(filter, '');
   }
 
   close(): void {

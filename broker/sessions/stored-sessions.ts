@@ -216,6 +216,8 @@ export class StoredSessions {
       session = this.#add(this.#lastNumber, client.id, null);
     }
     session.expiry = this.#expiryOf(client.sessionExpiry);
+    // Its predecessor has not left yet.
+    if (session.holder) this.#noteUnreceived(session, session.holder);
     session.holder = client;
     session.caughtUp = undefined;
     session.queue.ids.forgetConnection();
@@ -237,6 +239,7 @@ export class StoredSessions {
       this.end(session);
       return;
     }
+    this.#noteUnreceived(session, client);
     session.holder = undefined;
     session.caughtUp = undefined;
     session.queue.ids.forgetConnection();
@@ -301,9 +304,27 @@ export class StoredSessions {
     const options = toOptions(subscription);
     const { identifier = null } = subscription;
     const known = session.filters.get(filter);
-    if (known && toOptions(known) === options && (known.identifier ?? null) === identifier) return;
+    const isSame = known && (toOptions(known) | retainedDue) === (options | retainedDue);
+    if (isSame && (known.identifier ?? null) === identifier) return;
     this.#put(session, fromOptions(filter, options, identifier));
     this.#journal.record({ kind: 'subscribe', session: session.number, filter, options, identifier });
+  }
+
+  /** Whether what is retained for filters has not been received, on disk too. */
+  setRetainedDue(session: Session, filters: Iterable<string>, isDue: boolean): void {
+    for (const filter of filters) {
+      const known = session.filters.get(filter);
+      if (!known || known.qos === 0 || (known.isRetainedDue ?? false) === isDue) continue;
+      const subscription = { ...known, isRetainedDue: isDue };
+      session.filters.set(filter, subscription);
+      const { identifier = null } = subscription;
+      const options = toOptions(subscription);
+      this.#journal.record({ kind: 'subscribe', session: session.number, filter, options, identifier });
+    }
+  }
+
+  #noteUnreceived(session: Session, { live }: BrokerClient): void {
+    if (live.newFilters) this.setRetainedDue(session, live.newFilters.topics, true);
   }
 
   unsubscribe({ number, clientId, filters }: Session, filter: string): void {
@@ -405,15 +426,18 @@ function sizeOf(filter: string): number {
   return Buffer.byteLength(filter) + bytesOfFilter;
 }
 
-/** QoS, retain handling, retain as published and no local in one number; a bridge says the last three. */
-function toOptions({ qos, rh, rap, nl }: Filter): number {
+const retainedDue = 128;
+
+/** QoS, retain handling, retain as published, no local, and whether what is retained is due, in one number; a bridge says the middle three. */
+function toOptions({ qos, rh, rap, nl, isRetainedDue }: Filter): number {
   const said = rh === undefined && rap === undefined && nl === undefined ? 0 : 4;
-  return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0);
+  return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0) + (isRetainedDue ? retainedDue : 0);
 }
 
 function fromOptions(topic: string, options: number, identifier: number | null): Filter {
   const qos = (options & 3) as 0 | 1 | 2;
-  const own = identifier === null ? {} : { identifier };
+  const isDue = (options & retainedDue) !== 0;
+  const own = { ...(identifier !== null && { identifier }), ...(isDue && { isRetainedDue: true }) };
   if (!(options & 4)) return { topic, qos, ...own };
   const said = { rh: (options >> 3) & 3, rap: (options & 32) !== 0, nl: (options & 64) !== 0 };
   return { topic, qos, ...said, ...own } as Filter;

@@ -211,6 +211,25 @@ const stories: Record<string, Story> = {
     now.t.match(await back.next(), { cmd: 'publish', messageId: sent, dup: true, payload: Buffer.from('sent') });
   },
 
+  async *'what was retained and has not been acknowledged is sent again'(f, now) {
+    await published(await connected(now, f), f.topic('chat'), 'kept', { retain: true });
+    const subscriber = await connected(now, f, keeper);
+    await subscribed(subscriber, [f.topic('chat'), 1]);
+    const kept = { cmd: 'publish', retain: true, payload: Buffer.from('kept') };
+    now.t.match(await subscriber.next(), kept);
+
+    yield;
+    now.t.match(await (await connected(now, f, keeper)).next(), kept);
+
+    yield;
+    const back = await connected(now, f, keeper);
+    now.t.match(await taken(back, ({ length }) => length > 0), [kept]);
+    await disconnected(back);
+
+    yield;
+    now.t.same(await taken(await connected(now, f, keeper), () => true), [], 'and once it has been, no more');
+  },
+
   async *'a queue keeps its last messages, as many as are allowed'(f, now) {
     for (let n = 0; n < 3; n += 1) yield;
     const subscriber = await connected(now, f, keeper);

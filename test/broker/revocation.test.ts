@@ -26,6 +26,8 @@ async function phone(t: Test, { service }: Fixture, token: string, more: object 
 async function away(t: Test, f: Fixture, token: string, clientId: string, ...filters: string[]) {
   const client = await phone(t, f, token, { clientId, clean: false });
   await subscribed(client, ...filters.map((filter) => [filter, 1] as [string, 1]));
+  // What is retained, which would come again.
+  await taken(client, () => true);
   await disconnected(client);
 }
 

@@ -106,7 +106,7 @@ export async function* retainedFor(store: SessionStore, live: LiveClient, filter
   const found: Outgoing[] = [];
   const search = store.searchRetained(live, filters, (packet) => {
     found.push(packet);
-    return { length: packet.payload.length, delivered: Promise.resolve() };
+    return { length: packet.payload.length, qos: packet.qos, delivered: Promise.resolve() };
   });
   for await (const _ of store.sendRetained(search)) yield* found.splice(0);
   search.close();

@@ -1,0 +1,80 @@
+import type { Filter } from '../message-types.ts';
+import type { RetainedSearch } from '../sessions/retained-search.ts';
+
+const noPacketId = 0;
+
+/** The filters of a connection whose retained messages it has not received whole. */
+export class NewFilters {
+  readonly #all = new Set<string>();
+  /** Those that are searched for next. */
+  readonly #waiting = new Map<string, Filter>();
+  /** Packet ids of retained messages that it has not acknowledged. */
+  readonly #unacknowledged = new Set<number>();
+  readonly #received: (filters: ReadonlySet<string>) => void;
+  #isSending = false;
+  /** What is being sent. */
+  search: RetainedSearch | undefined;
+
+  /** `received` is called when it has received all, of which filters; it is asked for no more then. */
+  constructor(received: (filters: ReadonlySet<string>) => void) {
+    this.#received = received;
+  }
+
+  get isSending(): boolean {
+    return this.#isSending;
+  }
+
+  get topics(): ReadonlySet<string> {
+    return this.#all;
+  }
+
+  /** Of a filter that is subscribed to again the latest SUBSCRIBE counts. */
+  add(filters: readonly Filter[]): void {
+    for (const filter of filters) {
+      this.search?.forget(filter.topic);
+      this.#all.add(filter.topic);
+      this.#waiting.set(filter.topic, filter);
+    }
+  }
+
+  /** It has given these filters up. */
+  forget(topics: readonly string[]): void {
+    for (const topic of topics) {
+      this.search?.forget(topic);
+      this.#all.delete(topic);
+      this.#waiting.delete(topic);
+    }
+  }
+
+  begin(): void {
+    this.#isSending = true;
+  }
+
+  /** The filters that are searched for together: their messages say the same identifier. */
+  takeNext(): Filter[] {
+    const [first] = this.#waiting.values();
+    const next = [...this.#waiting.values()].filter(({ identifier }) => identifier === first?.identifier);
+    for (const { topic } of next) this.#waiting.delete(topic);
+    return next;
+  }
+
+  /** What was sent in part is not received, whatever is acknowledged. */
+  end(how: 'whole' | 'in part'): void {
+    this.#isSending = false;
+    this.search = undefined;
+    if (how === 'whole') this.#settle();
+    else this.#unacknowledged.add(noPacketId);
+  }
+
+  sent(messageId: number): void {
+    this.#unacknowledged.add(messageId);
+  }
+
+  acknowledged(messageId: number): void {
+    if (this.#unacknowledged.delete(messageId)) this.#settle();
+  }
+
+  #settle(): void {
+    if (!this.#isSending && this.#unacknowledged.size === 0) this.#received(this.#all);
+  }
+}
