@@ -18,7 +18,7 @@ import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
 import { SharedGroups } from './sessions/shared-groups.ts';
 
-/** Levels that the matcher of Aedes can take. */
+/** Levels of a topic or filter that Aedes passes on at most. */
 const maxTopicLevels = 100;
 
 /** Cost of packets that an account takes before another has its turn, while others wait. */

@@ -1,4 +1,4 @@
-/** The MQTT broker: Aedes with our hooks. docs/architecture.md follows a message through this folder. */
+/** The MQTT broker. docs/architecture.md follows a message through this folder, docs/aedes.md says what Aedes does in it. */
 import type { Server as HttpServer } from 'node:http';
 import type { BrokerServices, BrokerState, Downlink, Publisher, Revocations, Streams } from '../src/broker-ports.ts';
 import type { Counters } from './connections/counters.ts';

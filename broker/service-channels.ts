@@ -13,7 +13,7 @@ const repeatedTopic = 1024;
 /** Bytes of JSON; a longer state is left out of an explanation. */
 const maxRepeatedStateLength = 16_384;
 
-/** The channels on which only the service speaks: `_rejected` and `_updates/fields`. */
+/** What the service publishes on service channels and control topics. */
 export class ServiceChannels {
   readonly #services: BrokerGround;
   readonly #root: string;

@@ -8,7 +8,7 @@ export interface Channel extends ChannelRow {
   service: boolean;
 }
 
-/** Channels for firmware and commands: every device has them, and no list shows them. */
+/** Channels for firmware, commands and credentials: every device has them, and no list shows them. */
 export const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
   serviceChannelNames
     .filter((name) => !serviceChannels[name].listed)
@@ -26,7 +26,7 @@ export const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
     ]),
 );
 
-/** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users, only a listed one. */
+/** Whether this kind of caller may hear a channel of this name on a device in its reach: end-users hear only listed ones. */
 export function mayHearChannel(caller: Caller, name: string): boolean {
   if (caller.kind === 'device' || !unlistedChannels.has(name)) return true;
   return isAccountWide(caller) && serviceChannel(name)?.isPrivate !== true;

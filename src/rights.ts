@@ -104,7 +104,7 @@ const inOrganization: Rights = {
   organization: everything,
   role: ['read'],
   profile: ['read'],
-  // Its own one only: registry/credentials.ts.
+  // Its own one only: registry/credentials/credentials.ts.
   mqttCredential: ['create'],
   association: ['create'],
   firmwareState: ['read', 'update'],

@@ -5,16 +5,16 @@ import type { Right } from './rights.ts';
 interface ServiceChannel {
   /** What others than the device need to publish on it, besides `publish` of devices; without it only the device may. */
   needs?: Right;
-  /** The broker's handler of a message before its acknowledgement; undefined if no client publishes here. */
+  /** The broker's handler of a message before its acknowledgement. Without one no client publishes here, unless it is private. */
   handler?: 'log' | 'fields' | 'report';
   /**
-   * Whether every device template has it among its channels. The others are for firmware and commands: only the device
-   * itself and callers of the whole account hear them (`mayHearChannel` in channels.ts).
+   * Whether every device template has it among its channels. Of the others, end-users hear none (`mayHearChannel` in
+   * channels.ts).
    */
   listed: boolean;
   /** Whether the service sends work to devices on it. */
   isDownlink?: true;
-  /** Whether what is said on it is between the service and one connection: nobody is handed it, and nothing keeps it. */
+  /** Whether what is said on it is between the service and one connection of the device: nobody else hears it, nothing keeps it. */
   isPrivate?: true;
 }
 
@@ -36,7 +36,7 @@ export type ServiceChannelName = keyof Table;
 /** Service channels with this property. */
 type NamesWith<P> = { [K in ServiceChannelName]: Table[K] extends P ? K : never }[ServiceChannelName];
 export type DownlinkChannel = NamesWith<{ isDownlink: true }>;
-/** Service channels that clients publish on. */
+/** Service channels with a handler. */
 export type HandledChannel = NamesWith<{ handler: string }>;
 
 const entries = Object.entries(serviceChannels) as Array<[ServiceChannelName, ServiceChannel]>;

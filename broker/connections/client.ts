@@ -42,7 +42,7 @@ export interface Connected {
   about: About;
 }
 
-/** A client: Aedes knows it by its private id, ends it when another takes its place, and finds it by its filters. */
+/** A client: Aedes knows it by its private id, and the fan-out finds it by its filters. */
 export class Client implements BrokerClient {
   id = '';
   readonly clean: boolean;

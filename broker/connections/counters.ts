@@ -1,7 +1,7 @@
 import { Latency } from '../../db/sqlite/latency.ts';
 import { handledChannels } from '../../src/topics.ts';
 
-/** The limits of the README's table: each is its variable without `SLIPWAY_MQTT_`, in lower case. */
+/** The MQTT limits of docs/limits.md: each is its variable without `SLIPWAY_MQTT_`, in lower case. */
 export const limitNames = [
   'connect_timeout_seconds',
   'max_connections',

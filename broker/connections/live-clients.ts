@@ -156,7 +156,7 @@ export class Sessions {
     return this.#people.get(accountId) ?? [];
   }
 
-  /** Another connection of the same principal under the same client id, when Aedes has not ended it [MQTT-3.1.4-2]. */
+  /** Other connections of the same principal under the same client id: this one takes their place [MQTT-3.1.4-2]. */
   predecessorsOf(live: LiveClient): LiveClient[] {
     const others = live.identity ? this.of(live.identity.principal) : [];
     return [...others].filter((other) => other !== live && other.ready && other.client.id === live.client.id);
@@ -263,7 +263,7 @@ export function dropFilters(live: LiveClient, filters: readonly string[]): void 
   refreshFilters(live);
 }
 
-/** Brings the filters and their QoS bounds up to date with what Aedes holds; a granted one may be on its way there. */
+/** Brings the filters and their QoS bounds up to date with those of the client; a granted one may not be there yet. */
 export function refreshFilters(live: LiveClient): void {
   live.lowestQos = 2;
   live.highestQos = 0;

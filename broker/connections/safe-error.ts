@@ -1,7 +1,4 @@
-/**
- * What the log may say of an error that has been through Aedes, which hangs whole packets on its errors, a CONNECT with
- * its password among them: never the error itself.
- */
+/** What the log may say of an error in the way of a packet: its message alone, because it may carry what a client has sent. */
 export function faultOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

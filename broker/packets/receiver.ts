@@ -50,7 +50,7 @@ export const receiveMaximum = 1000;
 
 /**
  * What the broker does with each packet after CONNECT. Answers leave in the order of the packets, and messages are handed on
- * in that order too, whatever they wait for. Aedes keeps subscriptions, sessions and wills, and finds the subscribers.
+ * in that order too, whatever they wait for.
  */
 export class PacketReceiver {
   readonly #parts: ReceiverParts;

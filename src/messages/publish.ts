@@ -57,7 +57,7 @@ const answer = Type.Object(
 const jwtUsername = 'Auth:JWT';
 const challenge = 'Basic realm="slipway", charset="UTF-8"';
 
-/** POST /messaging/publish/{topic}, in a scope of its own: elsewhere bodies are JSON, and passwords no way in. */
+/** POST /messaging/publish/{topic}, in a scope of its own: it takes bodies of any type, and passwords. */
 export function publishing(app: App, ctx: MessagesContext): void {
   mountPublish(app, ctx, false);
 }
