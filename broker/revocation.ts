@@ -46,9 +46,8 @@ interface LossOfPeople {
 }
 
 /**
- * Who has lost a right loses what it has made of it, in the order of `#end`. Deliveries are decided one by one whatever
- * happens here; all of it is over when a method has resolved. A filter that can match nothing any more ends, one that still
- * can stays.
+ * Ends what a caller has made of a right that it has lost, in the order of `#end`. All of it is over when a method has resolved. A
+ * filter that can match nothing any more ends, one that still can stays.
  */
 export class RightsRevocations implements Revocations {
   readonly #parts: RevocationParts;

@@ -58,9 +58,8 @@ export function matches(filter: string, topic: string): boolean {
 }
 
 /**
- * Whether a well-formed filter can match a topic in the caller's reach. With a wildcard in the device's
- * level the answer is yes as soon as the shape fits: reach is decided again for every delivery. Filters that begin with
- * `$` are never below the topic root.
+ * Whether a well-formed filter below the topic root can match a topic in the caller's reach. With a wildcard in the device's level
+ * the shape decides: reach is decided again for every delivery.
  */
 export function canMatch(root: string, access: Access, caller: Caller, filter: string): boolean {
   if (!access.may(caller, 'subscribe', 'device')) return false;

@@ -1,7 +1,6 @@
 /**
- * The main job of the service on real input, from an empty directory to a device that is moved away from its audience.
- * Every step is checked; the process ends 0 only when all of them held. `npm run demo`.
- * With `--keep` it fills an account with a fleet instead, and serves it until Ctrl-C.
+ * `npm run demo`: the main job of the service on real input, from an empty directory to a device that is moved away; ends 0 only if
+ * every step held. With `--keep` it fills an account with a fleet instead, and serves it until Ctrl-C.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

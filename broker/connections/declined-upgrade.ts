@@ -6,9 +6,8 @@ import { Server as TlsServer } from 'node:tls';
 const asking = ['upgrade', 'http2-settings'];
 
 /**
- * For Node before 24.9, which has no `shouldUpgradeCallback`. Serves requests that ask for another protocol as if they had not, as a server may [RFC 9110, 7.8]: `curl --http2` and
- * Java's HttpClient ask for h2c with their first request. Node has taken its parser off the socket by then, so that the
- * head is written again, put before what follows it, and read by a new parser.
+ * For Node before 24.9: serves requests that ask for another protocol as if they had not [RFC 9110, 7.8], as `curl --http2` does.
+ * Node has taken its parser off the socket by then, so the head is written again and read by a new parser.
  */
 export function upgradeDecliner(server: HttpServer): (request: IncomingMessage, socket: Duplex, head: Buffer) => void {
   const answers = new WeakMap<Duplex, ServerResponse>();

@@ -220,9 +220,8 @@ export class Limits {
   }
 
   /**
-   * Resolves to whether a secret may be tried: false once too many were wrong. By address: anyone who guesses elsewhere does
-   * not lock the device out here. No more are tried at once than may be wrong; the others wait for the outcome.
-   * Call `guessed` after each that was true.
+   * Resolves to whether a secret may be tried: false once too many from this address were wrong. No more are tried at once than
+   * may be wrong; the others wait for the outcome. Call `guessed` after each that was true.
    */
   async mayGuess(principal: string, address: string | undefined): Promise<boolean> {
     if (this.#settings.failedConnectsPerPrincipal === 0) return true;

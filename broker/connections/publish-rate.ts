@@ -15,9 +15,8 @@ export interface Rates {
 const counted = ['packets', 'bytes', 'points'] as const satisfies ReadonlyArray<keyof Rates>;
 
 /**
- * How fast the messages of one client are read: so much a second, and a second's worth at once. A client that is faster
- * is not read for a slice, so that TCP holds it back and nothing is lost. Bytes and points are known only when a message
- * has been let in, so they may fall below nothing, and the next message waits for longer.
+ * How fast the messages of one client are read. A client that is faster is not read for a slice, so that TCP holds it back. Bytes
+ * and points are known only when a message has been let in: they may fall below nothing, and the next message waits for longer.
  */
 export class PublishRate {
   readonly #perSecond: Rates;

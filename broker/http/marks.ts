@@ -11,9 +11,8 @@ interface UnderWay {
 }
 
 /**
- * How far the stored messages of each account have been handed on. Most are handed on as soon as they are on disk, in the
- * same order; one that waits for its turn holds the mark back, so a reader that reconnects with the mark misses nothing.
- * Accounts are apart: what one has waiting does not make another's readers get messages twice.
+ * How far the stored messages of each account have been handed on. A message that waits for its turn holds the mark of its account
+ * back, so a reader that reconnects with the mark misses nothing.
  */
 export class Marks {
   readonly #store: { readonly end: Readonly<Place> };

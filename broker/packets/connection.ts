@@ -64,10 +64,8 @@ type State = 'awaiting CONNECT' | 'proving' | 'open' | 'draining' | 'leaving' | 
 type Wait = 'packet' | 'answered packet' | 'rate' | 'turn';
 
 /**
- * Takes the bytes of a connection, cuts them into packets and hands these on in order, so that answers and deliveries do not
- * depend on how the bytes were cut into segments. Messages and acknowledgements are on their way many at once; every other
- * packet waits for all before it, and all after it wait for it. A malformed packet ends the connection when what came before
- * it has been answered.
+ * Cuts the bytes of a connection into packets and hands these on in order. Messages and acknowledgements are on their way many at
+ * once; every other packet waits for all before it, and all after it wait for it.
  */
 export class Connection {
   #state: State = 'awaiting CONNECT';

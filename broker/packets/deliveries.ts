@@ -36,9 +36,8 @@ const costOfWrite = 3;
 const costOfKept = 4;
 
 /**
- * Messages on their way out: each client is sent them in the order in which they were published, whatever their QoS is and
- * whatever a stored session has to write before. A client that has as many unacknowledged messages as it takes is sent those
- * of QoS 0 alone; the others wait in the queue of its stored session, or are held for it. So they do while it reads slowly.
+ * Messages on their way out: each client is sent them in the order of their publication. While it has as many unacknowledged as it
+ * takes, or reads slowly, it is sent those of QoS 0 alone; the others wait in the queue of its session, or are held for it.
  */
 export class Deliveries {
   readonly #parts: DeliveryParts;

@@ -34,9 +34,8 @@ interface Waiting {
 }
 
 /**
- * Hands each message on to those who have subscribed to it; Aedes' `mq`. At once as long as the turn of the event loop has
- * time, else in parts, when it is the turn of the account. Messages of one account keep their order. Receivers decide when a
- * message comes to them, so one that has waited is delivered under the rights of then.
+ * Hands each message on to its subscribers; Aedes' `mq`. At once as long as the turn of the event loop has time, else in turns of
+ * accounts. Receivers decide when a message comes to them, so one that has waited is delivered under the rights of then.
  */
 export class FanOut {
   readonly #parts: FanOutParts;

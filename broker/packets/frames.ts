@@ -37,9 +37,8 @@ export class Frames {
   }
 
   /**
-   * The next packet; undefined until all of it is there. `check` is told the first byte and the length of the body as soon
-   * as the fixed header is there; `isShortest` tells whether the length has as few bytes as it needs.
-   * @throws Malformed for a malformed length, and what `check` throws.
+   * The next packet, or undefined until all of it is there. `check` is told the first byte, the length of the body, and whether the
+   * length has as few bytes as it needs, before the body comes. @throws Malformed for a malformed length, and what `check` throws.
    */
   next(check: (first: number, length: number, isShortest: boolean) => void): Frame | undefined {
     if (this.#unread < this.#needed) return undefined;

@@ -15,9 +15,8 @@ interface Share {
 }
 
 /**
- * The way of sessions to the disk. Memory is the truth, and its changes follow in their order, some milliseconds later,
- * or at once when somebody waits. What a full disk or a dead writer refuses is kept and tried again, unless a later
- * change has replaced it; only a change that was asked for as a promise is given up, because its caller gets the error.
+ * The way of sessions to the disk: changes follow memory in order, after milliseconds, or at once when somebody waits. One that
+ * fails is tried again, unless a later one has replaced it or its caller waits for a promise and gets the error.
  */
 export class Journal {
   readonly #messages: Pick<MessageStore, 'record'>;

@@ -54,9 +54,8 @@ type Id = Pick<BrokerClient, 'id'>;
 type Done = (error?: Error) => void;
 
 /**
- * Sessions, subscriptions, queues, retained messages and wills. Memory is the truth and answers at once; the disk follows
- * through the journal, and what an acknowledgement promises is there before it. Sessions and queues are bounded, of a received
- * QoS 2 message only the packet id is kept, and an unknown packet id is no reason to end a connection.
+ * Sessions, subscriptions, queues, retained messages and wills. Memory is the truth and answers at once; the disk follows through
+ * the journal, and what an acknowledgement promises is there before it.
  */
 export class SessionStore {
   readonly #services: PersistenceServices;
@@ -224,10 +223,8 @@ export class SessionStore {
   // Messages on their way in
 
   /**
-   * Makes durable what the acknowledgement of a QoS 1 or 2 message promises: that it reaches the stored sessions which
-   * have subscribed to it, that it is retained, and that its packet id is known. In one transaction with what was given
-   * to the message store right before. `done` is called at once when there is nothing to keep. Ask `lacksRoomFor` before.
-   * `onPlaces` is told before that how many sessions it is written for.
+   * Makes durable what the acknowledgement of a QoS 1 or 2 message promises, in one transaction with what the store was given right
+   * before. `done` comes at once if there is nothing to keep; `onPlaces` is told before for how many sessions. Ask `lacksRoomFor` first.
    */
   keep(
     client: Pick<BrokerClient, 'id' | 'clean'> | undefined,

@@ -90,9 +90,8 @@ export class Client {
   }
 
   /**
-   * The answer, whatever it is but 401 and what may be over in a moment (429, 5xx, no answer): that is tried again.
-   * @throws Ending 3 when it does not get through in time, 4 for 401; UsageError for what is no Slipway server, and for parameters of a
-   * GET that it does not know: without a filter the answer is another one.
+   * The answer; after 429, 5xx and no answer it is tried again. @throws Ending 3 when it does not get through in time, 4 for 401;
+   * UsageError for what is no Slipway server, and for parameters of a GET that it does not know.
    */
   async call(method: string, path: string, call: Call = {}): Promise<Answer> {
     const answer = await this.#persist(method, path, call);

@@ -99,10 +99,8 @@ export class Journal {
   }
 
   /**
-   * Opens the journal of a directory, alone. With `serialNumber` only what concerns that unit is read, because a line that
-   * makes one unit a minute has a long journal.
-   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged, or is missing where
-   * there are files of units.
+   * Opens the journal of a directory, alone; with `serialNumber` only what concerns that unit is read. @throws Ending 3 when another
+   * command works there, UsageError for a journal that is damaged, or missing where there are files of units.
    */
   static async open(directory: string, serialNumber?: string): Promise<Journal> {
     try {

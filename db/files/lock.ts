@@ -62,9 +62,8 @@ export class Fence {
 }
 
 /**
- * Commits as the holder of a directory. The mark is compared before the commit, so that nothing is written to the bytes of
- * another holder, and after it, because only then is it certain that the next holder has read what was committed.
- * @throws Fenced if another process has taken over: nothing of it may be acknowledged.
+ * Commits as the holder of a directory: compared before the commit, and after it, because only then it is certain that the next
+ * holder has read what was committed. @throws Fenced if another process has taken over: nothing of it may be acknowledged.
  */
 export function commitAsHolder(fence: { checkHolder(): void } | undefined, commit: () => void): void {
   fence?.checkHolder();

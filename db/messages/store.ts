@@ -97,9 +97,8 @@ export class MessageStore {
   }
 
   /**
-   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date. With `mark`, commits fail when
-   * the directory has another holder.
-   * @throws Error when the file cannot be opened for writing.
+   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date. With `mark`, commits fail when the
+   * directory has another holder. @throws Error when the file cannot be opened for writing.
    */
   static async open(directory: string, options: { log: StoreLog; mark?: string | undefined }): Promise<MessageStore> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
@@ -230,9 +229,8 @@ export class MessageStore {
   }
 
   /**
-   * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
-   * after the commit that made the points durable, or with the error for which they are not kept. `prepared` says that
-   * `prepare` has had all of them.
+   * Stores the points of one message. `done` is called once, later, in the order of the calls: after their commit, or with the error
+   * for which they are not kept. `prepared` says that `prepare` has had all of them.
    */
   append(key: SeriesKey, points: Point[], done: Done, prepared = false): void {
     this.#makeRoom(points.length);

@@ -150,9 +150,8 @@ const newPassword = `CREATE TRIGGER "identities_new_password" AFTER UPDATE OF "p
   BEGIN DELETE FROM "mfaLogins" WHERE "userId" = NEW."id"; END`;
 
 /**
- * Identity: profiles, applications and their sessions, tokens sent by mail, second factors,
- * federated login, and the audit record, which nothing changes or deletes. Secrets are hashed, or sealed where they must
- * be read again.
+ * Identity: profiles, applications and their sessions, emailed tokens, second factors, federated login, and the audit record.
+ * Secrets are hashed, or sealed where they must be read again.
  */
 export const name = '0005-identity';
 

@@ -52,9 +52,8 @@ const statements = [
 ];
 
 /**
- * The index of serial numbers knows the account of each, and has words of one, two and three characters, so that it counts what
- * is found often. Firmware versions need no index of texts: they are counted, and few. The counts that were kept for each list
- * that somebody had asked for go.
+ * The index of serial numbers knows the account of each, and has words of one, two and three characters, so that it counts what is
+ * found often. Firmware versions need no index of texts. The counts that were kept for lists go.
  */
 export const name = '0029-text-of-accounts';
 

@@ -2,9 +2,8 @@ import type { Kysely } from 'kysely';
 import { executeAll } from './execute.ts';
 
 /**
- * From when on people see what a device has done. The possessions of a device are counted; points name theirs. Null is from
- * its beginning. Of a device that is in no organization, `left…` is the top-level organization in
- * which it was last, and what that saw.
+ * The possessions of a device are counted; points name theirs, and null is from its beginning. Of a device in no organization,
+ * `left…` is the top-level organization in which it was last, and what that saw.
  */
 const statements = [
   'ALTER TABLE "devices" ADD COLUMN "possession" INTEGER NOT NULL DEFAULT 0',

@@ -2,10 +2,8 @@ import type { Kysely } from 'kysely';
 import { executeAll } from './execute.ts';
 
 /**
- * What those who come back to a stream have missed, in the order in which it came: log entries and series by account, and
- * points with a time before that of another point of their series that came earlier. "lateAfter" is the sequence up to
- * which these are not listed any more; none are of points from before this step. "byService" entries are the service's
- * own: what says so until now may be a device's as well.
+ * What those who come back to a stream have missed, in order of arrival. Points with a time before an earlier one of their series
+ * are listed after the sequence "lateAfter"; none are of before this step. "byService" entries are the service's own.
  */
 const statements = [
   `CREATE TABLE "latePoints" (

@@ -141,9 +141,8 @@ export class Registry {
   }
 
   /**
-   * Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. Commits fail when the holder
-   * of the directory is no longer that of `mark`, or, without one, that of now. `laneNow` says on whose behalf something is
-   * written: accounts take turns.
+   * Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. Commits fail when the directory has
+   * another holder than `mark`, or than now without one. `laneNow` says on whose behalf something is written.
    */
   static async open(directory: string, mark?: string, laneNow?: LaneNow): Promise<Registry> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });

@@ -34,9 +34,8 @@ class Group {
 }
 
 /**
- * The one writer. Accounts take turns, then the callers of each, by the time that their transactions take; and after a few
- * milliseconds of transactions the event loop goes round. Those that come one after another share a commit (each in a
- * savepoint of its own), so that many small writes cost one fsync, and none returns before it is on disk.
+ * The one writer. Accounts take turns, then the callers of each, by the time of their transactions. Those that come one after
+ * another share a commit, each in a savepoint of its own, and none returns before it is on disk.
  */
 export class Writer {
   /** Those of long transactions as well. */

@@ -1,12 +1,6 @@
 /**
- * Plays devices that update their firmware, each in its own way:
- *
- *   node simulator.mjs --url http://127.0.0.1:3000 --mqtt mqtt://127.0.0.1:1883 --account ID --devices FILE
- *
- * FILE has a JSON object in each line: {"id","secret","way":"http"|"json"|"cbor","fail"?,"slow"?,"losePowerAt"?,"disconnectAt"?}.
- * --fail, --slow, --lose-power-at 40% and --disconnect-at 40% are for all devices. With --fail the hash is wrong. With --slow
- * bytes are read slowly. A device that loses power forgets everything, once; a device that disconnects goes on with what
- * it has, once. The program prints one line for each device whose update has ended, and ends with the last one.
+ * node simulator.mjs --url URL --mqtt URL --account ID --devices FILE [--fail] [--slow] [--lose-power-at 40%] [--disconnect-at 40%]
+ * plays devices that update their firmware. README.md next to it says what FILE holds and what the flags do.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';

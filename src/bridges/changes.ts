@@ -113,9 +113,8 @@ export async function updateBridge(
 }
 
 /**
- * What is stored sealed goes only where it was meant for: otherwise a caller who may change a bridge could send it to a server
- * of their own. A webhook's secret is never sent.
- * @throws PlatformError 400/106 when `url`, `settings.brokers` or `ca` lets another server be the target, and something is kept.
+ * What is sealed goes only where it was meant for. @throws PlatformError 400/106 when `url`, `settings.brokers` or `ca` lets another
+ * server be the target and something is kept. A webhook's secret is never sent.
  */
 function demandSameServer(ctx: Needed, before: BridgeRow, asked: Asked, body: Static<typeof updateBody>): void {
   const storedUrl = urlOf(ctx, before);

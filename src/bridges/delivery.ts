@@ -1,9 +1,6 @@
 /**
- * What one bridge has pending at one level, on its way out, in order per device.
- *
- * What the target says of a message holds its device, and what it says of itself holds the bridge. Rows are taken in their
- * order into a window, and from there into batches; no device is in two batches at once. A batch that fails as one is tried
- * again smaller, down to one message, so that the one to blame is found and the others pass.
+ * What one bridge has pending at one level, on its way out, in order per device: no device is in two batches at once. A batch that
+ * fails as one is tried again smaller, down to one message, so that the one to blame is found and the others pass.
  */
 import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';

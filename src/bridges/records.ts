@@ -60,9 +60,8 @@ function headerText(text: string): string {
 const envelopeVersion = 1;
 
 /**
- * The binary form of the original platform: version (u8), time UUID (16 bytes, network byte order), then source name,
- * source properties, target name and target properties, each after its length (u16, little endian), and the payload
- * after its length (u32, little endian).
+ * The envelope: version (u8), time UUID (16 bytes, network byte order), source name, source properties, target name and target
+ * properties, each after its length (u16, little endian), and the payload after its length (u32, little endian).
  */
 function envelope(message: BridgedMessage): Buffer {
   const { accountId, deviceId, organizationId, deviceTemplateId, topic, payload } = message;

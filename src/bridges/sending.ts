@@ -32,9 +32,8 @@ export function roundsOf(batch: readonly BridgedMessage[]): BridgedMessage[][] {
 const maxBatchTime = 3;
 
 /**
- * Sends round by round with `sendRound`, which answers in the order it was asked. A device of which a message is to be sent
- * again is in no later round. Stops when the target itself fails, and when `timeout` (milliseconds) has passed: a batch of
- * one device has many rounds, and others wait for its place.
+ * Sends round by round; a device of which a message is to be sent again is in no later round. Stops when the target itself fails,
+ * and after `timeout` (milliseconds): a batch of one device has many rounds, and others wait for its place.
  */
 export async function sendInRounds(
   batch: readonly BridgedMessage[],

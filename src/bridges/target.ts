@@ -23,12 +23,12 @@ export interface BridgedMessage extends Omit<OutboxMessage, 'properties' | 'expi
 }
 
 /**
- * To be sent again later: `about` the target itself, whatever it is sent, about these messages, as the target has said, or
- * maybe about something in them; `after` in milliseconds, if the target has said so; `refusal` if waiting alone will most
- * likely not help. Reasons hold nothing of addresses, secrets and payloads.
+ * To be sent again later, after `after` milliseconds if the target has said so. `refusal`: waiting alone will most likely not help.
+ * Reasons hold nothing of addresses, secrets and payloads.
  */
 export interface Retry {
   result: 'retry';
+  /** The target itself, whatever it is sent; these messages, as it has said; or maybe something in them. */
   about: 'target' | 'messages' | 'batch';
   reason: string;
   after?: number;

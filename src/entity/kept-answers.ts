@@ -1,7 +1,6 @@
 /**
- * What is kept of a request with an Idempotency-Key. Anyone who makes an entity notes it in the same transaction, without knowing
- * of HTTP. Each answer is sealed with a key made from the Idempotency-Key, which is stored only hashed, and from a key of the
- * service, because callers choose keys that can be guessed.
+ * What is kept of a request with an Idempotency-Key: anyone who makes an entity notes it in the same transaction. Answers are sealed
+ * with a key made from the Idempotency-Key and a key of the service, because callers choose keys that can be guessed.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { hkdfSync, randomBytes } from 'node:crypto';

@@ -58,10 +58,8 @@ export interface PageOfRows<K, R> {
 }
 
 /**
- * The rows of a page, in the order of their places. Rows that have gone meanwhile, or out of the caller's reach, are left
- * out.
- * @throws PlatformError 401/31 when the caller has lost its session or its role since it began; 429 when too many long
- * answers wait.
+ * The rows of a page in the order of their places, without those that have gone, or out of reach, meanwhile. @throws PlatformError
+ * 401/31 when the caller has lost its session or its role, 429 when too many long answers wait.
  */
 export function readSlices<K, R>(
   services: SliceServices,

@@ -63,9 +63,8 @@ export async function demandReference<T extends EntityTable>(
 }
 
 /**
- * The entity, live or in the trash, when it is in the caller's reach.
- * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach; 403 with 21 when the caller may
- * read it, and not do this to it.
+ * The entity, live or in the trash, in the caller's reach. @throws PlatformError 404/100 when it is not there or out of reach,
+ * 403/21 when the caller may read it and not do this to it.
  */
 export function findReached<T extends EntityTable>(
   { registry, access }: { registry: Registry; access: Access },
@@ -189,8 +188,7 @@ async function refuseDuplicates<R>(path: string, work: () => Promise<R>): Promis
 }
 
 /**
- * Runs `work` in one transaction, durable when the promise resolves, if the caller still may do what it does; `entity` is
- * what is written to, when it is there already.
+ * Runs `work` in one transaction, durable when the promise resolves, if the caller still may do what it does to `entity`.
  * @throws PlatformError 401/31 after a logout, 403/21 without the right, 404/100 for an entity out of reach now.
  */
 export function writeAs<R>(

@@ -8,10 +8,8 @@ import { type NamedSchema, namesOf, unknownNames } from './schema-names.ts';
 export const maxNamed = 50;
 
 /**
- * Says in a header which properties had no effect, so that a typing error can be seen. `more` are names that the schema
- * does not hold and that had an effect. Of a GET, and of a payload as it is, these are parameters: the names, which a list shows in
- * its `meta` too. Bodies of other endpoints are looked at for all of them (src/http/body-names.ts).
- * @throws PlatformError 400/106 naming each unknown parameter of a GET, with `SLIPWAY_STRICT_QUERIES`.
+ * Says in a header which properties of a body, or parameters of a GET, had no effect. `more` are names that the schema does not hold
+ * and that had one. @throws PlatformError 400/106 naming unknown parameters of a GET, with `SLIPWAY_STRICT_QUERIES`.
  */
 export function nameIgnored(
   request: FastifyRequest,

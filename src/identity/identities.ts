@@ -76,7 +76,7 @@ interface NewUserBody {
 
 /**
  * The identity that a body wants made; without a password it is an invitation.
- * @throws PlatformError 400 with 106 naming the property, as the spec's rules say.
+ * @throws PlatformError 400 with 106 naming the property.
  */
 export async function identityFor(
   { clock, passwords }: { clock: Clock; passwords: Passwords },

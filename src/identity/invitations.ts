@@ -68,9 +68,8 @@ export class Invitations {
   }
 
   /**
-   * Stores the identity that `idmUserEmail` asks for; an invitation when it has no password, to be sent after the commit.
-   * @throws PlatformError 400/110 for the email of an account user, 400/106 for one that is taken, 429 for an end-user
-   * after too many emails to that address.
+   * Stores the identity that `idmUserEmail` asks for, with an invitation to be sent after the commit if it has no password.
+   * @throws PlatformError 400/110 for the email of an account user, 400/106 for one that is taken, 429 after too many emails to it.
    */
   async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Granted> {
     // Who signed up with a code confirms an address before a second claim; those whom it lets in do so too.

@@ -1,7 +1,6 @@
 /**
- * What is known of a person, and what the person changes: names and password. An identity
- * changes its own; admins and back-ends those of the account; an end-user may read those of people whom it sees as
- * end-users.
+ * Names and password of a person. An identity changes its own; admins and back-ends those of the account; an end-user may read
+ * those of people whom it sees as end-users.
  */
 
 import { type Static, Type } from 'typebox';

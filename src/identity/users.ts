@@ -158,9 +158,8 @@ async function readProfiles(ctx: IdentityContext, caller: Caller, userIds: reado
 }
 
 /**
- * Ends an identity with all that is its own: sessions, connections, factors, links to providers. What of it lies in the
- * trash goes too and cannot be recovered, because it would belong to nobody.
- * @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
+ * Ends an identity with its sessions, connections, factors, links to providers, and end-users in the trash, which would belong to
+ * nobody. @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
  */
 async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: string): Promise<void> {
   const entityIds = await writeAs(ctx, caller, undefined, async (tx) => {

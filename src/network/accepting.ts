@@ -20,9 +20,8 @@ type Listening = Place & { reusePort: boolean };
 type SocketOptions = NonNullable<Parameters<typeof createServer>[0]>;
 
 /**
- * Has `listen` open the port of `server`, then opens it several more times: what comes there is a connection of `server`.
- * They end with it, and its `close` calls back when the connections of all have ended. Where the system is not known to
- * divide a port, it is opened once. @throws Error when the port cannot be had, another program of the same user has it included.
+ * Has `listen` open the port of `server`, then opens it several more times where the system divides a port; they end with it.
+ * @throws Error when the port cannot be had, another program of the same user has it included.
  */
 export async function listenWide(
   server: Server,
@@ -52,9 +51,8 @@ export async function listenWide(
 }
 
 /**
- * Sockets that share a port let each other in without an error, and a socket opened to find out would turn away who
- * connects to it. So it is asked who answers there, and a name that one process at a time can have is taken.
- * @throws Error when somebody listens there.
+ * Sockets that share a port let each other in without an error, so it is asked who answers there, and a name that one process at a
+ * time can have is taken. @throws Error when somebody listens there.
  */
 async function claimPort(place: Place): Promise<Server> {
   const claim = createServer((socket) => socket.destroy());

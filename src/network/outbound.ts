@@ -1,7 +1,6 @@
 /**
- * The only module that opens connections to addresses which accounts, or the operator, have named. An address that an
- * account has named must be public: not of this machine, of its networks or of its cloud. It is checked when the
- * connection is made, so a name that resolves to another address later gains nothing. Redirects are never followed.
+ * The only module that opens connections to addresses which accounts or the operator have named. Those of accounts must be public,
+ * which is checked when the connection is made. Redirects are never followed.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
 import http, { type ClientRequest, type IncomingMessage, type RequestOptions } from 'node:http';

@@ -70,9 +70,8 @@ export interface DeviceWork {
 /** The service behind the control topics. A device publishes to `<control root>/<device id>/svc`. */
 export interface ControlService {
   /**
-   * Takes a message of a device; PUBACK waits until it resolves. The messages of one connection come in order, and the
-   * next may come before this one resolves. Resolves to the rejection when the payload cannot be used: it goes into the
-   * device's list of refusals and counts as a refused message, and the connection stays.
+   * Takes a message of a device; PUBACK waits until it resolves, and the next may come before. Resolves to the rejection when the
+   * payload cannot be used: it goes into the device's list of refusals, and the connection stays.
    */
   takeMessage(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
   /** The device has subscribed to `<control root>/<device id>/cln`, and its SUBACK is written. */

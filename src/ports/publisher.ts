@@ -25,9 +25,8 @@ export interface Publisher {
   /** The decision about a caller's PUBLISH on a topic, or SUBSCRIBE to a filter, without carrying it out. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /**
-   * Publishes as a caller that has no connection: what PUBACK promises is true when it resolves. Refusals
-   * are explained as over MQTT, and here.
-   * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
+   * Publishes as a caller without a connection: what PUBACK promises is true when it resolves. Refusals are explained as over MQTT,
+   * and here. @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
    */
   publish(caller: Caller, message: Direct): Promise<Published>;
   /**

@@ -116,9 +116,8 @@ export class Scheduler {
   }
 
   /**
-   * Runs `work` when it is the lane's turn. `cost` is in units of the caller's choice, the same for all work of a scheduler.
-   * Work that goes on after an earlier turn takes the `first` place of its lane.
-   * @throws PlatformError 429/-199 when the lane has too much waiting already.
+   * Runs `work` when it is the lane's turn. `cost` is in units of the caller's choice; work that goes on after an earlier turn takes
+   * the `first` place of its lane. @throws PlatformError 429/-199 when the lane has too much waiting already.
    */
   async run<R>(
     lane: Lane,

@@ -1,7 +1,6 @@
 /**
- * Two accounts on one broker. One goes about its business and writes down everything that it is told, while everybody
- * else, of the other account, of another organization of its own, or nobody at all, tries to hear it, to speak for it,
- * and to disturb it. What it is told must be what it is told when all is quiet.
+ * Two accounts on one broker. While everybody else tries to hear one of them, to speak for it and to disturb it, it must be told
+ * what it is told when all is quiet.
  */
 import fc from 'fast-check';
 import t, { type Test } from 'tap';

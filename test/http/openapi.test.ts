@@ -18,9 +18,8 @@ import { sharedService } from '../support/shared.ts';
 const t = await part(import.meta);
 
 /**
- * The operations that clients rely on: operation | `etag`, then query parameters of a GET or properties of a body |
- * properties of the answer. `!` means required; `=` lists values that must be accepted. `{kind}` and `{entityType}` stand
- * for each of `families`, with `{one}` as its wrapper.
+ * The operations that clients rely on: operation | `etag`, query parameters or properties of a body | properties of the answer.
+ * `!` means required, `=` lists values that must be accepted; `{kind}` and `{entityType}` stand for `families`, `{one}` for the wrapper.
  */
 const spec = `
   POST /auth/login-user                            | emailAddress! password! accountId! renewalType=short,remembered,extended | csrfToken jwt

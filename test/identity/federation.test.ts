@@ -665,7 +665,7 @@ t.test('a provider that keeps silent does not hold up the end of the service', a
   await reached;
   const since = Date.now();
   await own.close();
-  // A request under way has three seconds (README: SIGTERM ends it within five).
+  // A request under way has three seconds: SIGTERM ends the service within five.
   t.ok(Date.now() - since < 5000);
   t.equal((await answer).status, 502, 'and who waits gets an answer');
 });

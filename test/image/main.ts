@@ -1,7 +1,6 @@
 /**
- * `npm run test:image`: builds the Dockerfile and runs the image as its user. Docker is not needed: Debian's buildah builds it
- * without a daemon, on a base of debootstrap that gets the Node and the npm of this machine. Needs root, buildah and
- * debootstrap. Ends 1 when a step fails.
+ * `npm run test:image`: builds the Dockerfile with Debian's buildah, on a base of debootstrap with the Node and the npm of this
+ * machine, and runs the image as its user. Needs root, buildah and debootstrap. Ends 1 when a step fails.
  */
 import { strict as assert } from 'node:assert';
 import { execFile, spawn } from 'node:child_process';

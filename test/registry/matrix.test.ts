@@ -1,7 +1,6 @@
 /**
- * Every endpoint and every id that it takes, asked for by callers who must not reach what the id names: the admin of
- * another account, an end-user of other organizations, an identity without an end-user, a back-end of another account,
- * an application for end-users and a station of this one, nobody.
+ * Every endpoint and every id that it takes, asked for by callers who must not reach what the id names: of another account, of other
+ * organizations, without an end-user, an application for end-users and a station of this account, nobody.
  */
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
@@ -76,10 +75,8 @@ const withoutIds: Record<string, string> = {
 };
 
 /**
- * `{kind}`, `{fields}` and what goes with them stand for each of `families`. The second column says which parameter
- * names what; a dash is a list of the caller's own account. The others are the answers: a status and a code, `none` for
- * an empty list, `own` for one that holds nothing of anybody else. Without a token every answer is 401/30. The identity
- * family has names instead of codes.
+ * Operation | which parameter names what (a dash: a list of the caller's own account) | answers: a status and a code, `none` for an
+ * empty list, `own` for one without anything of others. Without a token all are 401/30. `{kind}` stands for each of `families`.
  */
 const table = `
   POST /api/v1/devices                              | body accountId: account                         | 404/100 | 403/21  | 403/21

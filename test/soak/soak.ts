@@ -34,7 +34,7 @@ export interface Soaked {
   failures: string[];
 }
 
-/** What a write-ahead log grows to before its pages are used again (README); under little load that takes longer than the warm-up. */
+/** What a write-ahead log grows to before its pages are used again (docs/operations.md); under little load that takes longer than the warm-up. */
 const walSize = 48 * mebibyte;
 
 /** Milliseconds after which the run ends though some kind of load has done nothing. */

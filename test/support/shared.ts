@@ -6,9 +6,8 @@ import { type Service, startService } from './service.ts';
 const shared = new Map<string, Promise<Service>>();
 
 /**
- * A shared service, in a new account: the one with these settings. It ends with the process; with the test its clients end, and
- * its log is checked. A test of start, a limit of the process, a clock or the end of a service starts one of its own with
- * `startService`.
+ * A shared service with these settings, in a new account. It ends with the process; with the test its clients end, and its log is
+ * checked. For a start, a clock, a limit of the process or its end use `startService`.
  */
 export async function sharedService(t: Test, env: Record<string, string> = {}): Promise<Service> {
   const key = JSON.stringify(env);

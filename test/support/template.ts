@@ -1,7 +1,6 @@
 /**
- * What the first service of a run makes and the others take, kept in node_modules/.cache: a data directory with its first
- * account (the signing key, the schema and the hash of a password take longer than all the rest of a start), and the
- * OpenAPI document, which takes as long again.
+ * What the first service of a run makes and the others take, in node_modules/.cache, because each takes as long as the rest of a
+ * start: a data directory with its first account, and the OpenAPI document.
  */
 import {
   chmodSync,

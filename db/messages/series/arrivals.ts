@@ -1,7 +1,6 @@
 /**
- * What each account has stored, in bytes, and in which order it came. Blocks of an account's data, some 64 KiB each, keep the
- * sequence at which they begin: the oldest arrivals are found without an index of points by arrival. Inside the writer's
- * transactions.
+ * What each account has stored, in bytes, and in which order it came. Blocks of some 64 KiB keep the sequence at which they begin,
+ * so the oldest arrivals are found without an index of points by arrival. Used inside the writer's transactions.
  */
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.ts';

@@ -1,7 +1,6 @@
 /**
- * Where in a series a category is, so that a rare one is found without going through the others. A mark is a stretch of
- * time; every point lies in one of its series and category, and those of one pair do not overlap. A stretch is as long as
- * about a hundred points of the series take, so a point rarely needs a mark of its own.
+ * Where in a series a category is, so that a rare one is found without reading the others. A mark is a stretch of time, about as
+ * long as a hundred points take; every point lies in one of its series and category, and those of one pair do not overlap.
  */
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.ts';

@@ -105,10 +105,8 @@ export class SeriesRemoval {
   }
 
   /**
-   * One step of making room: while more than `bytes` of the file are in use, and while an account has stored more than
-   * `accountBytes` (0 is no maximum). Room is made by the account furthest above its share of `bytes`: what its bridges have delivered,
-   * or could not deliver, goes first, then its oldest arrivals. What it keeps for MQTT, and what is pending, counts and stays.
-   * False when nothing of an account above its share can be removed.
+   * One step of making room while more than `bytes` are in use, or an account has more than `accountBytes` (0: no maximum). False when
+   * nothing can be removed of an account above its share: what it keeps for MQTT, and what is pending, stays.
    */
   evictSome({ bytes, accountBytes }: Room): boolean {
     const over = performance.now() + stepTime;

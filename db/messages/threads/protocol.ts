@@ -100,9 +100,8 @@ export interface Held {
 }
 
 /**
- * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `commitTime` is
- * how long COMMIT has taken, in milliseconds. `outbox`: pending bytes of the accounts that the order has changed; of all
- * after `ready`.
+ * One after `ready` for each order but `close`, in their order. `more`: there are still rows to remove; `commitTime`: milliseconds
+ * of COMMIT; `outbox`: pending bytes of the accounts that the order has changed, of all after `ready`.
  */
 export type Answer =
   | ({ ready: true; outbox: AccountBytes[] } & Held)

@@ -41,9 +41,8 @@ export const AuditRecord = Type.Object({
 });
 
 /**
- * The first answer to a request with an Idempotency-Key, sealed with a key made from that key. `entityId` is written in
- * the transaction that made the entity, the answer after it: a crash in between loses neither. `secretOf` is the device
- * whose secret the answer carries.
+ * The first answer to a request with an Idempotency-Key, sealed with a key made from that key. `entityId` is written in the
+ * transaction that made the entity, the answer after it. `secretOf` is the device whose secret the answer carries.
  */
 export const IdempotentAnswerRecord = Type.Object({
   keyHash: Type.String(),

@@ -17,9 +17,8 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
 }
 
 /**
- * The match of a column in a list: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
- * `beginning`, the first characters; `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an
- * instant; `since`, that instant or a later one.
+ * The match of a column in a list. `partial` ignores case, `reference` also takes the text `null`, `latitude` and `longitude` are
+ * numbers kept as text, `since` is an instant or a later one.
  */
 export type Match =
   | 'exact'

@@ -28,10 +28,8 @@ const possessionShown = Type.Unsafe<string | null>({
 });
 
 /**
- * `possession` counts: points name theirs. `possessionFirst` is the first one that its people see. Of a device that is in no
- * organization, `left…` is the top-level organization in which it was last, and what that saw.
- * `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more.
- * `silent`: connected, and without a message for too long. `usualInterval`: seconds between its messages, see broker/silence.ts.
+ * `possession` counts; `possessionFirst` is the first one that its people see; `left…` is where it was before it was in no
+ * organization. `silent`: connected, without a message for too long; `usualInterval`: seconds between messages (broker/silence.ts).
  */
 export const deviceColumns = {
   deviceTemplateId: column(Id, {

@@ -73,9 +73,8 @@ const stageBody = Type.Object({
 });
 
 /**
- * A package on its way to devices. `target` is JSON; `stage` is the index of the stage that runs, -1 before the first, and
- * shown from 1. While a stage takes up its devices, those after `cursor` whose hash is at most `threshold` are still missing. `due`
- * (milliseconds) is when the engine has to look at it; null for never. `failuresAccepted` are those of the stage at the last resume.
+ * A package on its way to devices. `stage` is -1 before the first; devices after `cursor` whose hash is at most `threshold` are
+ * still to be taken up. `due` (milliseconds): when the engine looks next; `failuresAccepted`: those of the stage at the last resume.
  */
 export const firmwareRolloutColumns = {
   firmwarePackageId: column(Id, {

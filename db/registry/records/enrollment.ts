@@ -98,10 +98,8 @@ export const enrollmentGroupColumns = {
 };
 
 /**
- * A device that a group has made, under the serial number that enrolled, which no PUT changes. `connected` is the first
- * connection of all, `used` whether the present credential has had one. Until it has, what the former one was (a hash, a
- * fingerprint) still proves the device, so that a lost answer can be asked for again. `permitted`: it was made with the
- * permission of an admin, which holds until `allowedUntil` or its first connection.
+ * A device that a group has made. `connected`: its first connection of all; `used`: whether the present credential has had one. Until
+ * then the former one proves it too. `permitted`: by an admin, until `allowedUntil` or its first connection.
  */
 export const EnrollmentRecord = Type.Object({
   deviceId: Id,

@@ -16,10 +16,8 @@ export const VerificationRecord = Type.Object({
 });
 
 /**
- * Work on many devices: `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
- * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
- * until they are confirmed or `expires` is over; then it is destroyed, and they with it. `reason` says why it could not go on.
- * `keptRows` is how many of its rows are still there, `keptBytes` how long they were as they came.
+ * Work on many devices. `checksum` finds the job of a repeated request; null for dry runs and forced jobs. `sealedKey` opens the
+ * results until they are confirmed or `expires` is over. `keptRows` and `keptBytes`: rows that are still there, as they came.
  */
 export const JobRecord = Type.Object({
   id: Id,

@@ -52,9 +52,8 @@ export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwar
 }
 
 /**
- * Takes what a device says of its update. Saying the same of one that has ended changes nothing. `succeeded` says which version
- * the device runs, and that is noted whatever it is. @throws PlatformError 404/100 when nothing was ever offered, 410 when the
- * offer has ended otherwise, 400/106 for progress of another version than the one that is offered.
+ * Takes what a device says of its update; the version of `succeeded` is noted whatever it is. @throws PlatformError 404/100 when
+ * nothing was ever offered, 410 when the offer has ended otherwise, 400/106 for progress of another version than the offered one.
  */
 export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report: Report): Promise<Reported> {
   const open = await openDelivery(tx, deviceId);

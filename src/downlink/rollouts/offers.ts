@@ -125,9 +125,8 @@ export class Offers {
   }
 
   /**
-   * The delivery behind a signed URL of the content. `separate` is the signature of a URL that an earlier release made;
-   * now it is the end of `signed`. @throws PlatformError 403/21 for one that is forged or has expired, 410 when the offer
-   * was cancelled, superseded or revoked.
+   * The delivery behind a signed URL; `separate` is the signature where an earlier release made the URL. @throws PlatformError 403/21
+   * for one that is forged or has expired, 410 when the offer was cancelled, superseded or revoked.
    */
   async verify(sha256: string, signed: string, separate: string | undefined): Promise<Delivery> {
     const end = signed.lastIndexOf('.');

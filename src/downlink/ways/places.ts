@@ -24,9 +24,8 @@ export class Places {
   }
 
   /**
-   * Takes a place. Call the result to give it back; more calls have no effect. An account below its share gets the oldest
-   * place of the account that has most: that download goes on without a place.
-   * @throws PlatformError 429/-199 with a retry time if the account has its share, or every account has only its share.
+   * Takes a place; the result gives it back. An account below its share gets the oldest place of the account that has most, whose
+   * download goes on without. @throws PlatformError 429/-199 with a retry time if there is none for it.
    */
   takePlace(accountId: string): () => void {
     const share = this.#shareOf(accountId);

@@ -60,9 +60,8 @@ export async function findByChecksum({ query }: Registry, checksum: string): Pro
 }
 
 /**
- * Stores a job and wakes the engine; the one with the same checksum when there is one. Its rows are stored in steps, and it
- * is there when all of them are: `also` runs in the transaction that says so.
- * @throws PlatformError as writeAs; 429/-199 where too many are open already; 400/106 where the account keeps too many rows.
+ * Stores a job in steps and wakes the engine; returns the one with the same checksum when there is one. `also` runs in the last
+ * step. @throws PlatformError as writeAs; 429/-199 where too many are open; 400/106 where the account keeps too many rows.
  */
 export async function makeJob(
   ctx: Needed,
@@ -214,9 +213,8 @@ export async function cancelJob(ctx: Needed, caller: Caller, job: Job): Promise<
 }
 
 /**
- * Tries failed rows again, and those that a job could not come to. One that is open, or has none, stays as it is.
- * @throws PlatformError 403/21 for somebody else's, 400/106 for one that has been cancelled (an undo goes on: there is no
- * other way back), or undone; 429/-199 where too many are open already.
+ * Tries failed rows again, and those that a job could not come to. @throws PlatformError 403/21 for somebody else's, 400/106 for one
+ * that was undone, or cancelled (an undo goes on: there is no other way back), 429/-199 where too many are open.
  */
 export async function retryJob(ctx: Needed, caller: Caller, job: Job): Promise<Job> {
   if (!isMaker(caller, job))

@@ -98,9 +98,8 @@ function cString(text: string): string {
 const maxNvsStringLength = 124 * 32;
 
 /**
- * For Espressif's NVS partition generator: namespace `slipway`, and `slipway_topics` with a key for each channel. Texts that
- * its strings would spoil are blobs that end with NUL: it counts characters instead of bytes, reads CR LF as LF, and takes
- * every line that begins with # for a comment.
+ * For Espressif's NVS partition generator. Texts that its strings would spoil are blobs that end with NUL: it counts characters
+ * instead of bytes, reads CR LF as LF, and takes every line that begins with # for a comment.
  */
 function nvsCsv(unit: Unit, extra: FlashExtra): string {
   const { broker, username, password, accountId, serialNumber, ca, certificate, privateKey } = asObject(unit, extra);

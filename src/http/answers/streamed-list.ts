@@ -53,8 +53,7 @@ export class Answer {
   }
 
   /**
-   * Resolves when the answer has its place among the long ones. Call it before rows are read, as soon as it is known to be
-   * long; otherwise it is called when the answer becomes a stream.
+   * Resolves when the answer has its place among the long ones. Call it before rows are read, as soon as it is known to be long.
    * @throws PlatformError 429 when too many long answers wait.
    */
   takePlace(): Promise<void> {

@@ -37,9 +37,8 @@ export function throttleAnonymous(app: App, refuse: (request: FastifyRequest, re
 }
 
 /**
- * At most `limit` connections of an address (0: any number); more are closed when they are accepted. A connection that
- * becomes a WebSocket counts as MQTT from then on. A trusted proxy has any number of connections: behind it the requests
- * under way are counted, by the address that it names, and more are answered 429.
+ * At most `limit` connections of an address (0: any number), WebSockets excepted; more are closed. A trusted proxy has any number:
+ * behind it the requests under way are counted by the address that it names, and more are answered 429.
  */
 export function limitConnections(app: App, limit: number, trusts: Trust): void {
   const connections = new OpenPerNetwork(limit);

@@ -19,10 +19,8 @@ export function publish(document: object): object {
 }
 
 /**
- * The document without what it says more than once, and with each fact still in it: the description of a response is not
- * repeated by its schema, a parameter is optional unless it says otherwise, codes are part of their response, headers of
- * every response are in the head of the document, and errors that any operation can answer are its `default` response.
- * The argument is not changed.
+ * The document without what it says more than once, and with each fact still in it. What every operation shares stands once: headers
+ * of responses in the head, errors that any operation can answer as its `default`. The argument is not changed.
  */
 export function withoutRepetitions(document: object): object {
   const copy = structuredClone(document) as Tree;

@@ -125,9 +125,8 @@ async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: 
 }
 
 /**
- * The identity of a proven email address, or what `make` gives where there is none. Of somebody whom SCIM of the same provider
- * has made or linked the provider has said who it is, and need not say that the address is verified.
- * @throws PlatformError 401, which reports an email address only what its owner may know.
+ * The identity of a proven email address, or what `make` gives where there is none. For people of its SCIM the provider need not say
+ * that the address is verified. @throws PlatformError 401, which reports an email address only what its owner may know.
  */
 async function findByEmail(
   db: Db,

@@ -118,8 +118,7 @@ export async function textRemovalCode(ctx: Needed, caller: Caller): Promise<void
 }
 
 /**
- * Makes a method count. With the first one there are recovery codes, and every other session of the identity ends: from
- * then on anyone who has a session has shown a second factor.
+ * Makes a method count. With the first one there are recovery codes, and every other session of the identity ends.
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
 export async function confirm(ctx: Needed, caller: Caller, method: MfaMethod, typed: string) {

@@ -1,6 +1,5 @@
 /**
- * The passwords of eight characters or more among the 10,000 most common ones, in small letters. They are from the list of
- * @zxcvbn-ts/language-common (MIT licence), and this prints them:
+ * The passwords of eight characters or more among the 10,000 most common ones, of @zxcvbn-ts/language-common (MIT), printed by
  * node -p "require('@zxcvbn-ts/language-common').dictionary['passwords-common'].slice(0, 1e4).filter((one) => one.length > 7).join(' ')"
  */
 export const commonPasswords = `

@@ -185,9 +185,8 @@ function countEmail(
 }
 
 /**
- * Sets a password for anyone who has read the mail. It logs nobody in, and second factors stay.
- * @throws PlatformError 400 (badToken) for a token that is not this person's, used or too old; 400/106 by the policy,
- * which leaves the token as it was.
+ * Sets a password for anyone who has read the email; second factors stay. @throws PlatformError 400 (badToken) for a token that is
+ * not this person's, used or too old; 400/106 by the policy, which leaves the token as it was.
  */
 async function changeWithToken(
   ctx: IdentityContext,

@@ -60,9 +60,8 @@ export class Passwords {
   }
 
   /**
-   * The stored form of a new password of the person with this email address. There is no other way to one, so that
-   * nothing gets round the policy. It is hashed when it is the lane's turn, if its client is still there.
-   * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full; 503.
+   * The stored form of a new password; there is no other way to one, so that nothing gets round the policy. @throws PlatformError
+   * 400/106 naming `path` when the password breaks it, 429 when the lane is full, 503.
    */
   async hashNew(path: string, password: string, email: string, lane: Lane = ownLane): Promise<string> {
     demandPassword(path, password, email);

@@ -51,9 +51,8 @@ export class Secrets {
   }
 
   /**
-   * Whether the secret is the one whose hash is stored for `owner`; a new hash makes older proofs void. Without a hash
-   * it takes the same time and is false. Accounts take turns, then the networks of `address`: a flood of wrong secrets waits
-   * for itself.
+   * Whether the secret is the one whose hash is stored for `owner`; without a hash it takes the same time and is false. Accounts take
+   * turns, then the networks of `address`: a flood of wrong secrets waits for itself.
    */
   async verify(
     owner: string,

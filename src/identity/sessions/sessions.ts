@@ -66,9 +66,8 @@ export class Sessions {
   }
 
   /**
-   * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token; it ends
-   * with a station's expiry at the latest. `work` runs in the transaction that opens it, and first: when it throws, there
-   * is no session. `replaced` are the sessions that are gone because their owner had too many; call it by openSession.
+   * Opens a session, which ends with a station's expiry at the latest, and gives its first token; call it by openSession. `work` runs
+   * first in its transaction; `replaced` are sessions that are gone because their owner had too many.
    */
   async open(
     caller: Caller,

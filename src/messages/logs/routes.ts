@@ -149,9 +149,8 @@ export function logRoutes(app: App, ctx: MessagesContext): void {
 }
 
 /**
- * One page of a device's log entries, newest first; each part of it is read when it is the caller's turn.
- * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
- * looked for in too many entries; 416/109 past the last page.
+ * One page of a device's log entries, newest first, read in turns. @throws PlatformError 403/21, 404/100, 410/107 for the device;
+ * 400/106 for a bad filter, or a text that would be looked for in too many entries; 416/109 past the last page.
  */
 async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, query: LogQuery, turns: Scheduler) {
   const { access, messages } = ctx;
@@ -172,9 +171,8 @@ async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, 
 }
 
 /**
- * Writes entries, each read as a payload on `_log`; they are on disk when it resolves. The stored entries.
- * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long, or whose severity
- * or time is invalid; 507 for a full disk.
+ * Writes entries, each read as a payload on `_log`; they are on disk when it resolves to them. @throws PlatformError 403/21, 404/100,
+ * 410/107 for the device; 400/106 for an entry that is too long, or whose severity or time is invalid; 507 for a full disk.
  */
 export async function writeLogs(
   { access, clock, publisher }: Pick<MessagesContext, 'access' | 'clock' | 'publisher'>,

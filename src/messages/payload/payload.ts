@@ -45,9 +45,8 @@ function within(reading: Reading, limits: PayloadLimits): Reading {
 }
 
 /**
- * The points of a payload on a `timeSeries` channel. The forms are tried one after the other; one bad row refuses
- * the whole payload. `now` in milliseconds is the time of points that name none. What is over a limit is refused before
- * anything is built of it.
+ * The points of a payload on a `timeSeries` channel, by the first form that fits; one bad row refuses the whole payload. `now`
+ * (milliseconds) is the time of points that name none. What is over a limit is refused before anything is built of it.
  */
 export function readPoints(payload: Buffer, now: number, limits = unlimited): Reading {
   const text = readTextPoints(payload, now, limits);

@@ -37,10 +37,8 @@ function lengthOf({ count, unit }: BucketSize): number {
 }
 
 /**
- * The edges of the buckets that hold `from` (inclusive) to `to` (exclusive), ascending, in milliseconds. Seconds, minutes
- * and hours are counted from each local midnight, so that the last one of a day on which the clock changes is cut short
- * or one more. Weeks begin on Monday, several days or weeks are counted from Monday 1970-01-05, months from January of
- * the year 0.
+ * The edges of the buckets of `from` (inclusive) to `to` (exclusive), ascending, in milliseconds. Up to hours they are counted from
+ * each local midnight; weeks begin on Monday, several days or weeks on 1970-01-05, months in January of the year 0.
  */
 export async function bucketEdges(
   { from, to }: { from: number; to: number },

@@ -65,9 +65,8 @@ export interface Export {
 }
 
 /**
- * Every point that is in the range at the start, once, in the order of `order`; reading goes on as the receiver takes it,
- * and ends with it, or with the caller's right.
- * @throws PlatformError as findSeries; 400/106 for a bad range.
+ * Every point that is in the range at the start, once; reading goes on as the receiver takes it, and ends with it or the caller's
+ * right. @throws PlatformError as findSeries; 400/106 for a bad range.
  */
 export function exportSeries(
   services: Services,

@@ -20,9 +20,8 @@ import {
 } from './query.ts';
 
 /**
- * One page of the points of a channel in a range. Anyone who follows the tokens sees every point that was there at the
- * first page once, and none twice; of those that arrive meanwhile, the ones behind the place that has been reached.
- * @throws PlatformError as findSeries; 400/106 for a bad range or token.
+ * One page of the points of a channel in a range. Following the tokens shows every point of the first page's time once, and of later
+ * ones those behind the place that has been reached. @throws PlatformError as findSeries; 400/106 for a bad range or token.
  */
 export async function readPage(
   services: Services,

@@ -121,9 +121,8 @@ async function createCode(ctx: RegistryContext, caller: Caller, body: Static<typ
 }
 
 /**
- * Moves the device into the organization that the body names, directly or through an end-user; its id and version.
- * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach, 403/21 for
- * a person who has signed up with a code and has not confirmed the email address.
+ * Moves the device into the organization of the body, directly or through an end-user; returns its id and version. @throws
+ * PlatformError 400/102, 404/100 for an unknown code, 422 for a device out of reach or in the trash, 403/21 for an unconfirmed person.
  */
 async function start(ctx: RegistryContext, caller: Caller, code: string, body: Static<typeof startBody>) {
   const { access } = ctx;

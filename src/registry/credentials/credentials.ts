@@ -95,10 +95,8 @@ export function credentialRoutes(app: App, ctx: Needed): void {
 }
 
 /**
- * Makes the secret of a device, an end-user or an account user, ends its previous one and the connections made with it,
- * at once or after `graceSeconds`, and moves a defined device to activated.
- * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
- * own where it is an end-user.
+ * Makes a secret, ends the previous one with its connections, at once or after `graceSeconds`, and activates a defined device.
+ * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or not the end-user's own.
  */
 async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock } = ctx;

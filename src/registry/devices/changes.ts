@@ -250,9 +250,8 @@ export async function associateDevice(
 }
 
 /**
- * As associateDevice, in a transaction of the caller's, who may put things there; `deviceChanged` is to follow.
- * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
- * device that has been moved or deleted.
+ * As associateDevice, in a transaction of the caller's; `deviceChanged` is to follow. @throws PlatformError 404/100 for a code that
+ * was replaced, 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
  */
 export async function associateWithin(
   tx: Tx,

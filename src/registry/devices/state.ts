@@ -32,9 +32,8 @@ export async function readState(
 }
 
 /**
- * Applies the payload `{"state":{field:value}}` of `_set/fields`, all or nothing; the last write wins. Answers why it was
- * refused, or undefined. The caller has been found to be permitted. `versionSaid` is
- * told what a device says that it runs. @throws only what is no fault of the payload.
+ * Applies `{"state":{field:value}}` of `_set/fields`, all or nothing, for a caller that may; the last write wins. Returns why it was
+ * refused, or undefined. `versionSaid` is told what a device says that it runs. @throws only what is no fault of the payload.
  */
 export async function setState(
   ctx: StateContext & { waiting: FieldsWaiting; versionSaid(device: Caller, version: string): Promise<void> },

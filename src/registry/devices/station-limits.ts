@@ -8,8 +8,7 @@ import { type Clock, timestamp } from '../../clock.ts';
 import { PlatformError, unknownReference } from '../../errors.ts';
 
 /**
- * Takes `count` devices off what a station may still make, in the transaction that makes them, so that many at once do
- * not get past it; of any other caller there is no count.
+ * Takes `count` devices off what a station may still make, in the transaction that makes them; for any other caller nothing.
  * @throws PlatformError 403/21 when there are not so many left, or the station has expired or is deleted.
  */
 export async function reserve(tx: Tx, caller: Caller, count: number, clock: Clock): Promise<void> {
