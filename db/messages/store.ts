@@ -9,8 +9,10 @@ import { LogReads } from './logs/reads.ts';
 import { type OutboxChange, OutboxRows } from './outbox/rows.ts';
 import { CategoryPages } from './series/category-pages.ts';
 import { MissedRows } from './series/missed.ts';
+import { PromisedBytes } from './series/promised-bytes.ts';
 import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.ts';
 import { type AccountBytes, prepareShares } from './series/shares.ts';
+import { sizeOfLog, sizeOfPoints } from './series/sizes.ts';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.ts';
 import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
@@ -54,6 +56,8 @@ export class MessageStore {
   readonly logs: LogReads;
   /** Series that have got points while their account is copied. */
   readonly touched = new TouchedNotes();
+  /** What accounts have been given since it was looked at what they take. */
+  readonly promised = new PromisedBytes();
   readonly #log: StoreLog;
   readonly #reader: Sqlite.Database;
   readonly #thread: MessageReader;
@@ -197,9 +201,9 @@ export class MessageStore {
     return this.#full;
   }
 
-  /** Why nothing more is taken of an account; undefined while there is room. What sessions already hold changes all the same. */
-  fullFor(accountId: string): Error | undefined {
-    return this.#full ?? this.#accountsFull.get(accountId);
+  /** Why no `bytes` more are taken of an account; undefined while there is room. What sessions already hold changes all the same. */
+  fullFor(accountId: string, bytes = 0): Error | undefined {
+    return this.#full ?? this.#accountsFull.get(accountId) ?? this.promised.refusal(accountId, bytes);
   }
 
   /** Takes no more points and log entries, for this reason, until called without one. */
@@ -234,10 +238,13 @@ export class MessageStore {
    */
   append(key: SeriesKey, points: Point[], done: Done, prepared = false): void {
     this.#makeRoom(points.length);
-    const refusal = this.#refusal() ?? this.fullFor(key.accountId) ?? refusalOf(points);
+    const { accountId } = key;
+    const bytes = this.promised.isCounted ? sizeOfPoints(points) : 0;
+    const refusal = this.#refusal() ?? this.fullFor(accountId, bytes) ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
-    this.#open.calls.push(this.#settled({ points: kept.length, logs: 0 }, refusal, done));
+    const settled = refusal ? done : this.#promise(accountId, bytes, done);
+    this.#open.calls.push(this.#settled({ points: kept.length, logs: 0 }, refusal, settled));
     for (const [series, some] of bySeries(key, kept)) {
       this.touched.noteSeries(series, some);
       this.#open.add(series, some, prepared);
@@ -260,13 +267,16 @@ export class MessageStore {
   /** Stores a log entry; `done` as for append. */
   appendLog(entry: NewLogEntry, done: Done): void {
     this.#makeRoom();
-    const row = this.#refusal() ?? this.fullFor(entry.accountId) ?? toLogRow(entry);
-    if (row instanceof Error) {
-      this.#open.calls.push(this.#settled(nothing, row, done));
+    const { accountId } = entry;
+    const row = this.#refusal() ?? this.fullFor(accountId) ?? toLogRow(entry);
+    const bytes = row instanceof Error ? 0 : sizeOfLog(row);
+    const refusal = row instanceof Error ? row : this.promised.refusal(accountId, bytes);
+    if (row instanceof Error || refusal) {
+      this.#open.calls.push(this.#settled(nothing, refusal, done));
     } else {
       this.#pending += 1;
       this.#open.logs.push(row);
-      this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, done));
+      this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, this.#promise(accountId, bytes, done)));
     }
     this.#collected();
   }
@@ -421,6 +431,16 @@ export class MessageStore {
       } catch (error) {
         this.#log.error({ err: error }, 'A callback of the message store has thrown.');
       }
+    };
+  }
+
+  /** Counts what an account has been given until that is on disk. */
+  #promise(accountId: string, bytes: number, done: Done): Done {
+    if (bytes === 0) return done;
+    this.promised.add(accountId, bytes);
+    return (failure, end) => {
+      this.promised.settle(accountId, bytes);
+      done(failure, end);
     };
   }
 

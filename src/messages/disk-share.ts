@@ -9,8 +9,8 @@ import type { Readers } from '../threads/readers.ts';
 const part = 1 / 2;
 /** The log, and its usage, name an account that takes so much of its share, and again once it has taken less than the second in between. */
 const warned = { from: 0.8, until: 0.75 };
-/** An account that has taken its share is refused until it takes so much of it. */
-const admittedAgain = 31 / 32;
+/** An account is refused all that grows from the first part of its share on, until it takes less than the second. */
+const refused = { from: 31 / 32, until: 15 / 16 };
 
 const reason =
   'The account has taken its share of the disk: half of what is free above SLIPWAY_DISK_RESERVE_BYTES and of what all accounts take.';
@@ -18,7 +18,7 @@ const reason =
 type Services = {
   registry: Pick<Registry, 'query'>;
   readers: Readers;
-  messages: Pick<MessageStore, 'heldByAccount'>;
+  messages: Pick<MessageStore, 'heldByAccount' | 'promised'>;
   log: Logger;
 };
 
@@ -67,8 +67,8 @@ export class DiskShare {
 
   /** Why an account gets no `bytes` more; undefined while it may. */
   refusal(accountId: string, bytes = 0): string | undefined {
-    const isFull =
-      this.#above.has(accountId) || (this.#bytes !== null && this.takenBy(accountId) + bytes > this.#bytes);
+    const isAbove = this.#above.has(accountId) || this.#services.messages.promised.refused.has(accountId);
+    const isFull = isAbove || (this.#bytes !== null && this.takenBy(accountId) + bytes > this.#bytes);
     return isFull ? reason : undefined;
   }
 
@@ -76,6 +76,7 @@ export class DiskShare {
   async measureAccounts(free: number | null): Promise<void> {
     const { registry, readers, messages } = this.#services;
     const amounts = registryBytes(registry.query);
+    messages.promised.beginLook();
     const areFew = this.#taken.size * amountsOfAccount <= maxRowsOnLoop;
     const [accounts, inRegistry, inMessages] = await Promise.all([
       registry.query.selectFrom('accounts').select('id').limit(2).execute(),
@@ -88,16 +89,19 @@ export class DiskShare {
     this.#taken = taken;
     this.#bytes = accounts.length > 1 && free !== null ? Math.floor((Math.max(0, free) + all) * part) : null;
     this.#decide();
+    const { bytes: share } = this;
+    messages.promised.endLook(share === null ? undefined : { of: (id) => share - this.takenBy(id), reason });
   }
 
   #decide(): void {
-    const { log } = this.#services;
+    const { log, messages } = this.#services;
     const share = this.#bytes ?? Number.POSITIVE_INFINITY;
     const [above, named] = [new Set<string>(), new Set<string>()];
     for (const [accountId, bytes] of this.#taken) {
       const about = { accountId, bytes, share };
       const [wasAbove, wasNamed] = [this.#above.has(accountId), this.#named.has(accountId)];
-      if (bytes > share * (wasAbove ? admittedAgain : 1)) above.add(accountId);
+      const isRefused = messages.promised.refused.has(accountId);
+      if (isRefused || bytes > share * (wasAbove ? refused.until : refused.from)) above.add(accountId);
       if (bytes > share * (wasNamed ? warned.until : warned.from)) named.add(accountId);
       if (named.has(accountId) && !wasNamed)
         log.warn(about, `an account takes ${warned.from * 100} % of its share of the disk`);

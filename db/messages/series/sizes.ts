@@ -3,6 +3,8 @@
  * counted when something comes is counted off when it goes.
  */
 
+import type { Point } from '../types.ts';
+
 /** A point without a text. */
 export const pointBytes = 32;
 /** A log entry without its texts: half of it are indexes. */
@@ -23,8 +25,22 @@ export const textSizeSql = (column: string) =>
   `CASE WHEN octet_length(${column}) < ${longText.from} THEN octet_length(${column}) * 9 / 8
    WHEN ${column} IS NOT NULL THEN ${longText.takes} END`;
 
+export function sizeOfPoints(points: readonly Pick<Point, 'stringValue'>[]): number {
+  let bytes = points.length * pointBytes;
+  for (const { stringValue } of points) if (stringValue !== null) bytes += textSize(Buffer.byteLength(stringValue));
+  return bytes;
+}
+
+type LogTexts = Record<'tags' | 'message' | 'code' | 'details' | 'custom', string | null>;
+
+export function sizeOfLog({ tags, message, code, details, custom }: LogTexts): number {
+  let texts = 0;
+  for (const text of [tags, message, code, details, custom]) if (text !== null) texts += Buffer.byteLength(text);
+  return logSize(texts);
+}
+
 /** A log entry with so many bytes of texts. Every three characters of them that stand together are in an index too. */
-export function logSize(texts: number): number {
+function logSize(texts: number): number {
   return logBytes + Math.floor((texts * 7) / 4);
 }
 

@@ -18,7 +18,7 @@ import { LatePoints } from '../series/late-points.ts';
 import { SeriesMarks } from '../series/marks.ts';
 import { SeriesRemoval } from '../series/removal.ts';
 import { orderByTime } from '../series/rows.ts';
-import { logSize, pointBytes, textSize } from '../series/sizes.ts';
+import { pointBytes, sizeOfLog, textSize } from '../series/sizes.ts';
 import { MqttWriter } from '../sessions/writer.ts';
 import {
   type Answer,
@@ -255,7 +255,7 @@ class Writer {
     for (const log of logs) {
       const sum = added.get(log.accountId) ?? { points: 0, logs: 0, bytes: 0 };
       sum.logs += 1;
-      sum.bytes += bytesOf(log);
+      sum.bytes += sizeOfLog(log);
       added.set(log.accountId, sum);
     }
     this.#logs.write(logs, () => {
@@ -334,13 +334,6 @@ function textBytesOf(series: readonly KnownSeries[], points: Float64Array, texts
     bytes[index] = (bytes[index] as number) + textSize(Buffer.byteLength(text));
   }
   return bytes;
-}
-
-/** What Arrivals counts of a log entry. */
-function bytesOf({ tags, message, code, details, custom }: LogRow): number {
-  let texts = 0;
-  for (const text of [tags, message, code, details, custom]) if (text !== null) texts += Buffer.byteLength(text);
-  return logSize(texts);
 }
 
 function nameOf(key: BatchKey): string {
