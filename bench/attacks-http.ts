@@ -140,6 +140,13 @@ export const httpAttacks: Record<string, Attack> = {
       );
     },
   },
+  overviews: {
+    shows: 'the overview of the last week, 16 at once',
+    run: (means, begun) => {
+      begun();
+      return again(16, () => ask(means, 'GET', '/overview?hours=168'));
+    },
+  },
   audit: {
     shows: 'pages of 1,000 events of the audit and of trash, deleted and recovered meanwhile, 16 at once',
     run: (means, begun) => {

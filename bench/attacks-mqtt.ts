@@ -16,6 +16,28 @@ const rows = `${Array.from({ length: maxPoints }, (_, n) => `,,${n}`).join('\n')
 const datedRows = `${Array.from({ length: 3000 }, (_, n) => `${new Date(farAway + n).toISOString()},,${n}`).join('\n')}\n`;
 const deep = `${'['.repeat(31)}${'{"a":{"b":[1,2,3]}},'.repeat(6000)}1${']'.repeat(31)}`.slice(0, maxPayloadBytes);
 
+/** Each level but those of the account and the device as it is and as a wildcard, and each beginning with `#`. */
+const levels = ['slipway', 'v1', '+', 'd', '+', 'temperature'];
+const wildcards = levels.flatMap((_, length) =>
+  spellings(levels.slice(0, length)).map((some) => [...some, '#'].join('/')),
+);
+wildcards.push(...spellings(levels).map((all) => all.join('/')));
+
+function spellings(some: readonly string[]): string[][] {
+  return some.reduce<string[][]>(
+    (begun, level) =>
+      begun.flatMap((one) =>
+        level === '+'
+          ? [[...one, '+']]
+          : [
+              [...one, level],
+              [...one, '+'],
+            ],
+      ),
+    [[]],
+  );
+}
+
 export const mqttAttacks: Record<string, Attack> = {
   points: {
     shows: `payloads of ${maxPoints} rows from 50 devices, as fast as they are read`,
@@ -136,6 +158,38 @@ export const mqttAttacks: Record<string, Attack> = {
             ].map((packet) => mqttPacket.generate(packet as Packet)),
           );
           for (;;) await written(socket, packets);
+        }),
+      );
+    },
+  },
+  'foreign-filters': {
+    shows: '200 idle connections of an account with 43 wildcards each that match the topics of every account',
+    run: async (means, begun) => {
+      const subscriptions = wildcards.map((topic) => ({ topic, qos: 1 }));
+      for (let n = 0; n < 200; n += 1) {
+        const who = { username: 'Auth:JWT', password: means.token, clientId: `idle ${n}` };
+        const { socket, send } = await openLink(at(means), who);
+        socket.removeAllListeners('data').resume();
+        send({ cmd: 'subscribe', messageId: 1, subscriptions } as Packet);
+      }
+      begun();
+      await sleep(2 ** 31 - 1);
+    },
+  },
+  categories: {
+    shows: 'messages of 4,900 points in as many new categories from 2 devices, as fast as they are read',
+    run: async (means, begun) => {
+      begun();
+      await Promise.all(
+        means.devices.slice(0, 2).map(async ({ root }, n) => {
+          const { socket } = await logIn(means, n, 'categories');
+          for (let round = 0; ; round += 1) {
+            const payload = Array.from({ length: 4900 }, (_, at) => `,${n}-${round}-${at},1,`).join('\n');
+            await written(
+              socket,
+              publishBytes(`${root}/temperature`, payload, { qos: 1, messageId: 1 + (round % 60_000) }),
+            );
+          }
         }),
       );
     },
