@@ -4,12 +4,14 @@ import { join } from 'node:path';
 import { lastWritten } from '../src/trusted-clock.ts';
 import { fixtureIn } from './broker/fixture.ts';
 import { connected, leave, published, subscribed } from './broker/level5/client.ts';
+import { devices, publish, rollOut, rollout, rolloutUntil } from './downlink/fleet.ts';
 import { purgeNow } from './support/clockwork.ts';
 import { runCommand } from './support/command.ts';
 import { temporaryDirectory } from './support/directory.ts';
 import { part } from './support/part.ts';
 import { type Service, startService } from './support/service.ts';
 import { countStored } from './support/stored.ts';
+import { until } from './support/until.ts';
 
 const t = await part(import.meta);
 
@@ -107,6 +109,48 @@ t.test('sessions and messages of the time of a jump are judged when it is believ
   t.equal(own.server.ctx.ages.ahead, 0);
   t.equal((await come()).connack.sessionPresent, true, 'it left two seconds ago');
 });
+
+t.test(
+  'what is due goes by the time that has passed: commands, deadlines of updates, starts of rollouts',
+  async (t) => {
+    ahead = passed = 0;
+    const own = await startService(t, { clock, env });
+    const at = (milliseconds: number) => new Date(clock.now() + milliseconds).toISOString();
+    const release = async (more: object = {}) => {
+      const template = await own.template();
+      const [device] = await devices(own, template.id, 1);
+      const target = { deviceIds: [device?.id ?? ''] };
+      const made = await rollOut(own, await publish(own, template.id, '1'), { target, ...more });
+      return { id: made.id, deviceId: device?.id ?? '' };
+    };
+    const begun = await release({ deviceDeadlineSeconds: 3600 });
+    await rolloutUntil(own, begun.id, ({ counts }) => counts.pending === 1);
+    const [soon, later] = [await release({ startAt: at(1500) }), await release({ startAt: at(2 * day) })];
+    const path = `/api/v1/devices/${begun.deviceId}/commands`;
+    const command = async (expiresAt: string) =>
+      (await own.ok('POST', path, { body: { name: 'x', expiresAt } })).command.id;
+    const stateOf = async (id: string) => (await own.ok('GET', `${path}/${id}`)).command.state;
+    const [short, long] = [await command(at(1500)), await command(at(hour))];
+    ahead = 400 * day;
+    await own.login();
+    passed += 2000;
+    await until(
+      () => stateOf(short),
+      (state) => state === 'expired',
+    );
+    await rolloutUntil(own, soon.id, ({ state }) => state === 'running');
+    t.equal(await stateOf(long), 'queued');
+    t.equal((await rollout(own, later.id)).state, 'scheduled');
+    t.match(await rollout(own, begun.id), { state: 'running', counts: { pending: 1 } });
+    // They come to their time as on any other day.
+    passed += 2 * hour;
+    await until(
+      () => stateOf(long),
+      (state) => state === 'expired',
+    );
+    await rolloutUntil(own, begun.id, ({ counts }) => counts.timedOut === 1);
+  },
+);
 
 t.test('a start long after the last write does not believe the clock, until it is confirmed', async (t) => {
   const directory = temporaryDirectory(t);

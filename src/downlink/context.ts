@@ -1,4 +1,5 @@
 import type { FirmwareFiles } from '../../db/files/firmware.ts';
+import type { Clock } from '../clock.ts';
 import type { MessagesContext } from '../messages/context.ts';
 import type { Commands } from './commands/commands.ts';
 import type { Collector } from './packages/contents.ts';
@@ -7,6 +8,8 @@ import type { Downloads } from './ways/downloads.ts';
 
 /** The services that route modules of firmware and commands get: those below them, and their own. */
 export interface DownlinkContext extends MessagesContext {
+  /** By which something is late: it does not follow a clock that jumps ahead. */
+  ages: Clock;
   firmware: FirmwareFiles;
   firmwareEngine: FirmwareEngine;
   downloads: Downloads;

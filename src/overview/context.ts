@@ -4,5 +4,5 @@ import type { TrustedClock } from '../trusted-clock.ts';
 
 /** The services of the overview. */
 export interface OverviewContext extends BridgesContext, FactoryContext {
-  ages: Pick<TrustedClock, 'ahead'>;
+  ages: TrustedClock;
 }

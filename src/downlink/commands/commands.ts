@@ -30,6 +30,8 @@ const lookEvery = 1000;
 type Services = {
   registry: Registry;
   clock: Clock;
+  /** By which a command is late. */
+  ages: Clock;
   log: Logger;
   config: Config;
   audit: Audit;
@@ -91,11 +93,11 @@ export class Commands {
 
   /** Stores a command in a transaction of the caller's; `added` is to follow. @throws PlatformError 400/106, 429/-199. */
   async add(tx: Tx, caller: Caller, { deviceId, accountId }: DeviceName, body: CommandBody): Promise<Command> {
-    const { clock, config, audit } = this.#services;
+    const { ages, clock, config, audit } = this.#services;
     const payload = body.payload === undefined ? null : JSON.stringify(body.payload);
     if (payload !== null && Buffer.byteLength(payload) > maxBytes)
       throw invalid('payload', `has more than ${maxBytes} bytes of JSON`);
-    const expires = readExpiry(body.expiresAt, clock.now());
+    const expires = readExpiry(body.expiresAt, ages.now());
     const open = tx.selectFrom('commands').select((eb) => eb.fn.countAll<number>().as('count'));
     const { count } = await open.where('deviceId', '=', deviceId).where(isOpenCommand).executeTakeFirstOrThrow();
     demandFewer('SLIPWAY_COMMANDS_PER_DEVICE', config.limits.deviceCommands, Number(count));
@@ -196,16 +198,16 @@ export class Commands {
 
   /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */
   async #sendNext(device: DeviceName): Promise<void> {
-    const { registry, clock } = this.#services;
+    const { registry, ages, clock } = this.#services;
     if (this.#stopped || !this.#downlink.listens(device, '_commands')) return;
     const sent = await registry.transaction(async (tx) => {
       const rows = await openWithoutTexts(tx, device.deviceId);
       const isBusy = rows.some(({ state, parallel }) => state !== 'queued' && parallel === 0);
-      const waiting = rows.filter(({ state, due }) => state === 'queued' && due > clock.now());
+      const waiting = rows.filter(({ state, due }) => state === 'queued' && due > ages.now());
       const [next] = waiting.filter(({ parallel }) => parallel === 0);
       const chosen = waiting.filter((one) => one.parallel === 1 || (!isBusy && one === next));
       for (const { sequence, timeoutSeconds, attempt } of chosen) {
-        const due = clock.now() + timeoutSeconds * 1000;
+        const due = ages.now() + timeoutSeconds * 1000;
         const marked = { state: 'sent', attempt: attempt + 1, sent: timestamp(clock), due };
         await tx.updateTable('commands').set(marked).where('sequence', '=', sequence).execute();
       }
@@ -239,7 +241,7 @@ export class Commands {
    * is not the device's, 429/-199 for a result for which there is no room.
    */
   async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
-    const { registry, clock, config } = this.#services;
+    const { registry, ages, clock, config } = this.#services;
     const ended = await registry.transaction(async (tx) => {
       const rows = tx.selectFrom('commands').select(['state', 'result', 'timeoutSeconds']).where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
@@ -256,7 +258,7 @@ export class Commands {
       }
       if (status === 'accepted') {
         if (command.state === 'accepted') return false;
-        const due = clock.now() + command.timeoutSeconds * 1000;
+        const due = ages.now() + command.timeoutSeconds * 1000;
         await makeRoom(tx, config.limits, device.accountId, Buffer.byteLength(said ?? ''));
         await change.set({ state: 'accepted', accepted: now, result: said, due }).execute();
         return false;
@@ -281,13 +283,13 @@ export class Commands {
 
   /** Ends what is due. Never rejects. */
   async #endDue(away: readonly string[]): Promise<void> {
-    const { registry, clock, log } = this.#services;
+    const { registry, ages, clock, log } = this.#services;
     try {
       // Read first: a transaction would ask for the lock of the file once a second, for nothing.
       const due = registry.query
         .selectFrom('commands')
         .select('id')
-        .where('due', '<=', clock.now())
+        .where('due', '<=', ages.now())
         .where('accountId', 'not in', away);
       if (!(await due.where(isOpenCommand).limit(1).executeTakeFirst())) return;
       for (let more = true; more && !this.#stopped; ) {
@@ -295,7 +297,7 @@ export class Commands {
           const late = await tx
             .selectFrom('commands')
             .select(['id', 'state'])
-            .where('due', '<=', clock.now())
+            .where('due', '<=', ages.now())
             .where('accountId', 'not in', away)
             .where(isOpenCommand)
             .orderBy('due')

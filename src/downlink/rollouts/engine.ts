@@ -118,12 +118,12 @@ export class FirmwareEngine {
 
   /** One step of the rollout of each account that has waited longest; whether there may be more. */
   async #advanceSome(): Promise<boolean> {
-    const { registry, clock, gate } = this.#services;
+    const { registry, ages, gate } = this.#services;
     const due = await registry.query
       .selectFrom('firmwareRollouts')
       .selectAll()
       .where('due', 'is not', null)
-      .where('due', '<=', clock.now())
+      .where('due', '<=', ages.now())
       .where('deleted', 'is', null)
       .where('accountId', 'not in', gate.away)
       .orderBy('due')
@@ -141,7 +141,7 @@ export class FirmwareEngine {
 
   /** One that cannot go on is tried again later, and holds up no other. */
   async #advance(rollout: Rollout): Promise<void> {
-    const { registry, clock, log } = this.#services;
+    const { registry, ages, log } = this.#services;
     try {
       const { rollouts, arisen } = await advance(this.#services, rollout);
       this.changed(...rollouts);
@@ -149,17 +149,17 @@ export class FirmwareEngine {
       await this.#offersChanged(arisen);
     } catch (error) {
       log.error({ err: error, rolloutId: rollout.id }, 'a rollout could not go on');
-      const later = registry.query.updateTable('firmwareRollouts').set({ due: clock.now() + retryAfter });
+      const later = registry.query.updateTable('firmwareRollouts').set({ due: ages.now() + retryAfter });
       await later.where('id', '=', rollout.id).where('due', 'is not', null).execute();
     }
   }
 
   async #timeOutSome(away: readonly string[]): Promise<boolean> {
-    const { registry, clock } = this.#services;
+    const { registry, ages } = this.#services;
     const late = await registry.query
       .selectFrom('firmwareDeliveries')
       .select('deviceId')
-      .where('deadline', '<=', clock.now())
+      .where('deadline', '<=', ages.now())
       .where('accountId', 'not in', away)
       .where(isOpenDelivery)
       .limit(atOnce)
@@ -176,9 +176,9 @@ export class FirmwareEngine {
     state: 'timedOut' | 'cancelled',
     message: string,
   ): Promise<Delivery[]> {
-    const { registry, clock } = this.#services;
+    const { registry, ages, clock } = this.#services;
     const { ended, rollouts } = await registry.transaction(async (tx) => {
-      const due = state === 'timedOut' ? await stillLate(tx, deviceIds, clock.now()) : deviceIds;
+      const due = state === 'timedOut' ? await stillLate(tx, deviceIds, ages.now()) : deviceIds;
       const ended = await endOpen(tx, clock, due, state, message);
       const rollouts: Rollout[] = [];
       for (const id of new Set(ended.map(({ rolloutId }) => rolloutId))) {

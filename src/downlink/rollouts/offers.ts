@@ -24,6 +24,8 @@ export interface Offer {
 export interface OfferServices {
   registry: Registry;
   clock: Clock;
+  /** By which an offer is late. */
+  ages: Clock;
   config: Config;
   sealing: Sealing;
   access: Access;
@@ -52,10 +54,10 @@ export class Offers {
 
   /** The offer for a device now. A paused rollout offers nothing new, and continues what has begun. */
   async of(deviceId: string): Promise<Offer | undefined> {
-    const { registry, clock } = this.#services;
+    const { registry, ages } = this.#services;
     const db = registry.query;
     const delivery = await openDelivery(db, deviceId);
-    if (!delivery || delivery.deadline <= clock.now()) return undefined;
+    if (!delivery || delivery.deadline <= ages.now()) return undefined;
     const rollout = await db
       .selectFrom('firmwareRollouts')
       .select(['state', 'consent'])
@@ -132,7 +134,7 @@ export class Offers {
     const end = signed.lastIndexOf('.');
     const claim = separate === undefined ? signed.slice(0, Math.max(end, 0)) : signed;
     const signature = separate ?? signed.slice(end + 1);
-    const { registry, clock, access } = this.#services;
+    const { registry, ages, access } = this.#services;
     const [given, right] = [Buffer.from(signature), Buffer.from(this.#sign(sha256, claim))];
     const isGenuine = given.length === right.length && timingSafeEqual(given, right);
     const [deviceId = '', rolloutId = '', offer, generation, deadline] = claim.split('.');
@@ -140,7 +142,7 @@ export class Offers {
     const rows = registry.query.selectFrom('firmwareDeliveries').selectAll();
     const delivery = await rows.where('deviceId', '=', deviceId).where('rolloutId', '=', rolloutId).executeTakeFirst();
     const isVoid = !delivery || !isOpen(delivery) || String(delivery.offer) !== offer;
-    const hasExpired = Number(deadline) <= clock.now();
+    const hasExpired = Number(deadline) <= ages.now();
     // An offer that has ended by its deadline has expired, and was not taken back.
     if (hasExpired && (!delivery || isOpen(delivery) || delivery.state === 'timedOut'))
       throw new PlatformError('forbidden', { message: 'The URL has expired.' });

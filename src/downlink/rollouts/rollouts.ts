@@ -21,7 +21,7 @@ import { changeRollout, openDevices, settleRollout, supersede } from './deliveri
 import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
-type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
+type Needed = Pick<DownlinkContext, 'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
 
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;
@@ -37,11 +37,11 @@ type Body = Static<typeof rolloutBody>;
  * devices of other templates; 400/106 for stages that do not rise to 100 and for one rollout too many.
  */
 export async function createRollout(ctx: Needed, caller: Caller, body: Body): Promise<Rollout> {
-  const { clock, config, registry } = ctx;
+  const { ages, clock, config, registry } = ctx;
   const { accountId } = caller;
   const target = readTarget(body.target);
   const stages = readStages(body.stages);
-  const startAt = readStart(body.startAt, clock.now());
+  const startAt = readStart(body.startAt, ages.now());
   const isLong = (target.deviceIds?.length ?? 0) > targetsAtOnce;
   const row = await writeAs(isLong ? inThread(registry) : ctx, caller, undefined, async (tx) => {
     const firmware = await demandReference(
@@ -142,12 +142,12 @@ export function pauseRollout(ctx: Needed, caller: Caller, id: string): Promise<R
 
 /** It goes on, whatever has failed until now; a further failure may pause it again. */
 export async function resumeRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
-  const { clock } = ctx;
+  const { ages } = ctx;
   const row = await changeAs(ctx, caller, id, 'resumed', ['paused'], async (rollout, tx) => {
     const rows = tx.selectFrom('firmwareCounts').select('count').where('rolloutId', '=', id);
     const failed = await rows.where('stage', '=', rollout.stage).where('state', 'in', ['failed', 'timedOut']).execute();
     const failuresAccepted = failed.reduce((sum, { count }) => sum + count, 0);
-    const due = dueOf(rollout, clock.now());
+    const due = dueOf(rollout, ages.now());
     return { state: rollout.stage < 0 ? 'scheduled' : 'running', failuresAccepted, reason: null, due };
   });
   await tellOpen(ctx, row.id);
@@ -181,7 +181,7 @@ export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Pr
 
 /** Gives failed and timed-out devices another try, with a new deadline. */
 export async function retryRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
-  const { clock, registry, firmwareEngine } = ctx;
+  const { ages, clock, registry, firmwareEngine } = ctx;
   const before = await findEntity(registry.query, 'firmwareRollouts', id);
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
   const retried: string[] = [];
@@ -191,7 +191,7 @@ export async function retryRollout(ctx: Needed, caller: Caller, id: string): Pro
       if (rows.length === 0) return { rows, settled: [] };
       // An older rollout may have taken them up since they failed.
       const older = new Set((await supersede(tx, clock, rows)).map(({ rolloutId }) => rolloutId));
-      const deadline = clock.now() + before.deviceDeadlineSeconds * 1000;
+      const deadline = ages.now() + before.deviceDeadlineSeconds * 1000;
       const again = { state: 'pending', bytes: null, code: null, message: null, files: null, deadline };
       await tx
         .updateTable('firmwareDeliveries')

@@ -10,7 +10,7 @@ import { mayGoOn, pauseLost } from './responsible.ts';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
-type Services = { registry: Registry; readers: Readers; clock: Clock; access: Access };
+type Services = { registry: Registry; readers: Readers; clock: Clock; ages: Clock; access: Access };
 
 /** The result of one step of a rollout. */
 export interface Step {
@@ -67,7 +67,7 @@ async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | un
 
 /** Decides now which devices belong to it: those up to a position in the order of hashes. */
 async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promise<Rollout | undefined> {
-  const { registry, clock } = services;
+  const { registry, ages } = services;
   const stage = rollout.stage + 1;
   const percent = stagesOf(rollout)[stage]?.percent;
   if (percent === undefined) return registry.transaction((tx) => changeRollout(tx, rollout, { due: null }));
@@ -75,7 +75,7 @@ async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promi
   return registry.transaction(async (tx) => {
     const current = await stillRunning(tx, rollout);
     if (!current || current.stage !== rollout.stage) return undefined;
-    const begun = { stage, threshold, cursor: '', stageBegun: timestamp(clock), failuresAccepted: 0, due: clock.now() };
+    const begun = { stage, threshold, cursor: '', stageBegun: timestamp(ages), failuresAccepted: 0, due: ages.now() };
     return changeRollout(tx, current, { ...begun, state: 'running' });
   });
 }
