@@ -12,8 +12,8 @@ import { WriterThread } from '../sqlite/writer-thread.ts';
 import type { EntityTable, Row, Tables } from './records.ts';
 import { wholeById } from './whole-device.ts';
 
-export { diskFault } from '../sqlite/commits.ts';
-export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.ts';
+export { diskFault, isStoreBusy } from '../sqlite/commits.ts';
+export { isStoreFull, isUniqueViolation } from '../sqlite/dialect.ts';
 
 export type Tx = Transaction<Tables>;
 /** The outer handle, or a transaction. */
@@ -149,8 +149,11 @@ export class Registry {
     const path = join(directory, 'registry.db');
     await bringUpToDate(directory, 'registry.db');
     const fence = Fence.open(directory, mark);
+    const writer = openWriter(path);
+    // The event loop would stand while it waits.
+    writer.pragma('busy_timeout = 0');
     const files = {
-      writer: openWriter(path),
+      writer,
       reader: openSqlite(path, { readonly: true, cache: 'busy' }),
       fence,
       laneNow,
@@ -349,15 +352,11 @@ export class Registry {
    * because somebody writes, or another program reads. It waits for nobody.
    */
   emptyLog(): boolean {
-    const patience = this.#writer.pragma('busy_timeout', { simple: true });
     try {
-      this.#writer.pragma('busy_timeout = 0');
       const [done] = this.#writer.pragma('wal_checkpoint(TRUNCATE)') as Array<{ busy: number }>;
       return done?.busy === 0;
     } catch {
       return false;
-    } finally {
-      this.#writer.pragma(`busy_timeout = ${patience}`);
     }
   }
 

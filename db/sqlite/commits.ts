@@ -16,6 +16,11 @@ export function diskFault(error: unknown): string | undefined {
   return reason && `The database cannot be written: ${reason}.`;
 }
 
+/** Whether an error says that another connection has held the file for longer than is waited: it may go the next time. */
+export function isStoreBusy(error: unknown): boolean {
+  return String((error as { code?: unknown } | undefined)?.code).startsWith('SQLITE_BUSY');
+}
+
 /** The commits of a store. Times are in milliseconds of `performance`. */
 export class Commits extends Latency {
   /** When the last one succeeded. */

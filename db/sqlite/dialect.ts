@@ -292,11 +292,6 @@ export function isUniqueViolation(error: unknown): boolean {
   return error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_CONSTRAINT_UNIQUE');
 }
 
-/** Whether an error says that another connection has held the file for longer than is waited: it may go the next time. */
-export function isStoreBusy(error: unknown): boolean {
-  return error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY');
-}
-
 /** Whether an error says that the disk or the file is full. */
 export function isStoreFull(error: unknown): error is Error {
   return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';

@@ -1,13 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import { type Leave, Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
 import { slices } from '../../src/scheduler/time-slice.ts';
 import { commitAsHolder } from '../files/lock.ts';
-import { Commits } from './commits.ts';
+import { Commits, isStoreBusy } from './commits.ts';
 import type { StatementCache } from './statements.ts';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
 const groupSize = 256;
 const groupAge = 10;
+/** Milliseconds for which another program may hold the file, and those between two tries at most. */
+const patience = 5000;
+const longestPause = 50;
 /** Milliseconds of an ordinary transaction, and those that a lane may take in one turn. */
 const ordinary = 0.2;
 const quantum = 1;
@@ -45,6 +49,8 @@ export class Writer {
   #leave: Leave = () => {};
   #since = 0;
   #group: Group | undefined;
+  /** Since when another program holds the file. */
+  #busySince: number | undefined;
 
   readonly statements: StatementCache;
   readonly fence?: { checkHolder(): void };
@@ -73,13 +79,30 @@ export class Writer {
     await this.#takeTurn();
     try {
       if (!this.#group) {
-        this.#run('BEGIN IMMEDIATE');
+        await this.#open();
         this.#group = new Group();
       }
       this.#run('SAVEPOINT member');
     } catch (error) {
       this.#endTurn();
       throw error;
+    }
+  }
+
+  /** Another program that holds the file is waited for, without a turn of the event loop: the file has no patience of its own. */
+  async #open(): Promise<void> {
+    for (let pause = 1; ; pause = Math.min(2 * pause, longestPause)) {
+      try {
+        this.#run('BEGIN IMMEDIATE');
+        if (this.#busySince !== undefined) this.#since = performance.now();
+        this.#busySince = undefined;
+        return;
+      } catch (error) {
+        if (!isStoreBusy(error)) throw error;
+        this.#busySince ??= performance.now();
+        if (performance.now() - this.#busySince >= patience) throw error;
+      }
+      await sleep(pause);
     }
   }
 
@@ -118,23 +141,19 @@ export class Writer {
     return () => this.#endTurn();
   }
 
-  /** Commits what changes nothing, in a turn of its own; no other program is waited for, because the event loop would stand. */
+  /** Commits what changes nothing, in a turn of its own; no other program is waited for. */
   async proveWritable(): Promise<void> {
     const giveBack = await this.lend();
-    const { file } = this.statements;
-    const patience = file.pragma('busy_timeout', { simple: true });
     try {
-      file.pragma('busy_timeout = 0');
       commitAsHolder(this.fence, () => {
         const from = performance.now();
-        file.exec('UPDATE "migrations" SET "applied" = "applied"');
+        this.statements.file.exec('UPDATE "migrations" SET "applied" = "applied"');
         this.commits.succeeded(performance.now() - from);
       });
     } catch (error) {
       this.commits.failed(error);
       throw error;
     } finally {
-      file.pragma(`busy_timeout = ${patience}`);
       giveBack();
     }
   }

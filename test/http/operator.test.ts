@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/connections/counters.ts';
-import { isStoreBusy } from '../../db/sqlite/dialect.ts';
+import { isStoreBusy } from '../../db/sqlite/commits.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { type Fixture, fixture } from '../broker/fixture.ts';
 import { hits, metric } from '../broker/metrics.ts';
@@ -323,9 +323,13 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   const { body } = await readyWith(503, service);
   t.match(body, { problems: [{ part: 'registry', reason: 'Another program holds the file.' }] });
   t.ok(performance.now() - begun < 4900, 'less than the five seconds that a write waits');
-  const refused = await service.http('POST', '/api/v1/organizations', {
-    body: { accountId: service.accountId, name: 'x' },
-  });
+  const create = () =>
+    service.http('POST', '/api/v1/organizations', { body: { accountId: service.accountId, name: 'x' } });
+  const creating = create();
+  const reading = service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}`).then(() => 'a read');
+  t.equal(await Promise.race([reading, creating.then(() => 'a write')]), 'a read', 'others go on meanwhile');
+  const refused = await creating;
+  t.match(await create(), { status: 503 }, 'who comes later is told at once');
   t.match(refused, { status: 503, body: { error: { message: /^Another program holds the database/ } } });
   other.exec('ROLLBACK');
   other.close();
