@@ -477,6 +477,7 @@ export const texts = {
     listening: 'Listening',
     connecting: 'Connecting',
     noMessages: 'No message since you opened this page. They appear here as they come.',
+    newest: (count: number) => `The newest ${number(count)} messages.`,
     category: 'Category',
     value: 'Value',
     raw: 'Message',

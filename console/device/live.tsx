@@ -48,7 +48,7 @@ function useMessages(heard: string) {
       heard.split(','),
       (message) => {
         key += 1;
-        arrived.push({ ...message, payload: cut(message.payload), key });
+        arrived.push({ ...message, payload: cut(message.payload), key, place: key % maxShown });
         if (arrived.length > maxShown) arrived.shift();
         timer ??= setTimeout(show, showEvery);
       },
@@ -92,7 +92,10 @@ export function Live({ device }: { device: DeviceRow }) {
             <p>{words.noMessages}</p>
           </div>
         ) : (
-          <Messages messages={messages} topics={topics} />
+          <>
+            <Messages messages={messages} topics={topics} />
+            {messages.length === maxShown && <p class="small soft gap">{words.newest(maxShown)}</p>}
+          </>
         )}
       </section>
       <div class="stack">

@@ -11,7 +11,8 @@ const words = texts.device;
 /** Letters of a message that is in no known form. */
 const maxValue = 160;
 
-export type Shown = Message & { key: number };
+/** A new message takes the place, and so the rows of the page, of one that is not shown any more. */
+export type Shown = Message & { key: number; place: number };
 
 export function Messages({ messages, topics }: { messages: readonly Shown[]; topics: readonly Topic[] }) {
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
@@ -39,7 +40,7 @@ export function Messages({ messages, topics }: { messages: readonly Shown[]; top
         </thead>
         <tbody>
           {messages.map((message) => (
-            <Fragment key={message.key}>
+            <Fragment key={message.place}>
               <Rows
                 message={message}
                 topic={byTopic.get(message.topic)}

@@ -13,6 +13,8 @@ import { dayLength, type Latest, readLatest, type Topic } from './latest.ts';
 const words = texts.device;
 /** Milliseconds after a message until the values are read again: many that come together are read once. */
 const settleTime = 1000;
+/** Of a strip of states, in its own units. */
+const width = 240;
 const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
 export function Values({ id, topics }: { id: string; topics: readonly Topic[] }) {
@@ -107,21 +109,21 @@ function gapOf(day: Latest['day']): number {
   return 3 * usual;
 }
 
-/** A day as a strip: each state has a shade of its own. */
+/** A day as a strip: each state has a shade of its own. However often it changes, a state is one shape. */
 function States({ states, from, to, label }: { states: Latest['states']; from: number; to: number; label: string }) {
-  const kinds = [...new Set(states.map(({ value }) => value))].sort();
-  const width = 240;
+  const x = (time: number) => ((time - from) / (to - from)) * width;
+  const shapes = new Map<string, string>();
+  for (const [at, { time, value }] of states.entries()) {
+    const [start, end] = [x(time), x(states[at + 1]?.time ?? to)].map((one) => one.toFixed(2));
+    shapes.set(value, `${shapes.get(value) ?? ''}M${start} 14H${end}V30H${start}Z`);
+  }
   return (
     <svg class="spark" viewBox={`0 0 ${width} 44`} preserveAspectRatio="none" role="img" aria-label={label}>
-      {states.map(({ time, value }, at) => {
-        const x = ((time - from) / (to - from)) * width;
-        const end = (((states[at + 1]?.time ?? to) - from) / (to - from)) * width;
-        return (
-          <rect key={time} class={`state s${kinds.indexOf(value) % 4}`} x={x} y={14} width={end - x} height={16}>
-            <title>{value}</title>
-          </rect>
-        );
-      })}
+      {[...shapes].sort().map(([value, shape], at) => (
+        <path key={value} class={`state s${at % 4}`} d={shape}>
+          <title>{value}</title>
+        </path>
+      ))}
     </svg>
   );
 }

@@ -5,6 +5,7 @@ import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { openAs, openPage, signIn } from './browser.ts';
+import { domOf } from './dom.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -128,6 +129,49 @@ t.test('live messages are rows of time, channel, category and value, and each sh
   await page.getByRole('button', { name: /^The message on readings/ }).click();
   await page.getByRole('cell', { name: '"bn":"room/"' }).waitFor();
   t.strictSame(errors, []);
+});
+
+t.test('live messages are the newest 200, and however many come, the page does not grow', async (t) => {
+  const { device, say } = await publishing('SN-LOUD');
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/live`);
+  await page.getByText('Listening').waitFor();
+  let sent = 0;
+  const send = async (count: number) => {
+    for (const end = sent + count; sent < end; await say(`,level,${sent},`)) sent += 1;
+    await page.getByRole('row', { name: `readings level ${sent}` }).waitFor();
+  };
+  const fill = async (count: number) => {
+    await send(count);
+    // The page is drawn anew as a whole.
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  };
+  await fill(210);
+  t.equal(await page.locator('.messages tbody tr').count(), 200);
+  const before = await domOf(page);
+  await fill(600);
+  // Rows that have been drawn more than once are gone, too.
+  for (let n = 0; n < 5; n += 1) await send(40);
+  const after = await domOf(page);
+  t.ok(after.nodes < before.nodes + 60, `${before.nodes} nodes, then ${after.nodes}`);
+  t.ok(after.listeners < before.listeners + 6, `${before.listeners} listeners, then ${after.listeners}`);
+  t.strictSame(errors, []);
+});
+
+t.test('a state that changes often is drawn with as much as one that does not', async (t) => {
+  const { device, say } = await publishing('SN-STATES');
+  const { page } = await openAs(t, browser, service, `devices/${device.id}`);
+  const minute = (ago: number) => Date.now() - ago * 60_000;
+  const card = page.getByRole('listitem').filter({ hasText: 'door' });
+  await say(`${minute(900)},door,,open\n${minute(850)},door,,closed\n${minute(800)},door,,open`);
+  await card.getByText('changed 2 times today').waitFor();
+  const before = await domOf(page);
+  await say(Array.from({ length: 600 }, (_, n) => `${minute(700 - n)},door,,${n % 2 ? 'open' : 'closed'}`).join('\n'));
+  await card.getByText('changed 602 times today').waitFor();
+  const after = await domOf(page);
+  t.ok(after.nodes < before.nodes + 60, `${before.nodes} nodes, then ${after.nodes}`);
+  t.strictSame(await card.locator('.state title').allTextContents(), ['closed', 'open']);
 });
 
 const streams = (count: number) =>
