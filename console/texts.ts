@@ -1,4 +1,6 @@
 /** Every text of the console. A translation is another file like this. */
+import { isolating } from './isolated.ts';
+
 const number = (count: number) => count.toLocaleString('en');
 const bytes = (count: number) => {
   const [size, unit] = (
@@ -36,7 +38,7 @@ const changes: Record<string, string> = {
   changed: 'changed',
 };
 
-export const texts = {
+const english = {
   language: 'en',
   loading: 'Loading …',
   working: 'Working …',
@@ -1055,7 +1057,7 @@ export const texts = {
     noMakers: 'No CA of a manufacturer is registered. Add one under “Certificate authorities” first.',
     issuer: 'Issuing CA',
     newIssuer: 'Make a new one',
-    issuerOf: (name: string) => `CA of ${name}`.slice(0, 255),
+    issuerOf: 'CA of',
     certificateDays: 'Days until a certificate expires',
     daysOf: (days: number) => `${number(days)} days`,
     pattern: 'Serial numbers',
@@ -1509,3 +1511,5 @@ export const texts = {
     more: 'More …',
   },
 };
+
+export const texts = isolating(english);

@@ -37,7 +37,7 @@ export function GroupPage({ id }: { id: string }) {
   };
   const edit = async (values: Values) => {
     const isNew = values.certificateAuthorityId === newAuthority;
-    const issuer = isNew ? { certificateAuthorityId: await makeIssuer(words.issuerOf(values.name ?? '')) } : {};
+    const issuer = isNew ? { certificateAuthorityId: await makeIssuer(`${words.issuerOf} ${values.name}`) } : {};
     const { hookSecret } = await change({ ...changesOf(values), ...issuer });
     close();
     if (hookSecret !== undefined) setSecrets({ hookSecret });

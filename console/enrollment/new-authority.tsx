@@ -10,8 +10,10 @@ import { texts } from '../texts.ts';
 const words = texts.enrollment.authorities;
 type Kind = keyof typeof words.kinds;
 
+const maxName = 255;
+
 export async function makeIssuer(name: string): Promise<string> {
-  const body = { accountId: accountId.value, name, issuing: true };
+  const body = { accountId: accountId.value, name: name.slice(0, maxName), issuing: true };
   return (await done(api.POST('/api/v1/access/certificate-authorities', { body }))).certificateAuthority.id;
 }
 

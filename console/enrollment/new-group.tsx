@@ -23,7 +23,7 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
   const make = async (all: Values) => {
     const isNew = issues !== 'secret' && all.certificateAuthorityId === newAuthority;
     const chosen: Values = { ...all };
-    if (isNew) chosen.certificateAuthorityId = await makeIssuer(words.issuerOf(all.name ?? ''));
+    if (isNew) chosen.certificateAuthorityId = await makeIssuer(`${words.issuerOf} ${all.name}`);
     // Asked once more after a refusal, it has its CA.
     setValues(chosen);
     const body = { accountId: accountId.value, proof, ...changesOf(chosen) };

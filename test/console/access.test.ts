@@ -2,12 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
-import { claim, newGroup } from '../enrollment/devices.ts';
-import { makeCertificate } from '../support/certificates.ts';
-import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, openWindow, settled } from './browser.ts';
+import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -19,100 +17,8 @@ let places: string[];
 t.before(async () => {
   service = await startService(t);
   browser = await openBrowser();
-  places = await fill(service);
+  places = await fill(t, service);
 });
-
-/** Something for every place to show, and the addresses of all places. */
-export async function fill(service: Service): Promise<string[]> {
-  const organization = await service.organization({ name: 'North' });
-  await service.organization({ name: 'North-east', parentId: organization.id });
-  await service.endUser(organization.id);
-  const { id: deviceTemplateId } = await service.template({ name: 'Pump', channels: ['readings'] });
-  const { device, secret } = await service.device({
-    serialNumber: 'SN-0001',
-    deviceTemplateId,
-    organizationId: organization.id,
-    latitude: 53.54,
-    longitude: 9.99,
-  });
-  const client = await service.connect({ deviceId: device.id, secret });
-  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,21.5,', { qos: 1 });
-  await client.publishAsync(service.topic(device.id, 'reading'), ',temperature,21.5,', { qos: 1 });
-  // Two of what has buttons in its rows.
-  for (const n of [1, 2]) {
-    await service.create('/applications', 'application', { name: `Back office ${n}`, kind: 'backEnd' });
-    const field = { deviceTemplateId, name: `room ${n}`, fieldType: 'string' };
-    await service.create('/devices/custom-fields', 'deviceField', field);
-    await service.create('/bridges', 'bridge', {
-      name: `Lake ${n}`,
-      kind: 'webhook',
-      url: 'https://lake.example.com/',
-    });
-    const { issuer, clientId } = { issuer: `https://id${n}.example.com`, clientId: 'console' };
-    await service.create('/identity-providers', 'identityProvider', { name: `Company ${n}`, issuer, clientId });
-    const { cert: certificate } = await makeCertificate({ ca: true, subject: `CN=CA ${n}` });
-    await service.create('/access/certificate-authorities', 'certificateAuthority', { name: `CA ${n}`, certificate });
-    await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: `reboot ${n}` } });
-    const { device: made } = await service.device({ serialNumber: `SN-GONE-${n}` });
-    const { device: gone } = await service.ok('GET', `/api/v1/devices/${made.id}`);
-    await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: gone.version } });
-  }
-  await service.create('/firmware/packages', 'firmwarePackage', {
-    name: 'Pump firmware',
-    firmwareVersion: '2.0',
-    deviceTemplateId,
-  });
-  const { id: certificateAuthorityId } = await service.create(
-    '/access/certificate-authorities',
-    'certificateAuthority',
-    { name: 'Issuer', issuing: true },
-  );
-  const group = await newGroup(service, { issues: 'either', certificateAuthorityId, certificateDays: 20 });
-  for (const csr of [undefined, openssl(t).request().csr, 'none'])
-    await claim(service, group, { serialNumber: service.unique('EN'), csr });
-  const parts = [
-    '',
-    '/live',
-    '/series',
-    '/commands',
-    '/log',
-    '/refusals',
-    '/fields',
-    '/access',
-    '/firmware',
-    '/history',
-  ];
-  return [
-    ...[
-      'home',
-      'home/refusals',
-      'home/certificates',
-      'nowhere',
-      'first-device',
-      'devices',
-      'organizations',
-      'people',
-      'people/account-users',
-      'people/roles',
-      'products',
-    ],
-    ...[`products/${deviceTemplateId}`, `organizations/${organization.id}`, 'factory', 'factory/stations'],
-    ...[
-      'factory/verifications',
-      'firmware',
-      'firmware/rollouts',
-      'account/tokens',
-      'account/usage',
-      'account/branding',
-      'claim',
-      'account/audit',
-      'account/health',
-    ],
-    ...['programs', 'programs/identity-providers', 'programs/bridges', 'programs/authorities', 'trash', 'account'],
-    ...['enrollment', `enrollment/groups/${group.id}`, 'enrollment/certificates', 'enrollment/authorities'],
-    ...parts.map((part) => `devices/${device.id}${part}`),
-  ];
-}
 
 interface Violation {
   id: string;

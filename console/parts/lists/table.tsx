@@ -126,9 +126,8 @@ export function Table<T extends { id: string }>({
           <tr>
             {onSelect && (
               <th class="tick">
-                <input
-                  type="checkbox"
-                  aria-label={texts.selectAll}
+                <Tick
+                  label={texts.selectAll}
                   checked={all}
                   onChange={() => onSelect(all ? new Set() : new Set(rows.map(({ id }) => id)))}
                 />
@@ -155,6 +154,15 @@ export function Table<T extends { id: string }>({
         />
       )}
     </section>
+  );
+}
+
+/** The label around it makes it large enough to be hit. */
+function Tick({ label, checked, onChange }: { label: string; checked: boolean; onChange: () => void }) {
+  return (
+    <label>
+      <input type="checkbox" aria-label={label} checked={checked} onChange={onChange} />
+    </label>
   );
 }
 
@@ -188,9 +196,8 @@ function Row<T extends { id: string }>({
     >
       {onToggle && (
         <td class="tick">
-          <input
-            type="checkbox"
-            aria-label={texts.select(nameOf?.(row) ?? row.id)}
+          <Tick
+            label={texts.select(nameOf?.(row) ?? row.id)}
             checked={selected ?? false}
             onChange={() => onToggle(row.id)}
           />
@@ -198,7 +205,7 @@ function Row<T extends { id: string }>({
       )}
       {columns.map(({ name, label, show, wrap }, at) => (
         <td key={name} class={wrap ? 'wrap' : undefined} data-label={label}>
-          {at === 0 && href ? <Link href={href(row)}>{show(row)}</Link> : show(row)}
+          {at === 0 && href ? <Link href={href(row)}>{cellOf(show(row))}</Link> : cellOf(show(row))}
           {at === 0 && isFresh && <span class="badge good">{texts.fresh}</span>}
         </td>
       ))}
@@ -210,6 +217,9 @@ function Row<T extends { id: string }>({
     </tr>
   );
 }
+
+/** A text may be a name: it keeps to itself. */
+const cellOf = (shown: ComponentChildren) => (typeof shown === 'string' ? <bdi>{shown}</bdi> : shown);
 
 /** While a long table scrolls, only rows that come into sight are drawn. */
 const MemoRow = memo(Row<{ id: string }>);

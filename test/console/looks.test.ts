@@ -1,0 +1,101 @@
+/** What every place looks like to whoever needs it larger, narrower, in other colours, on paper, or written from right to left. */
+import type { Browser, Page } from 'playwright-core';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { go, openAs } from './browser.ts';
+import { fill } from './fill.ts';
+import { openBrowser } from './shared-browser.ts';
+
+const t = await part(import.meta);
+
+let browser: Browser;
+t.before(async () => {
+  browser = await openBrowser();
+});
+
+const desk = { width: 1280, height: 800 };
+const phone = { width: 360, height: 740 };
+const widthOf = async (page: Page) => Number(await page.evaluate('document.documentElement.scrollWidth'));
+
+/** Whatever is pressed on the page and is smaller than 24 pixels; the label of a box to tick is part of it. */
+const smallTargets = `[...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest('.hidden, .skip') && one.type !== 'hidden')
+  .map((one) => {
+    const { width, height } = (one.closest('label') ?? one).getBoundingClientRect();
+    return [Math.min(width, height), one.outerHTML.slice(0, 120) + ' ' + width + ' x ' + height];
+  })
+  .filter(([size]) => size < 23.99)
+  .map(([, text]) => text)`;
+
+t.test('names of 200 letters without a blank are wrapped, and what is pressed has 24 pixels', async (t) => {
+  const service = await startService(t);
+  const places = await fill(t, service, (name) => name.padEnd(200, 'W'));
+  const { page, errors } = await openAs(t, browser, service, '');
+  for (const size of [desk, phone]) {
+    await page.setViewportSize(size);
+    for (const place of places) {
+      await go(page, place);
+      const wide = await widthOf(page);
+      t.ok(wide <= size.width, `${place} is ${wide} wide of ${size.width}`);
+      t.strictSame(await page.evaluate(smallTargets), [], `${place}, ${size.width} wide`);
+    }
+  }
+  t.strictSame(errors, []);
+});
+
+/** A name that turns all text after it round, in a place that does not keep it to itself. */
+const turning = /\u202e.*?\u05d0\u05d1\u05d2/g;
+
+/** Texts beside names that do not go from left to right, one after the other. */
+const turnedTexts = `(() => {
+  const turned = [];
+  const walker = document.createTreeWalker(document.querySelector('#app'), NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  const rectOf = (node, from, to) => {
+    range.setStart(node, from);
+    range.setEnd(node, to);
+    return [...range.getClientRects()].find(({ width }) => width > 0);
+  };
+  let before;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!node.parentElement.checkVisibility() || node.parentElement.closest('.hidden, option, textarea, svg')) continue;
+    let box = node.parentElement;
+    while (getComputedStyle(box).display === 'inline') box = box.parentElement;
+    const names = [...node.data.matchAll(${turning})].map(({ index, 0: name }) => [index, index + name.length]);
+    // Each letter outside of names, and each name as a whole.
+    for (let at = 0; at < node.data.length; at += 1) {
+      const name = names.find(([from, to]) => at >= from && at < to);
+      const rect = rectOf(node, at, name ? name[1] : at + 1);
+      if (name) at = name[1] - 1;
+      if (!rect || (!name && node.data[at].trim() === '')) continue;
+      const isBeside = before?.box === box && Math.abs(before.top - rect.top) < 8;
+      if (isBeside && rect.left < before.left) {
+        turned.push(box.tagName + '.' + box.className + ': ' + box.textContent.slice(0, 100));
+        break;
+      }
+      before = { box, top: rect.top, left: rect.left };
+    }
+  }
+  return turned;
+})()`;
+
+t.test('a name that is written from right to left does not turn what stands beside it', async (t) => {
+  const service = await startService(t);
+  const places = await fill(t, service, (name) => `\u202e${name} \u05d0\u05d1\u05d2`);
+  const { page, errors } = await openAs(t, browser, service, '');
+  for (const place of places) {
+    await go(page, place);
+    t.strictSame(await page.evaluate(turnedTexts), [], place);
+  }
+  // A title, a question, and what is said of it then.
+  const device = places.find((place) => /^devices\/[^/]+$/.test(place)) ?? '';
+  await go(page, device);
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  t.strictSame(await page.evaluate(turnedTexts), [], 'a dialog');
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByText(/was moved to the trash/).waitFor();
+  t.strictSame(await page.evaluate(turnedTexts), [], 'a notice');
+  t.strictSame(errors, []);
+});
+
+t.end();
