@@ -10,14 +10,17 @@ import { useLoad } from '../parts/load.ts';
 import { nameOf } from '../parts/names.tsx';
 import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
+import type { Span } from '../parts/span.ts';
+import { Swatch } from '../parts/swatch.tsx';
 import { texts } from '../texts.ts';
+import { Range } from './range.tsx';
 import { type Aggregate, aggregates, bucketOf, type Category, chartsOf, readStored } from './readings.ts';
 import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 const hour = 3_600_000;
 const ranges = { '1h': hour, '6h': 6 * hour, '24h': 24 * hour, '7d': 168 * hour, '30d': 720 * hour } as const;
-type Range = keyof typeof ranges;
+type RangeName = keyof typeof ranges;
 const maxDevices = 5;
 /** Milliseconds: a loud device must not keep the page busy; a silent one moves out of the chart. */
 const liveEvery = 2000;
@@ -35,7 +38,7 @@ function useShown() {
       },
       { replace: true },
     );
-  const range = (search.get('range') ?? '24h') as Range;
+  const range = (search.get('range') ?? '24h') as RangeName;
   const [from, to] = [Number(search.get('from')), Number(search.get('to'))];
   return {
     set,
@@ -92,6 +95,10 @@ export function Series({ device }: { device: DeviceRow }) {
     zoom ? 0 : againEvery,
   );
   useMessages(topics, zoom === undefined, reload);
+  const [askedFrom, askedTo] = zoom ?? [data?.from ?? 0, data?.to ?? 0];
+  const asked = { from: askedFrom / 1000, to: askedTo / 1000 };
+  const zoomTo = ({ from, to }: Span) =>
+    set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) });
   const names = ids.map((id) => (id === device.id ? device.serialNumber : (nameOf('device', id) ?? '…')));
   const charts = useMemo(
     () =>
@@ -142,7 +149,7 @@ export function Series({ device }: { device: DeviceRow }) {
         <ul class="compared">
           {ids.map((id, at) => (
             <li key={id}>
-              <i class={`swatch line-${at + 1}`} /> {names[at]}
+              <Swatch line={at} /> <bdi>{names[at]}</bdi>
               {at > 0 && (
                 <button
                   type="button"
@@ -157,15 +164,12 @@ export function Series({ device }: { device: DeviceRow }) {
           ))}
         </ul>
       )}
-      <p class="small soft row">
-        {zoom ? (
-          <button type="button" onClick={() => set({ from: '', to: '' })}>
-            {texts.charts.zoomOut}
-          </button>
-        ) : (
-          texts.charts.zoomHint
-        )}
-      </p>
+      <Range
+        span={asked}
+        of={zoom?.join() ?? range}
+        onSpan={zoomTo}
+        onWhole={zoom && (() => set({ from: '', to: '' }))}
+      />
       <ErrorNote error={failure ?? error} />
       {isWaiting ? (
         !failure && <Loading />
@@ -179,8 +183,9 @@ export function Series({ device }: { device: DeviceRow }) {
               {...chart}
               from={(data?.from ?? 0) / 1000}
               to={(data?.to ?? 0) / 1000}
+              asked={asked}
               bucket={bucketOf((data?.to ?? 0) - (data?.from ?? 0))[0]}
-              onZoom={(from, to) => set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) })}
+              onZoom={(from, to) => zoomTo({ from, to })}
             />
           ))}
         </div>

@@ -4,7 +4,10 @@ import type Plot from 'uplot';
 import { texts } from '../texts.ts';
 import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
 import { download, downloadCsv } from './download.ts';
-import { optionsOf } from './plot.ts';
+import { followFingers } from './fingers.ts';
+import { colourOf, optionsOf } from './plot.ts';
+import { moved, type Span, zoomed } from './span.ts';
+import { dashes, Swatch } from './swatch.tsx';
 import { numbers, wholeTimes } from './times.ts';
 
 const words = texts.charts;
@@ -18,35 +21,42 @@ export interface ChartProps {
   /** Seconds since 1970, and between points at least. */
   from: number;
   to: number;
+  /** What is to be shown, before it is there. */
+  asked: Span;
   bucket: number;
-  /** Told of a part that was chosen with the pointer. */
+  /** Told of a part that was chosen with the pointer, by fingers, or by keys. */
   onZoom: (from: number, to: number) => void;
 }
 
-/** Whether colours are dark has changed, or the width of the page: a drawing knows neither by itself. */
-function useScheme(): boolean {
-  const [isDark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
+const schemes = ['(prefers-color-scheme: dark)', '(forced-colors: active)'];
+
+/** Which colours are in use: a drawing does not know by itself that they have changed. */
+function useScheme(): string {
+  const read = () => schemes.map((one) => matchMedia(one).matches).join();
+  const [scheme, setScheme] = useState(read);
   useEffect(() => {
-    const query = matchMedia('(prefers-color-scheme: dark)');
-    const change = () => setDark(query.matches);
-    query.addEventListener('change', change);
-    return () => query.removeEventListener('change', change);
+    const queries = schemes.map((one) => matchMedia(one));
+    const change = () => setScheme(read());
+    for (const query of queries) query.addEventListener('change', change);
+    return () => {
+      for (const query of queries) query.removeEventListener('change', change);
+    };
   }, []);
-  return isDark;
+  return scheme;
 }
 
-export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }: ChartProps) {
+export function Chart({ title, unit, lines, isState, from, to, asked, bucket, onZoom }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<Plot>();
   const [isDrawn, setDrawn] = useState(false);
   const [at, setAt] = useState<number | null>(null);
   /** What the arrow keys have come to: of what changes by itself nothing is announced. */
   const [said, setSaid] = useState<string>();
-  const isDark = useScheme();
+  const scheme = useScheme();
   const plotted = useMemo(() => plot(lines, bucket, isState), [lines, bucket, isState]);
   const latest = useRef({ plotted, from, to, onZoom });
   latest.current = { plotted, from, to, onZoom };
-  const form = [isDark, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
+  const form = [scheme, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
   useEffect(() => {
     let isGone = false;
     const resized = new ResizeObserver(([entry]) => {
@@ -62,8 +72,14 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
         onAt: setAt,
         onDrawn: () => setDrawn(true),
       });
-      chart.current = new Plot(options, dataOf(latest.current.plotted), parent);
+      const drawn = new Plot(options, dataOf(latest.current.plotted), parent);
+      chart.current = drawn;
       resized.observe(parent);
+      followFingers(drawn.over, {
+        span: () => ({ from: drawn.scales.x?.min ?? 0, to: drawn.scales.x?.max ?? 0 }),
+        onMove: ({ from, to }) => drawn.setScale('x', { min: from, max: to }),
+        onEnd: ({ from, to }) => latest.current.onZoom(from, to),
+      });
     });
     return () => {
       isGone = true;
@@ -74,6 +90,13 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
   }, [form]);
   useEffect(() => chart.current?.setData(dataOf(plotted)), [plotted, from, to]);
   const move = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const span = spanByKey(event, asked, plotted.times[at ?? -1]);
+    if (span) {
+      event.preventDefault();
+      setSaid(`${wholeTimes.format(span.from * 1000)} – ${wholeTimes.format(span.to * 1000)}`);
+      return onZoom(span.from, span.to);
+    }
     const moves: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 };
     const step = moves[event.key];
     if (step === undefined || !chart.current) return;
@@ -123,6 +146,15 @@ export function Chart({ title, unit, lines, isState, from, to, bucket, onZoom }:
   );
 }
 
+/** Plus and minus change what is seen, around the value that the arrow keys have come to; Shift and an arrow move it. */
+function spanByKey({ key, shiftKey }: KeyboardEvent, span: Span, around: number | undefined): Span | undefined {
+  if (key === '+' || key === '=') return zoomed(span, 0.5, around);
+  if (key === '-') return zoomed(span, 2, around);
+  if (shiftKey && key === 'ArrowLeft') return moved(span, -0.5);
+  if (shiftKey && key === 'ArrowRight') return moved(span, 0.5);
+  return undefined;
+}
+
 const dataOf = ({ times, values }: Plotted) => [times, ...values] as Plot.AlignedData;
 
 type Pointed = { plotted: Plotted; at: number | null } & Pick<ChartProps, 'lines' | 'unit' | 'isState'>;
@@ -151,8 +183,7 @@ function Readout(pointed: Pointed) {
       <time>{time}</time>
       {values.map(({ name, text }, line) => (
         <span key={name}>
-          <i class={`swatch line-${line + 1}`} /> {values.length > 1 && `${name} `}
-          <b>{text}</b>
+          <Swatch line={line} /> {values.length > 1 && <bdi>{name}</bdi>} <b>{text}</b>
         </span>
       ))}
     </p>
@@ -169,23 +200,22 @@ function savePicture(canvas: HTMLCanvasElement, title: string, lines: readonly L
   picture.height = canvas.height + head * ratio;
   const context = picture.getContext('2d');
   if (!context) return;
-  const style = getComputedStyle(document.documentElement);
-  const colour = (variable: string) => style.getPropertyValue(variable);
-  context.fillStyle = colour('--panel');
+  context.fillStyle = colourOf('--panel');
   context.fillRect(0, 0, picture.width, picture.height);
   context.drawImage(canvas, 0, head * ratio);
   context.scale(ratio, ratio);
-  context.fillStyle = colour('--text');
+  context.fillStyle = colourOf('--text');
   context.font = '600 14px system-ui, sans-serif';
   context.fillText(title, 10, 18);
   context.font = '12px system-ui, sans-serif';
   let left = 10;
   for (const [line, { name }] of lines.entries()) {
-    context.fillStyle = colour(`--line-${line + 1}`);
-    context.fillRect(left, 28, 10, 10);
-    context.fillStyle = colour('--text');
-    context.fillText(name, left + 14, 37);
-    left += 30 + context.measureText(name).width;
+    context.strokeStyle = colourOf(`--line-${line + 1}`);
+    context.lineWidth = 2;
+    context.setLineDash([...(dashes[line] ?? [])]);
+    context.stroke(new Path2D(`M${left} 33h26`));
+    context.fillText(name, left + 30, 37);
+    left += 46 + context.measureText(name).width;
   }
   picture.toBlob((blob) => blob && download(`${name}.png`, blob));
 }

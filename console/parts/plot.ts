@@ -1,20 +1,29 @@
 /** How uPlot draws: our colours, local times, steps, and what it tells. */
 import type Plot from 'uplot';
 import { type Plotted, shownAt } from './chart-lines.ts';
+import type { Span } from './span.ts';
+import { dashes } from './swatch.tsx';
 import { numbersApart, shortTimes } from './times.ts';
 
-/** Pixels. */
-const height = 200;
-const letter = 7;
+/** Of the text size of the page. */
+const height = 13.4;
+const letter = 0.47;
 /** Pixels that must be dragged for a part to be chosen. */
 const leastDrag = 8;
 const maxLevel = 16;
 
-interface Shown {
+interface Shown extends Span {
   plotted: Plotted;
-  from: number;
-  to: number;
   onZoom: (from: number, to: number) => void;
+}
+
+/** A colour of the style sheet, as a canvas takes it: also where the person's own colours stand for ours. */
+export function colourOf(name: string): string {
+  const probe = document.body.appendChild(document.createElement('i'));
+  probe.style.color = `var(${name})`;
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
 }
 
 export function optionsOf(
@@ -34,15 +43,19 @@ export function optionsOf(
     onDrawn: () => void;
   },
 ): Plot.Options {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => style.getPropertyValue(name).trim();
-  const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
+  const size = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+  const axis = {
+    stroke: colourOf('--soft'),
+    grid: { stroke: colourOf('--line'), width: 1 },
+    ticks: { show: false },
+    font: `${Math.round(0.8 * size)}px system-ui, sans-serif`,
+  };
   const { levels } = plotted;
   const path = isState ? library.paths.stepped?.({ align: 1 }) : undefined;
   const cut = (text: string) => (text.length > maxLevel ? `${text.slice(0, maxLevel - 1)}…` : text);
   return {
     width: parent.clientWidth,
-    height,
+    height: height * size,
     legend: { show: false },
     cursor: {
       drag: { x: true, y: false, setScale: false, dist: leastDrag },
@@ -54,10 +67,15 @@ export function optionsOf(
       ...(levels && { y: { range: () => [-0.5, levels.length - 0.5] } }),
     },
     axes: [
-      { ...axis, size: 30, space: 70, values: (_, splits, _axis, _space, step) => shortTimes(splits, step) },
       {
         ...axis,
-        size: (_, values) => Math.max(46, 18 + letter * Math.max(0, ...(values ?? []).map((one) => one.length))),
+        size: 2 * size,
+        space: 4.7 * size,
+        values: (_, splits, _axis, _space, step) => shortTimes(splits, step),
+      },
+      {
+        ...axis,
+        size: (_, values) => size * Math.max(3, 1.2 + letter * Math.max(0, ...(values ?? []).map((one) => one.length))),
         values: (_, splits, _axis, _space, step) =>
           levels ? splits.map((one) => cut(levels[one] ?? '')) : numbersApart(splits, step),
         ...(levels && { splits: () => levels.map((_, level) => level) }),
@@ -66,8 +84,9 @@ export function optionsOf(
     series: [
       {},
       ...(plotted.values.map((_, line) => ({
-        stroke: colour(`--line-${line + 1}`),
+        stroke: colourOf(`--line-${line + 1}`),
         width: 2,
+        dash: dashes[line]?.map((pixels) => pixels * devicePixelRatio),
         points: { show: plotted.times.length < 60 ? true : undefined, size: 5 },
         ...(path && { paths: path }),
       })) as Plot.Series[]),

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { openAs, settled } from './browser.ts';
+import { openAs, openPage, settled, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -128,6 +128,137 @@ t.test('a part is chosen by dragging, shown finer, kept in the address, and left
   await page.getByRole('button', { name: 'Show the whole range' }).click();
   await page.waitForURL((url) => !url.searchParams.has('from'));
 });
+
+/** What the address says is shown, in minutes: how long, and until how long ago. */
+function shownBy(page: Page) {
+  const { searchParams } = new URL(page.url());
+  const [from, to] = [Number(searchParams.get('from')), Number(searchParams.get('to'))];
+  return { length: Math.round((to - from) / minute), until: Math.round((Date.now() - to) / minute) };
+}
+
+t.test('a part is chosen by buttons, by keys, and by typing it', async (t) => {
+  const points = Array.from({ length: 50 }, (_, n): [number, number] => [n + 1, n]);
+  const { device } = await deviceWith('CHART-KEYS', { temperature: points });
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/series?range=1h`);
+  await drawn(page);
+  const next = async (act: () => Promise<unknown>) => {
+    const before = page.url();
+    await act();
+    await page.waitForURL((url) => url.href !== before);
+    return shownBy(page);
+  };
+  const press = (name: string) => next(() => page.getByRole('button', { name, exact: true }).click());
+  t.match(await press('Zoom in'), { length: 30, until: 15 });
+  t.match(await press('Earlier'), { length: 30, until: 30 });
+  t.match(await press('Later'), { length: 30, until: 15 });
+  t.match(await press('Zoom out'), { length: 60, until: 0 });
+
+  const keyed = page.locator('.keyed');
+  await keyed.focus();
+  const key = (name: string) => next(() => page.keyboard.press(name));
+  t.match(await key('+'), { length: 30, until: 15 });
+  t.match(await key('-'), { length: 60, until: 0 });
+  t.match(await key('Shift+ArrowLeft'), { length: 60, until: 30 });
+  t.match(await key('Shift+ArrowRight'), { length: 60, until: 0 });
+  await page.keyboard.press('End');
+  const last = await key('+');
+  t.match(last, { length: 30 });
+  t.ok(last.until <= 1, 'around the value that the keys have come to');
+  await page.getByRole('status').filter({ hasText: ' – ' }).waitFor({ state: 'attached' });
+  t.equal(await keyed.and(page.locator(':focus')).count(), 1, 'the focus stays');
+
+  await page.getByText('Type a range').click();
+  const local = (ago: number) => new Date(now - ago * minute).toLocaleString('sv').replace(' ', 'T');
+  const type = async (from: number, to: number) => {
+    await page.getByLabel('From', { exact: true }).fill(local(from));
+    await page.getByLabel('To', { exact: true }).fill(local(to));
+    await page.getByRole('button', { name: 'Show', exact: true }).click();
+  };
+  await type(10, 20);
+  await page.getByRole('alert').getByText('From must be before To.').waitFor();
+  t.match(await next(() => type(40, 20)), { length: 20 });
+  await page.reload();
+  await page.getByText('Type a range').click();
+  t.equal(await page.getByLabel('From', { exact: true }).inputValue(), local(40), 'the fields say what is shown');
+  await page.getByRole('button', { name: 'Show the whole range' }).click();
+  await page.waitForURL((url) => !url.searchParams.has('from'));
+  t.strictSame(errors, []);
+});
+
+t.test('two fingers zoom a chart and move it, and one scrolls the page', async (t) => {
+  const points = Array.from({ length: 50 }, (_, n): [number, number] => [n + 1, n]);
+  const { device } = await deviceWith('CHART-FINGERS', { temperature: points });
+  const { page, errors } = await openPage(t, browser, service, { hasTouch: true });
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/series?range=1h`);
+  await drawn(page);
+  const devtools = await page.context().newCDPSession(page);
+  const fingers = async (...steps: number[][]) => {
+    await page.locator('.u-over').scrollIntoViewIfNeeded();
+    const box = await page.locator('.u-over').boundingBox();
+    if (!box) throw new Error('the chart is not there');
+    const types = ['touchStart', ...steps.slice(1).map(() => 'touchMove')] as ('touchStart' | 'touchMove')[];
+    for (const [at, step] of steps.entries()) {
+      const touchPoints = step.map((x, id) => ({ x: box.x + x * box.width, y: box.y + box.height / 2, id }));
+      await devtools.send('Input.dispatchTouchEvent', { type: types[at] ?? 'touchMove', touchPoints });
+    }
+    await devtools.send('Input.dispatchTouchEvent', { type: 'touchEnd', touchPoints: [] });
+  };
+  // What was a fifth of the hour is three fifths of what is seen.
+  await fingers([0.4, 0.6], [0.3, 0.7], [0.2, 0.8]);
+  await page.waitForURL(/from=\d+.*to=\d+/);
+  t.match(shownBy(page), { length: 20, until: 20 });
+  await drawn(page);
+  const before = page.url();
+  await fingers([0.5, 0.6], [0.6, 0.7], [0.75, 0.85]);
+  await page.waitForURL((url) => url.href !== before);
+  t.match(shownBy(page), { length: 20, until: 25 }, 'a quarter earlier');
+  const after = page.url();
+  await fingers([0.5], [0.6], [0.9]);
+  await page.getByRole('button', { name: 'Zoom out' }).click();
+  await page.waitForURL((url) => url.href !== after);
+  t.match(shownBy(page), { length: 40, until: 15 }, 'one finger has changed nothing');
+  t.strictSame(errors, []);
+});
+
+t.test(
+  'lines are told apart by their dashes, in the chart, beside the names and in the colours of the person',
+  async (t) => {
+    const ids: string[] = [];
+    for (const n of [1, 2, 3])
+      ids.push(
+        (
+          await deviceWith(`CHART-DASH-${n}`, {
+            temperature: [
+              [30, n],
+              [10, n],
+            ],
+          })
+        ).device.id,
+      );
+    const { page } = await openAs(t, browser, service, '');
+    await page.addInitScript(`
+    const stroke = CanvasRenderingContext2D.prototype.stroke;
+    globalThis.strokes = [];
+    CanvasRenderingContext2D.prototype.stroke = function (...path) {
+      strokes.push([this.getLineDash().join(), this.strokeStyle, this.lineWidth].join(' '));
+      return stroke.apply(this, path);
+    };`);
+    const series = `/console/devices/${ids[0]}/series?range=1h&with=${ids.slice(1).join()}`;
+    for (const forcedColors of ['none', 'active'] as const) {
+      await page.emulateMedia({ forcedColors });
+      await page.goto(series);
+      await drawn(page);
+      const strokes: string[] = await page.evaluate('strokes');
+      const lines = [...new Set(strokes.filter((one) => / 2$/.test(one)))];
+      t.equal(new Set(lines.map((one) => one.split(' ')[0])).size, 3, `${forcedColors}: ${lines.join(' | ')}`);
+      if (forcedColors === 'active') t.equal(new Set(lines.map((one) => one.split(' ')[1])).size, 1, 'of one colour');
+      const swatches: string[] = await page.evaluate(
+        `[...document.querySelectorAll('.compared .swatch path')].map((one) => getComputedStyle(one).strokeDasharray)`,
+      );
+      t.equal(new Set(swatches).size, 3, swatches.join(' | '));
+    }
+  },
+);
 
 t.test('devices are compared, and their values go to a file and a picture; a gap has no values', async (t) => {
   const early = Array.from({ length: 10 }, (_, n): [number, number] => [50 - n, 1]);

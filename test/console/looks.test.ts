@@ -1,7 +1,7 @@
 /** What every place looks like to whoever needs it larger, narrower, in other colours, on paper, or written from right to left. */
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
-import { type Service, startService } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 import { go, openAs } from './browser.ts';
 import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -97,5 +97,65 @@ t.test('a name that is written from right to left does not turn what stands besi
   t.strictSame(await page.evaluate(turnedTexts), [], 'a notice');
   t.strictSame(errors, []);
 });
+
+t.test('in the colours of the person the open tab and the open place are told from the others', async (t) => {
+  const service = await startService(t);
+  const { device } = await service.device();
+  const { page } = await openAs(t, browser, service, `devices/${device.id}/log`);
+  const colours = (links: string) =>
+    page.evaluate(`[...document.querySelectorAll('${links}')].map((one) => {
+      const { backgroundColor, color } = getComputedStyle(one);
+      return [backgroundColor, color, one.hasAttribute('aria-current')].join(' ');
+    })`) as Promise<string[]>;
+  await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' });
+  for (const links of ['.tabs a', '.side nav a']) {
+    const all = await colours(links);
+    const [open, ...more] = new Set(all.filter((one) => one.endsWith('true')));
+    t.equal(more.length, 0);
+    const others = all.filter((one) => one.endsWith('false')).map((one) => one.split(' false')[0]);
+    t.notOk(others.includes(open?.split(' true')[0]), `${links}: ${open} is not ${others[0]}`);
+    t.notMatch(open, /^rgba\(0, 0, 0, 0\)/, 'it is on a ground of its own');
+  }
+});
+
+t.test(
+  'text has the size that the person has chosen, in every place, and nothing is wider than the page then',
+  async (t) => {
+    const service = await startService(t);
+    const places = await fill(t, service);
+    const { page, errors } = await openAs(t, browser, service, '');
+    const devtools = await page.context().newCDPSession(page);
+    // Sizes of all that has text of its own, of axes and fields, too.
+    await page.addInitScript(`
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (...given) {
+      this.canvas.dataset.font = this.font;
+      return draw.apply(this, given);
+    };`);
+    const sizes = () =>
+      page.evaluate(`[...document.querySelectorAll('#app *')]
+      .filter((one) => one.matches('input, select, textarea, canvas') || [...one.childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim()))
+      .map((one) => parseFloat((one.dataset.font ?? getComputedStyle(one).fontSize).replace(/^[a-z ]+/, '')))`) as Promise<
+        number[]
+      >;
+    const scale = async (standard: number) => {
+      await devtools.send('Page.setFontSizes', { fontSizes: { standard, fixed: standard } });
+      await page.reload();
+    };
+    const smallest = new Map<string, number>();
+    for (const standard of [16, 32]) {
+      await scale(standard);
+      for (const place of places) {
+        await go(page, place);
+        const size = Math.min(...(await sizes()));
+        if (standard === 16) smallest.set(place, size);
+        else t.ok(size >= 1.9 * (smallest.get(place) ?? 0), `${place}: ${smallest.get(place)} px, then ${size} px`);
+        const wide = await widthOf(page);
+        t.ok(wide <= desk.width, `${place} is ${wide} wide, text of ${standard} px`);
+      }
+    }
+    t.strictSame(errors, []);
+  },
+);
 
 t.end();
