@@ -2,6 +2,7 @@
 import { render } from 'preact';
 import { Suspense } from 'preact/compat';
 import { Router, useRoute } from 'wouter-preact';
+import { Boundary } from '../parts/boundary.tsx';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
@@ -43,4 +44,10 @@ function Inside() {
 
 takeFederatedLogin();
 const root = document.getElementById('app');
-if (root) render(<App />, root);
+if (root)
+  render(
+    <Boundary>
+      <App />
+    </Boundary>,
+    root,
+  );

@@ -1,5 +1,6 @@
 /** Places of the console, each a file that is loaded with its first visit. */
 import { lazy } from 'preact/compat';
+import { FileError } from '../parts/boundary.tsx';
 import { online } from './api.ts';
 
 const reloadedKey = 'slipway-reloaded';
@@ -16,7 +17,7 @@ export function place<P>(load: () => Promise<P>) {
       return component;
     } catch (error) {
       if (await isReachable()) {
-        if (sessionStorage.getItem(reloadedKey) !== null) throw error;
+        if (sessionStorage.getItem(reloadedKey) !== null) throw new FileError(undefined, { cause: error });
         sessionStorage.setItem(reloadedKey, '1');
       } else {
         online.value = false;

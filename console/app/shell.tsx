@@ -3,6 +3,7 @@ import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { api, done, online } from '../app/api.ts';
+import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
@@ -94,31 +95,33 @@ export function Shell() {
           </div>
         </div>
         <main id="main" tabIndex={-1}>
-          <Suspense fallback={<Loading />}>
-            <Switch>
-              <Route path="/" component={Start} />
-              <Route path="/home" component={Home} />
-              <Route path="/home/:list">{({ list }) => <HomeList list={list} />}</Route>
-              <Route path="/first-device" component={FirstDevice} />
-              <Route path="/devices" component={Devices} />
-              <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
-              <Route path="/organizations" component={Organizations} />
-              <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
-              <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
-              <Route path="/products" component={Products} />
-              <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
-              <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
-              <Route path="/enrollment/:tab?/:id?">{({ tab, id }) => <Enrollment tab={tab ?? ''} id={id} />}</Route>
-              <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
-              <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
-              <Route path="/claim" component={ClaimPlace} />
-              <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
-              <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
-              <Route>
-                <NoSuchPlace />
-              </Route>
-            </Switch>
-          </Suspense>
+          <Boundary of={path}>
+            <Suspense fallback={<Loading />}>
+              <Switch>
+                <Route path="/" component={Start} />
+                <Route path="/home" component={Home} />
+                <Route path="/home/:list">{({ list }) => <HomeList list={list} />}</Route>
+                <Route path="/first-device" component={FirstDevice} />
+                <Route path="/devices" component={Devices} />
+                <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
+                <Route path="/organizations" component={Organizations} />
+                <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
+                <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
+                <Route path="/products" component={Products} />
+                <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
+                <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
+                <Route path="/enrollment/:tab?/:id?">{({ tab, id }) => <Enrollment tab={tab ?? ''} id={id} />}</Route>
+                <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
+                <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
+                <Route path="/claim" component={ClaimPlace} />
+                <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
+                <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
+                <Route>
+                  <NoSuchPlace />
+                </Route>
+              </Switch>
+            </Suspense>
+          </Boundary>
         </main>
       </div>
     </>

@@ -5,6 +5,7 @@ import { csrfToken } from '../app/acting.ts';
 import { api, done } from '../app/api.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
+import { Boundary } from '../parts/boundary.tsx';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
@@ -72,10 +73,10 @@ if (!hasAccount() && csrfToken() === '') state.value = 'out';
 const root = document.getElementById('app');
 if (root)
   render(
-    <>
+    <Boundary>
       <ClaimPage />
       <SignInAgain />
       <Toasts />
-    </>,
+    </Boundary>,
     root,
   );

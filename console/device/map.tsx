@@ -1,23 +1,24 @@
 /** Where a device is, on an outline map that comes with the page. The map is loaded with the first one. */
-import { useEffect, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
+import { Boundary, useFile } from '../parts/boundary.tsx';
 import { texts } from '../texts.ts';
-import type { Outline } from './outline.ts';
 
 export interface Position {
   latitude: number;
   longitude: number;
 }
 
-export function WorldMap({ at, label }: { at: Position; label: string }) {
-  const [outline, setOutline] = useState<Outline>();
-  const { latitude, longitude } = at;
-  useEffect(() => {
-    let isGone = false;
-    import('./outline.ts').then(({ outlineAround }) => isGone || setOutline(outlineAround({ latitude, longitude })));
-    return () => {
-      isGone = true;
-    };
-  }, [latitude, longitude]);
+export function WorldMap(props: { at: Position; label: string }) {
+  return (
+    <Boundary>
+      <Picture {...props} />
+    </Boundary>
+  );
+}
+
+function Picture({ at: { latitude, longitude }, label }: { at: Position; label: string }) {
+  const file = useFile(() => import('./outline.ts'));
+  const outline = useMemo(() => file?.outlineAround({ latitude, longitude }), [file, latitude, longitude]);
   return (
     <figure class="map">
       {outline ? (

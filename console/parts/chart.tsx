@@ -1,7 +1,8 @@
 /** A chart of one value over time, of one or several devices. The library is loaded with the first one. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type Plot from 'uplot';
+import type UPlot from 'uplot';
 import { texts } from '../texts.ts';
+import { Boundary, useFile } from './boundary.tsx';
 import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
 import { download, downloadCsv } from './download.ts';
 import { followFingers } from './fingers.ts';
@@ -45,49 +46,54 @@ function useScheme(): string {
   return scheme;
 }
 
-export function Chart({ title, unit, lines, isState, from, to, asked, bucket, onZoom }: ChartProps) {
+export function Chart(props: ChartProps) {
+  return (
+    <Boundary>
+      <Drawn {...props} />
+    </Boundary>
+  );
+}
+
+function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
-  const chart = useRef<Plot>();
+  const chart = useRef<UPlot>();
   const [isDrawn, setDrawn] = useState(false);
   const [at, setAt] = useState<number | null>(null);
   /** What the arrow keys have come to: of what changes by itself nothing is announced. */
   const [said, setSaid] = useState<string>();
   const scheme = useScheme();
+  const Plot = useFile(() => import('uplot'))?.default;
   const plotted = useMemo(() => plot(lines, bucket, isState), [lines, bucket, isState]);
   const latest = useRef({ plotted, from, to, onZoom });
   latest.current = { plotted, from, to, onZoom };
   const form = [scheme, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
   useEffect(() => {
-    let isGone = false;
-    const resized = new ResizeObserver(([entry]) => {
-      if (entry) chart.current?.setSize({ width: entry.contentRect.width, height: chart.current.height });
+    const parent = place.current;
+    if (!Plot || !parent) return;
+    const options = optionsOf(Plot, parent, {
+      latest: latest.current,
+      now: () => latest.current,
+      isState,
+      onAt: setAt,
+      onDrawn: () => setDrawn(true),
     });
-    import('uplot').then(({ default: Plot }) => {
-      const parent = place.current;
-      if (isGone || !parent) return;
-      const options = optionsOf(Plot, parent, {
-        latest: latest.current,
-        now: () => latest.current,
-        isState,
-        onAt: setAt,
-        onDrawn: () => setDrawn(true),
-      });
-      const drawn = new Plot(options, dataOf(latest.current.plotted), parent);
-      chart.current = drawn;
-      resized.observe(parent);
-      followFingers(drawn.over, {
-        span: () => ({ from: drawn.scales.x?.min ?? 0, to: drawn.scales.x?.max ?? 0 }),
-        onMove: ({ from, to }) => drawn.setScale('x', { min: from, max: to }),
-        onEnd: ({ from, to }) => latest.current.onZoom(from, to),
-      });
+    const drawn = new Plot(options, dataOf(latest.current.plotted), parent);
+    chart.current = drawn;
+    const resized = new ResizeObserver(([entry]) => {
+      if (entry) drawn.setSize({ width: entry.contentRect.width, height: drawn.height });
+    });
+    resized.observe(parent);
+    followFingers(drawn.over, {
+      span: () => ({ from: drawn.scales.x?.min ?? 0, to: drawn.scales.x?.max ?? 0 }),
+      onMove: ({ from, to }) => drawn.setScale('x', { min: from, max: to }),
+      onEnd: ({ from, to }) => latest.current.onZoom(from, to),
     });
     return () => {
-      isGone = true;
       resized.disconnect();
-      chart.current?.destroy();
+      drawn.destroy();
       chart.current = undefined;
     };
-  }, [form]);
+  }, [form, Plot]);
   useEffect(() => chart.current?.setData(dataOf(plotted)), [plotted, from, to]);
   const move = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -155,7 +161,7 @@ function spanByKey({ key, shiftKey }: KeyboardEvent, span: Span, around: number 
   return undefined;
 }
 
-const dataOf = ({ times, values }: Plotted) => [times, ...values] as Plot.AlignedData;
+const dataOf = ({ times, values }: Plotted) => [times, ...values] as UPlot.AlignedData;
 
 type Pointed = { plotted: Plotted; at: number | null } & Pick<ChartProps, 'lines' | 'unit' | 'isState'>;
 

@@ -104,5 +104,5 @@ export function NameOf({
 }) {
   const name = id ? nameOf(kind, id) : '';
   if (name === undefined) return <span aria-busy="true">…</span>;
-  return name ? <bdi>{name}</bdi> : <>{otherwise}</>;
+  return <>{name ? <bdi>{name}</bdi> : otherwise}</>;
 }

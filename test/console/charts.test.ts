@@ -160,6 +160,7 @@ t.test('a part is chosen by buttons, by keys, and by typing it', async (t) => {
   t.match(await key('-'), { length: 60, until: 0 });
   t.match(await key('Shift+ArrowLeft'), { length: 60, until: 30 });
   t.match(await key('Shift+ArrowRight'), { length: 60, until: 0 });
+  await page.locator('.readout').getByText('0 °C', { exact: true }).waitFor();
   await page.keyboard.press('End');
   const last = await key('+');
   t.match(last, { length: 30 });

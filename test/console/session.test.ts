@@ -216,4 +216,62 @@ t.test('a station whose session ends goes on with its token, and the serial numb
   await page.getByText('1 of 2 made').waitFor();
 });
 
+/** As after an upgrade, or where a proxy keeps a file back. */
+const without = (page: Page, file: string) =>
+  page.route(`**/console/files/${file}-*.js`, (route) => route.fulfill({ status: 404, body: 'gone' }));
+
+t.test('a file of a place that cannot be had gives a sentence and a button, and the other places stay', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/organizations');
+  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  await without(page, 'products');
+  await page.getByRole('link', { name: 'Products' }).click();
+  const told = page.getByRole('alert').filter({ hasText: 'A file of this page could not be loaded.' });
+  await told.waitFor();
+  await page.getByRole('link', { name: 'Organizations' }).click();
+  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  t.equal(await told.count(), 0);
+  await page.getByRole('link', { name: 'Products' }).click();
+  await told.waitFor();
+  await page.unrouteAll();
+  await told.getByRole('button', { name: 'Load the page again' }).click();
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+});
+
+t.test('a file of a part of a page that cannot be had is told in its place', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
+  const { device, secret } = await service.device({ deviceTemplateId, latitude: 50, longitude: 10 });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,21,', { qos: 1 });
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/account');
+  for (const file of ['uPlot.esm', 'outline']) await without(page, file);
+  const told = page.getByRole('alert').filter({ hasText: 'A file of this page could not be loaded.' });
+  for (const [place, beside] of [
+    ['', 'Position'],
+    ['/series', 'Zoom in'],
+  ] as const) {
+    await page.goto(`/console/devices/${device.id}${place}`);
+    await told.waitFor();
+    await page.getByText(beside).waitFor();
+  }
+  await page.unrouteAll();
+  await told.getByRole('button').click();
+  await page.locator('.u-over').waitFor();
+});
+
+t.test('a page whose script does not come says so, and has a link', async (t) => {
+  for (const address of ['/console/devices?q=kept', '/claim?code=kept']) {
+    const { page } = await openPage(t, browser, service);
+    await without(page, 'main');
+    await page.goto(address);
+    const link = page.getByRole('link', { name: 'load it again' });
+    await link.waitFor();
+    await page.unrouteAll();
+    await link.click();
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    t.match(page.url(), address, 'the address is the same');
+  }
+});
+
 t.end();
