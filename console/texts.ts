@@ -115,6 +115,8 @@ const english = {
   next: 'Next',
   selectAll: 'Select all rows of this page',
   select: (name: string) => `Select ${name}`,
+  inSight: 'Of this page only the rows near those in sight are drawn. Printing and Ctrl F draw all.',
+  drawAll: (count: number) => `Draw all ${number(count)}`,
   pageOf: (page: number, last: number, count: number) =>
     `Page ${number(page)} of ${number(last)} · ${number(count)} in all`,
   inAll: (count: number) => `${number(count)} in all`,
@@ -152,6 +154,7 @@ const english = {
       ['Tab', 'Go to the next field or button'],
       ['Escape', 'Close a dialog'],
     ],
+    single: 'Use keys of one character (/ and ?) in this browser',
   },
   palette: {
     title: 'Find anything',

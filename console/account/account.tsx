@@ -3,6 +3,7 @@ import { api, done } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
+import { NewPassword } from '../parts/new-password.tsx';
 import { Badge, Loading, Page, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { Security } from '../people/security.tsx';
@@ -74,7 +75,7 @@ function Own() {
             autoComplete="current-password"
             required
           />
-          <Field label={words.newPassword} name="newPassword" type="password" autoComplete="new-password" required />
+          <NewPassword of={me.value?.emailAddress ?? ''} label={words.newPassword} name="newPassword" required />
         </Form>
       </section>
       <section class="panel">

@@ -1,10 +1,21 @@
-/** Keys that work everywhere: `/` and Ctrl+K find anything, `?` lists the keys. */
+/** Keys that work everywhere: `/` and Ctrl+K find anything, `?` lists the keys. Those of one character can be switched off. */
+import { signal } from '@preact/signals';
 import { flushSync } from 'preact/compat';
 import { useLayoutEffect, useState } from 'preact/hooks';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
 import { Palette, type Place } from './palette.tsx';
+
+const singleKey = 'slipway-single-keys';
+/** Who speaks to the computer, or presses keys by accident, switches them off; this browser keeps it. */
+const hasSingle = signal(localStorage.getItem(singleKey) !== 'off');
+
+function switchSingle(isOn: boolean): void {
+  hasSingle.value = isOn;
+  if (isOn) localStorage.removeItem(singleKey);
+  else localStorage.setItem(singleKey, 'off');
+}
 
 /** The button that searches everything, and the keys. */
 export function Keys({ places }: { places: readonly Place[] }) {
@@ -20,7 +31,8 @@ export function Keys({ places }: { places: readonly Place[] }) {
       const { key, ctrlKey, metaKey, altKey } = event;
       const isCombined = (ctrlKey || metaKey) && !altKey && key.toLowerCase() === 'k';
       const isTyping = (event.target as HTMLElement).matches('input, select, textarea');
-      if (document.querySelector('dialog[open]') || (!isCombined && (isTyping || ctrlKey || metaKey || altKey))) return;
+      const isSingle = hasSingle.value && !isTyping && !ctrlKey && !metaKey && !altKey;
+      if (document.querySelector('dialog[open]') || !(isCombined || isSingle)) return;
       if (key === '?') open('keys');
       if (!isCombined && key !== '/') return;
       event.preventDefault();
@@ -31,10 +43,17 @@ export function Keys({ places }: { places: readonly Place[] }) {
   }, []);
   return (
     <>
-      <button type="button" class="find" aria-keyshortcuts="Control+K /" onClick={() => open('palette')}>
+      <button
+        type="button"
+        class="find"
+        aria-keyshortcuts={hasSingle.value ? 'Control+K /' : 'Control+K'}
+        onClick={() => open('palette')}
+      >
         <Icon name="search" /> <span>{texts.palette.title}</span> <kbd>Ctrl K</kbd>
       </button>
-      {shown?.what === 'palette' && <Palette key={shown.turn} places={places} onClose={close} />}
+      {shown?.what === 'palette' && (
+        <Palette key={shown.turn} places={places} onKeys={() => open('keys')} onClose={close} />
+      )}
       {shown?.what === 'keys' && <KeyList key={shown.turn} onClose={close} />}
     </>
   );
@@ -53,6 +72,14 @@ function KeyList({ onClose }: { onClose: () => void }) {
           </>
         ))}
       </dl>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={hasSingle.value}
+          onChange={({ currentTarget }) => switchSingle(currentTarget.checked)}
+        />
+        {texts.keys.single}
+      </label>
       <CloseButton onClose={onClose} />
     </Dialog>
   );

@@ -46,7 +46,7 @@ const kinds: Record<Hit['type'], { icon: IconName; path: (hit: Hit) => string }>
 };
 
 /** What a person can begin from anywhere. */
-function actions(go: (path: string) => void): Offer[] {
+function actions(go: (path: string) => void, onKeys: () => void): Offer[] {
   const at = (kind: Parameters<typeof begin>[0], path: string, icon: IconName, name: string) => ({
     key: name,
     group: words.actions,
@@ -67,13 +67,22 @@ function actions(go: (path: string) => void): Offer[] {
     ...(can('create', 'enrollmentGroup')
       ? [at('newEnrollmentGroup', '/enrollment', 'more', texts.enrollment.new[''])]
       : []),
+    { key: 'keys', group: words.actions, icon: 'more', name: texts.keys.title, run: onKeys },
     { key: 'out', group: words.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
   ];
 }
 
 const contains = (name: string, text: string) => name.toLowerCase().includes(text.toLowerCase());
 
-export function Palette({ places, onClose }: { places: readonly Place[]; onClose: () => void }) {
+export function Palette({
+  places,
+  onKeys,
+  onClose,
+}: {
+  places: readonly Place[];
+  onKeys: () => void;
+  onClose: () => void;
+}) {
   const [, go] = useLocation();
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
@@ -93,7 +102,7 @@ export function Palette({ places, onClose }: { places: readonly Place[]; onClose
   }));
   const own = [
     ...places.map(({ path, icon, name }) => ({ key: path, group: words.places, icon, name, run: () => go(path) })),
-    ...actions(go),
+    ...actions(go, onKeys),
   ].filter(({ name }) => contains(name, typed));
   const isNamed = own.some(({ name }) => name.toLowerCase() === typed.toLowerCase());
   const offers = isNamed ? [...own, ...found] : [...found, ...own];

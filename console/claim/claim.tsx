@@ -4,6 +4,7 @@ import { ApiError, api, done } from '../app/api.ts';
 import { begin, can, me, signOut, state } from '../app/session.ts';
 import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
+import { NewPassword } from '../parts/new-password.tsx';
 import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
@@ -156,11 +157,10 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
       <h2>{words.signUp}</h2>
       <Form save={signUp} verb={words.signUpVerb}>
         <Field label={texts.signIn.email} name="emailAddress" type="email" autoComplete="username" required />
-        <Field
+        <NewPassword
+          of={undefined}
           label={texts.signIn.password}
           name="password"
-          type="password"
-          autoComplete="new-password"
           minLength={8}
           required
           hint={words.passwordHint}

@@ -44,6 +44,7 @@ export function Device({ id, tab }: { id: string; tab: string }) {
   return (
     <Page
       title={device.serialNumber}
+      part={tab === '' ? undefined : tabs.find(([name]) => name === tab)?.[1]}
       actions={
         can('delete', 'device') && (
           <button type="button" class="danger" onClick={() => setDeleting(true)}>

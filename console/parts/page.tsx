@@ -1,6 +1,6 @@
 /** The head of every place: its name, its actions, and "Show the call". */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { texts } from '../texts.ts';
@@ -8,20 +8,22 @@ import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
 import { ErrorNote } from './form.tsx';
 import { Stale } from './stale.tsx';
+import { useTitle } from './title.ts';
 
 export function Page({
   title,
+  part,
   actions,
   children,
 }: {
   title: string;
+  /** What of it is shown, for the title of the document. */
+  part?: string | undefined;
   actions?: ComponentChildren;
   children: ComponentChildren;
 }) {
   const [shown, setShown] = useState(false);
-  useEffect(() => {
-    document.title = `${title} · Slipway`;
-  }, [title]);
+  useTitle(part ? `${title}, ${part}` : title);
   return (
     <>
       <div class="head">

@@ -5,6 +5,7 @@ import { accountId, can, me } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { pageSize } from '../parts/lists/listing.tsx';
+import { NewPassword } from '../parts/new-password.tsx';
 import { Badge, Page, Tabs } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -60,7 +61,7 @@ export function People({ tab }: { tab: string }) {
       {making && !isRoles && (
         <Dialog title={verb} onClose={() => setMaking(false)}>
           <Form save={make} verb={texts.create} onCancel={() => setMaking(false)}>
-            <Field label={words.email} name="emailAddress" type="email" required />
+            <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
             {!isAdmins && (
               <>
                 <Field label={texts.name} name="name" />
@@ -68,13 +69,7 @@ export function People({ tab }: { tab: string }) {
               </>
             )}
             {can('read', 'role') && <RolePicker scope={isAdmins ? 'account' : 'organization'} />}
-            <Field
-              label={words.password}
-              name="password"
-              type="password"
-              autoComplete="new-password"
-              hint={words.passwordHint}
-            />
+            <NewPassword of={undefined} label={words.password} name="password" hint={words.passwordHint} />
           </Form>
         </Dialog>
       )}

@@ -7,6 +7,7 @@ import { begin, findAccount } from '../app/session.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
+import { useTitle } from '../parts/title.ts';
 import { texts } from '../texts.ts';
 import { federatedError, federatedSecondStep, noteLeaving } from './federated.ts';
 
@@ -16,8 +17,8 @@ export function SignIn() {
   const [account, setAccount] = useState<string>();
   const [second, setSecond] = useState(federatedSecondStep.value);
   const [forgotten, setForgotten] = useState(false);
+  useTitle(words.title);
   useEffect(() => {
-    document.title = `${words.title} · Slipway`;
     findAccount()
       .then(setAccount)
       .catch(() => setAccount(''));

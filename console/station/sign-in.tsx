@@ -5,6 +5,7 @@ import { api, done } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
+import { useTitle } from '../parts/title.ts';
 import { texts } from '../texts.ts';
 
 const words = texts.station;
@@ -25,9 +26,7 @@ export function readLines(text: string): Partial<Record<keyof typeof variables, 
 }
 
 export function StationSignIn() {
-  useEffect(() => {
-    document.title = `${words.title} · Slipway`;
-  }, []);
+  useTitle(words.title);
   return (
     <main class="door">
       <div class="panel">

@@ -5,6 +5,7 @@ import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
+import { useTitle } from '../parts/title.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { texts } from '../texts.ts';
 import { type Kept, keep, putAside, readKept } from './kept.ts';
@@ -43,9 +44,7 @@ function Line({ id }: { id: string }) {
       keep(id, after);
       return after;
     });
-  useEffect(() => {
-    document.title = `${me.value?.station?.name ?? words.title} · Slipway`;
-  }, []);
+  useTitle(me.value?.station?.name ?? words.title);
   return (
     <main class="station">
       <Head />

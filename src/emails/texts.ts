@@ -18,7 +18,7 @@ export function resetEmail(heading: Heading, userId: string, token: string): Ema
   const name = oneLine(heading.accountName);
   return email(heading, `Set a new password for ${name}`, [
     `Somebody, probably you, has asked for a new password for your login at ${name}.`,
-    way(heading, 'set-password', { userId, token }),
+    way(heading, 'set-password', { userId, token, emailAddress: heading.to }),
     'It works once, within an hour. If it was not you, do nothing: your password stays as it is.',
   ]);
 }
@@ -28,7 +28,7 @@ export function invitationEmail(heading: Heading, userId: string, token: string)
   const name = oneLine(heading.accountName);
   return email(heading, `Your login at ${name}`, [
     `A login has been made for you at ${name}. Choose a password to use it.`,
-    way(heading, 'set-password', { userId, token }),
+    way(heading, 'set-password', { userId, token, emailAddress: heading.to }),
     'It works once, within seven days; after that, ask for a new password. If you expected nothing, do nothing.',
   ]);
 }

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage, openWindow, settled } from './browser.ts';
+import { go, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
 import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -93,6 +93,32 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.keyboard.type('0001');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'SN-0001', level: 1 }).waitFor();
+});
+
+t.test('keys of one character are switched off for a browser, and on again', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  await settled(page);
+  const dialog = page.getByRole('dialog');
+  const box = dialog.getByLabel('Use keys of one character');
+  await page.keyboard.press('?');
+  await box.uncheck();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  await page.reload();
+  await settled(page);
+  await page.keyboard.press('?');
+  await page.keyboard.press('/');
+  t.equal(await dialog.count(), 0);
+  // The other way to the list of keys.
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('keys');
+  await page.keyboard.press('Enter');
+  await box.check();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  await page.keyboard.press('/');
+  await page.getByRole('dialog', { name: 'Find anything' }).waitFor();
 });
 
 /** Drawing the page takes seconds: the tests share one. */

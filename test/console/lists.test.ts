@@ -4,6 +4,7 @@ import { part } from '../support/part.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, signIn } from './browser.ts';
+import { makeDevices } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -190,6 +191,38 @@ t.test('an answer to a filter that the service does not know is an error, and no
   await page.reload();
   await page.getByText('The service does not know the filter or parameter locatoin.').first().waitFor();
   t.equal(await page.getByRole('link', { name: 'SN-UNFILTERED' }).count(), 0);
+});
+
+t.test(
+  'a long list says that it draws rows in sight, and draws all to be printed, searched, or on request',
+  async (t) => {
+    await makeDevices(service, 300, 'PAPER-');
+    const { page, errors } = await openAs(t, browser, service, 'devices?q=PAPER-&size=1000');
+    const rows = page.locator('tbody tr').filter({ has: page.getByRole('link') });
+    const ways = [
+      () => page.pdf(),
+      () => page.keyboard.press('Control+f'),
+      () => page.getByRole('button', { name: 'Draw all 300' }).click(),
+    ];
+    for (const draw of ways) {
+      await page.reload();
+      await page.getByText('only the rows near those in sight are drawn').waitFor();
+      t.ok((await rows.count()) < 200);
+      await draw();
+      t.equal(await rows.count(), 300);
+      t.equal(await page.getByText('only the rows near those in sight are drawn').count(), 0);
+    }
+    await page.emulateMedia({ media: 'print' });
+    t.notOk(await page.getByRole('link', { name: 'Organizations' }).isVisible(), 'on paper nothing can be pressed');
+    t.equal(await page.evaluate(`getComputedStyle(document.querySelector('.tablewrap')).overflowX`), 'visible');
+    t.strictSame(errors, []);
+  },
+);
+
+t.test('a list of several pages says so on paper, too', async (t) => {
+  const { page } = await openAs(t, browser, service, 'devices?q=PAPER-');
+  await page.emulateMedia({ media: 'print' });
+  t.ok(await page.getByText(/^Page 1 of 6/).isVisible());
 });
 
 t.end();

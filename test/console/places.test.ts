@@ -146,6 +146,50 @@ t.test(
   },
 );
 
+t.test('the title of the document names what is shown, and the account', async (t) => {
+  const organization = await service.organization({ name: 'Titled' });
+  const { device } = await service.device({ serialNumber: 'SN-TITLE' });
+  const { page } = await openAs(t, browser, service, '');
+  for (const [place, title] of [
+    [`devices/${device.id}`, 'SN-TITLE · My company · Slipway'],
+    [`devices/${device.id}/series`, 'SN-TITLE, Charts · My company · Slipway'],
+    [`organizations/${organization.id}`, 'Titled · My company · Slipway'],
+    ['devices', 'Devices · My company · Slipway'],
+  ] as const) {
+    await go(page, place);
+    await page.getByRole('heading', { name: title.split(/[,·]/)[0]?.trim() ?? '', level: 1 }).waitFor();
+    t.equal(await page.title(), title);
+  }
+});
+
+t.test('beside each new password stands whose it is, for password managers', async (t) => {
+  const owners = (page: Page) =>
+    page.evaluate(`[...document.querySelectorAll('[autocomplete=new-password]')].map((field) =>
+      [...field.form.elements].slice(0, [...field.form.elements].indexOf(field))
+        .filter((one) => one.autocomplete === 'username').map(({ value }) => value))`);
+  const { page } = await openAs(t, browser, service, 'account');
+  t.strictSame(await owners(page), [['admin@example.com']]);
+  await go(page, 'people');
+  await press(page, 'New end-user');
+  await page.getByLabel('Email address').fill('new@example.com');
+  t.strictSame(await owners(page), [['new@example.com']]);
+  await page.keyboard.press('Escape');
+
+  const email = 'invited-to-keep@example.com';
+  await service.create('/account-users', 'accountUser', { createIdmUser: true, idmUserEmail: email });
+  const said = mail.to(email)[0]?.text ?? '';
+  const given = [...said.matchAll(/^(\w+): (\S+)$/gm)].map(([, name = '', value = '']) => [name, value]);
+  await page.goto(`/set-password#${new URLSearchParams(given)}`);
+  t.strictSame(await owners(page), [[email]]);
+  await page.getByLabel('New password').fill('a long enough secret');
+  await press(page, 'Set password');
+  await page.getByText('Done. You can close this page').waitFor();
+  await service.loginAs(email, 'a long enough secret');
+  // Without a link the address is typed, or left out.
+  await page.goto('/set-password');
+  t.strictSame(await owners(page), [['']]);
+});
+
 t.test('a product is made with a channel and a custom field, which its devices have', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'products');
   await press(page, 'New product');

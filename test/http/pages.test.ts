@@ -23,7 +23,7 @@ async function open(link: string, from = service) {
   let submit = async (_: object) => {};
   const paste = { hidden: true };
   const form = {
-    elements: { password: { value: '' }, pasted: { value: '' } },
+    elements: { password: { value: '' }, pasted: { value: '' }, emailAddress: { value: '' } },
     remove: () => {},
     addEventListener: (_: string, listener: typeof submit) => {
       submit = listener;

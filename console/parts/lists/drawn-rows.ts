@@ -1,4 +1,8 @@
-/** Which rows of a long table are drawn: those near the visible part, and the one that has the focus. */
+/**
+ * Which rows of a long table are drawn: those near the visible part, and the one that has the focus; all of them once the page is
+ * printed, or searched by the browser.
+ */
+import { flushSync } from 'preact/compat';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 /** Shorter tables draw all of their rows. */
@@ -17,7 +21,22 @@ type Part = number | { from: number; height: number };
 
 /** `columns` changes with the columns of the table. */
 export function useDrawnRows(count: number, columns: unknown) {
-  const isLong = count > longFrom;
+  const [hasAll, setAll] = useState(false);
+  const isLong = count > longFrom && !hasAll;
+  const drawAll = () => flushSync(() => setAll(true));
+  useLayoutEffect(() => {
+    if (!isLong) return;
+    // Before the browser looks at the page, which it does next.
+    const press = ({ key, ctrlKey, metaKey }: KeyboardEvent) => {
+      if (key === 'F3' || ((ctrlKey || metaKey) && key.toLowerCase() === 'f')) drawAll();
+    };
+    addEventListener('beforeprint', drawAll);
+    addEventListener('keydown', press);
+    return () => {
+      removeEventListener('beforeprint', drawAll);
+      removeEventListener('keydown', press);
+    };
+  }, [isLong]);
   const table = useRef<HTMLTableElement>(null);
   const [drawn, setDrawn] = useState<Drawn>({ from: 0, to: firstDrawn, height: usualHeight, isPart: false });
   const latest = useRef(drawn);
@@ -69,7 +88,7 @@ export function useDrawnRows(count: number, columns: unknown) {
     if (beyond !== undefined) places.push(beyond);
     return withGaps(places, count, drawn.height);
   }, [from, to, count, beyond, drawn.height]);
-  return { table, isLong, onFocusIn, parts };
+  return { table, isLong, drawAll, onFocusIn, parts };
 }
 
 interface Drawn {

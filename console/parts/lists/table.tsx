@@ -112,48 +112,58 @@ export function Table<T extends { id: string }>({
   if (rows.length === 0) return <div class="tablewrap empty">{empty}</div>;
   const all = rows.every(({ id }) => selected?.has(id));
   return (
-    <section
-      class="tablewrap cards"
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
-      tabIndex={0}
-      aria-label={label}
-      onPointerDownCapture={() => {
-        closing.current = menu?.row.id;
-      }}
-    >
-      <table ref={drawn.table} aria-busy={loading} aria-rowcount={drawn.isLong ? rows.length + 1 : undefined}>
-        <thead>
-          <tr>
-            {onSelect && (
-              <th class="tick">
-                <Tick
-                  label={texts.selectAll}
-                  checked={all}
-                  onChange={() => onSelect(all ? new Set() : new Set(rows.map(({ id }) => id)))}
-                />
-              </th>
-            )}
-            {columns.map((column) => (
-              <Heading key={column.name} column={column} sort={sort} onSort={onSort} />
-            ))}
-            {actions && (
-              <th scope="col" class="last">
-                <span class="hidden">{texts.actions}</span>
-              </th>
-            )}
-          </tr>
-        </thead>
-        <tbody onFocusIn={drawn.onFocusIn}>{body}</tbody>
-      </table>
-      {menu && actions && (
-        <Popup
-          label={texts.actionsOf(nameOf?.(menu.row) ?? menu.row.id)}
-          items={actions(menu.row)}
-          button={menu.button}
-          onClose={() => setMenu(undefined)}
-        />
+    <>
+      <section
+        class="tablewrap cards"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
+        tabIndex={0}
+        aria-label={label}
+        onPointerDownCapture={() => {
+          closing.current = menu?.row.id;
+        }}
+      >
+        <table ref={drawn.table} aria-busy={loading} aria-rowcount={drawn.isLong ? rows.length + 1 : undefined}>
+          <thead>
+            <tr>
+              {onSelect && (
+                <th class="tick">
+                  <Tick
+                    label={texts.selectAll}
+                    checked={all}
+                    onChange={() => onSelect(all ? new Set() : new Set(rows.map(({ id }) => id)))}
+                  />
+                </th>
+              )}
+              {columns.map((column) => (
+                <Heading key={column.name} column={column} sort={sort} onSort={onSort} />
+              ))}
+              {actions && (
+                <th scope="col" class="last">
+                  <span class="hidden">{texts.actions}</span>
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody onFocusIn={drawn.onFocusIn}>{body}</tbody>
+        </table>
+        {menu && actions && (
+          <Popup
+            label={texts.actionsOf(nameOf?.(menu.row) ?? menu.row.id)}
+            items={actions(menu.row)}
+            button={menu.button}
+            onClose={() => setMenu(undefined)}
+          />
+        )}
+      </section>
+      {drawn.isLong && (
+        <p class="small soft gap row">
+          {texts.inSight}{' '}
+          <button type="button" class="link" onClick={drawn.drawAll}>
+            {texts.drawAll(rows.length)}
+          </button>
+        </p>
       )}
-    </section>
+    </>
   );
 }
 

@@ -29,7 +29,8 @@ const pages: Readonly<Record<string, string>> = {
   '/set-password': page(
     'Choose a password',
     '/token-page.js',
-    `<form>${paste}<label>New password <input name="password" type="password" minlength="8" maxlength="256" autocomplete="new-password" required></label>
+    `<form>${paste}<label>Email address <input name="emailAddress" type="email" autocomplete="username"></label>
+     <label>New password <input name="password" type="password" minlength="8" maxlength="256" autocomplete="new-password" required></label>
      <button>Set password</button></form>`,
   ),
   '/confirm-email': page(
@@ -50,6 +51,11 @@ const hasToken = given.has('token');
 if (!hasToken) {
   document.querySelector('#paste').hidden = false;
   status.textContent = 'This page is opened by the link in an email. Without a link, paste what the email says.';
+}
+// Nothing of it is sent: it tells a password manager whose the password is.
+if (isPassword && given.has('emailAddress')) {
+  form.elements.emailAddress.value = given.get('emailAddress');
+  form.elements.emailAddress.readOnly = true;
 }
 const inEmail = { userId: /^\\s*userId:\\s*(\\S+)/m, token: /^\\s*token:\\s*(\\S+)/m };
 const read = (name) => hasToken ? given.get(name) : inEmail[name].exec(form.elements.pasted.value)?.[1];
