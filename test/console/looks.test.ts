@@ -2,7 +2,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
-import { go, openAs } from './browser.ts';
+import { go, openAs, openPage } from './browser.ts';
 import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -41,6 +41,23 @@ t.test('names of 200 letters without a blank are wrapped, and what is pressed ha
     }
   }
   t.strictSame(errors, []);
+});
+
+t.test('so it is on the pages of who is not signed in', async (t) => {
+  const service = await startService(t);
+  const { page } = await openPage(t, browser, service, { viewport: phone });
+  for (const place of [
+    '/console/',
+    '/console/station',
+    `/claim?account=${service.accountId}&code=x`,
+    '/set-password',
+  ]) {
+    await page.goto(place);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.getByRole('button').last().waitFor();
+    t.ok((await widthOf(page)) <= phone.width, place);
+    t.strictSame(await page.evaluate(smallTargets), [], place);
+  }
 });
 
 /** A name that turns all text after it round, in a place that does not keep it to itself. */
