@@ -6,7 +6,7 @@ const turning =
 const isolates = /[\u2066-\u2069]/gu;
 
 /** The text between marks that keep its direction inside; one that turns nothing stays as it is. */
-function isolated(text: string): string {
+export function isolated(text: string): string {
   return turning.test(text) ? `\u2068${text.replace(isolates, '')}\u2069` : text;
 }
 

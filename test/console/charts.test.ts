@@ -215,6 +215,8 @@ t.test('two fingers zoom a chart and move it, and one scrolls the page', async (
   t.match(shownBy(page), { length: 20, until: 25 }, 'a quarter earlier');
   const after = page.url();
   await fingers([0.5], [0.6], [0.9]);
+  // One of the two is beside the chart.
+  await fingers([-0.2, 0.5], [-0.2, 0.9]);
   await page.getByRole('button', { name: 'Zoom out' }).click();
   await page.waitForURL((url) => url.href !== after);
   t.match(shownBy(page), { length: 40, until: 15 }, 'one finger has changed nothing');

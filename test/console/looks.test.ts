@@ -109,6 +109,7 @@ t.test('a name that is written from right to left does not turn what stands besi
   await go(page, device);
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a dialog');
+  t.match(await page.title(), /^\u2068\u202e.*\u2069 · My company · Slipway$/);
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByText(/was moved to the trash/).waitFor();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a notice');
@@ -121,8 +122,8 @@ t.test('in the colours of the person the open tab and the open place are told fr
   const { page } = await openAs(t, browser, service, `devices/${device.id}/log`);
   const colours = (links: string) =>
     page.evaluate(`[...document.querySelectorAll('${links}')].map((one) => {
-      const { backgroundColor, color } = getComputedStyle(one);
-      return [backgroundColor, color, one.hasAttribute('aria-current')].join(' ');
+      const { backgroundColor, color, borderBottomColor } = getComputedStyle(one);
+      return [backgroundColor, color, borderBottomColor, one.hasAttribute('aria-current')].join(' ');
     })`) as Promise<string[]>;
   await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' });
   for (const links of ['.tabs a', '.side nav a']) {
@@ -131,6 +132,11 @@ t.test('in the colours of the person the open tab and the open place are told fr
     t.equal(more.length, 0);
     const others = all.filter((one) => one.endsWith('false')).map((one) => one.split(' false')[0]);
     t.notOk(others.includes(open?.split(' true')[0]), `${links}: ${open} is not ${others[0]}`);
+    if (links === '.tabs a')
+      t.notOk(
+        others.some((one) => one.split(/ (?=rgb)/)[2] === open?.split(/ (?=rgb)/)[2]?.split(' true')[0]),
+        'no other is underlined',
+      );
     t.notMatch(open, /^rgba\(0, 0, 0, 0\)/, 'it is on a ground of its own');
   }
 });

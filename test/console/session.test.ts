@@ -216,9 +216,10 @@ t.test('a station whose session ends goes on with its token, and the serial numb
   await page.getByText('1 of 2 made').waitFor();
 });
 
-/** As after an upgrade, or where a proxy keeps a file back. */
-const without = (page: Page, file: string) =>
-  page.route(`**/console/files/${file}-*.js`, (route) => route.fulfill({ status: 404, body: 'gone' }));
+/** As after an upgrade, or where a proxy keeps a file back; some answer with a page of their own instead. */
+const gone = { status: 404, body: 'gone' };
+const without = (page: Page, file: string, answer: { status: number; body: string } = gone) =>
+  page.route(`**/console/files/${file}-*.js`, (route) => route.fulfill({ ...answer, contentType: 'text/html' }));
 
 t.test('a file of a place that cannot be had gives a sentence and a button, and the other places stay', async (t) => {
   const { page } = await openPage(t, browser, service);
@@ -231,6 +232,8 @@ t.test('a file of a place that cannot be had gives a sentence and a button, and 
   await page.getByRole('link', { name: 'Organizations' }).click();
   await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
   t.equal(await told.count(), 0);
+  await page.unrouteAll();
+  await without(page, 'products', { status: 200, body: '<!doctype html><h1>Another page</h1>' });
   await page.getByRole('link', { name: 'Products' }).click();
   await told.waitFor();
   await page.unrouteAll();
