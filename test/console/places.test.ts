@@ -178,7 +178,7 @@ t.test('beside each new password stands whose it is, for password managers', asy
   const email = 'invited-to-keep@example.com';
   await service.create('/account-users', 'accountUser', { createIdmUser: true, idmUserEmail: email });
   const said = mail.to(email)[0]?.text ?? '';
-  const given = [...said.matchAll(/^(\w+): (\S+)$/gm)].map(([, name = '', value = '']) => [name, value]);
+  const given = Object.fromEntries([...said.matchAll(/^(\w+): (\S+)$/gm)].map(([, name, value]) => [name, value]));
   await page.goto(`/set-password#${new URLSearchParams(given)}`);
   t.strictSame(await owners(page), [[email]]);
   await page.getByLabel('New password').fill('a long enough secret');
