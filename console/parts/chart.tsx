@@ -6,7 +6,7 @@ import { Boundary, useFile } from './boundary.tsx';
 import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
 import { download, downloadCsv } from './download.ts';
 import { followFingers } from './fingers.ts';
-import { colourOf, optionsOf } from './plot.ts';
+import { colourOf, optionsOf, type Shown } from './plot.ts';
 import { moved, type Span, zoomed } from './span.ts';
 import { dashes, Swatch } from './swatch.tsx';
 import { numbers, wholeTimes } from './times.ts';
@@ -56,44 +56,16 @@ export function Chart(props: ChartProps) {
 
 function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
-  const chart = useRef<UPlot>();
   const [isDrawn, setDrawn] = useState(false);
   const [at, setAt] = useState<number | null>(null);
   /** What the arrow keys have come to: of what changes by itself nothing is announced. */
   const [said, setSaid] = useState<string>();
   const scheme = useScheme();
-  const Plot = useFile(() => import('uplot'))?.default;
   const plotted = useMemo(() => plot(lines, bucket, isState), [lines, bucket, isState]);
   const latest = useRef({ plotted, from, to, onZoom });
   latest.current = { plotted, from, to, onZoom };
   const form = [scheme, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
-  useEffect(() => {
-    const parent = place.current;
-    if (!Plot || !parent) return;
-    const options = optionsOf(Plot, parent, {
-      latest: latest.current,
-      now: () => latest.current,
-      isState,
-      onAt: setAt,
-      onDrawn: () => setDrawn(true),
-    });
-    const drawn = new Plot(options, dataOf(latest.current.plotted), parent);
-    chart.current = drawn;
-    const resized = new ResizeObserver(([entry]) => {
-      if (entry) drawn.setSize({ width: entry.contentRect.width, height: drawn.height });
-    });
-    resized.observe(parent);
-    followFingers(drawn.over, {
-      span: () => ({ from: drawn.scales.x?.min ?? 0, to: drawn.scales.x?.max ?? 0 }),
-      onMove: ({ from, to }) => drawn.setScale('x', { min: from, max: to }),
-      onEnd: ({ from, to }) => latest.current.onZoom(from, to),
-    });
-    return () => {
-      resized.disconnect();
-      drawn.destroy();
-      chart.current = undefined;
-    };
-  }, [form, Plot]);
+  const chart = useDrawing(place, form, { latest, isState, onAt: setAt, onDrawn: () => setDrawn(true) });
   useEffect(() => chart.current?.setData(dataOf(plotted)), [plotted, from, to]);
   const move = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -150,6 +122,44 @@ function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }:
       </div>
     </div>
   );
+}
+
+/** The drawing in a place of the page: it is made anew with another `form`. Its library is loaded with the first one. */
+function useDrawing(
+  place: { current: HTMLElement | null },
+  form: string,
+  {
+    latest,
+    isState,
+    onAt,
+    onDrawn,
+  }: { latest: { current: Shown }; isState: boolean; onAt: (at: number | null) => void; onDrawn: () => void },
+): { current: UPlot | undefined } {
+  const chart = useRef<UPlot>();
+  const Plot = useFile(() => import('uplot'))?.default;
+  useEffect(() => {
+    const parent = place.current;
+    if (!Plot || !parent) return;
+    const now = () => latest.current;
+    const options = optionsOf(Plot, parent, { latest: now(), now, isState, onAt, onDrawn });
+    const drawn = new Plot(options, dataOf(now().plotted), parent);
+    chart.current = drawn;
+    const resized = new ResizeObserver(([entry]) => {
+      if (entry) drawn.setSize({ width: entry.contentRect.width, height: drawn.height });
+    });
+    resized.observe(parent);
+    followFingers(drawn.over, {
+      span: () => ({ from: drawn.scales.x?.min ?? 0, to: drawn.scales.x?.max ?? 0 }),
+      onMove: ({ from, to }) => drawn.setScale('x', { min: from, max: to }),
+      onEnd: ({ from, to }) => now().onZoom(from, to),
+    });
+    return () => {
+      resized.disconnect();
+      drawn.destroy();
+      chart.current = undefined;
+    };
+  }, [form, Plot]);
+  return chart;
 }
 
 /** Plus and minus change what is seen, around the value that the arrow keys have come to; Shift and an arrow move it. */

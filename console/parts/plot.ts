@@ -12,7 +12,7 @@ const letter = 0.47;
 const leastDrag = 8;
 const maxLevel = 16;
 
-interface Shown extends Span {
+export interface Shown extends Span {
   plotted: Plotted;
   onZoom: (from: number, to: number) => void;
 }

@@ -1,6 +1,7 @@
 /** Charts, in a real browser: values under the pointer, units, states, gaps, zoom, several devices, files. */
 import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
+import type { Test } from 'tap';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, settled, signIn } from './browser.ts';
@@ -136,6 +137,12 @@ function shownBy(page: Page) {
   return { length: Math.round((to - from) / minute), until: Math.round((Date.now() - to) / minute) };
 }
 
+/** The clock goes on while the page works. */
+function shows(t: Test, shown: ReturnType<typeof shownBy>, length: number, until: number, says = ''): void {
+  const late = shown.until - until;
+  t.ok(shown.length === length && late >= -1 && late <= 3, `${says} ${JSON.stringify(shown)}`);
+}
+
 t.test('a part is chosen by buttons, by keys, and by typing it', async (t) => {
   const points = Array.from({ length: 50 }, (_, n): [number, number] => [n + 1, n]);
   const { device } = await deviceWith('CHART-KEYS', { temperature: points });
@@ -148,23 +155,23 @@ t.test('a part is chosen by buttons, by keys, and by typing it', async (t) => {
     return shownBy(page);
   };
   const press = (name: string) => next(() => page.getByRole('button', { name, exact: true }).click());
-  t.match(await press('Zoom in'), { length: 30, until: 15 });
-  t.match(await press('Earlier'), { length: 30, until: 30 });
-  t.match(await press('Later'), { length: 30, until: 15 });
-  t.match(await press('Zoom out'), { length: 60, until: 0 });
+  shows(t, await press('Zoom in'), 30, 15);
+  shows(t, await press('Earlier'), 30, 30);
+  shows(t, await press('Later'), 30, 15);
+  shows(t, await press('Zoom out'), 60, 0);
 
   const keyed = page.locator('.keyed');
   await keyed.focus();
   const key = (name: string) => next(() => page.keyboard.press(name));
-  t.match(await key('+'), { length: 30, until: 15 });
-  t.match(await key('-'), { length: 60, until: 0 });
-  t.match(await key('Shift+ArrowLeft'), { length: 60, until: 30 });
-  t.match(await key('Shift+ArrowRight'), { length: 60, until: 0 });
+  shows(t, await key('+'), 30, 15);
+  shows(t, await key('-'), 60, 0);
+  shows(t, await key('Shift+ArrowLeft'), 60, 30);
+  shows(t, await key('Shift+ArrowRight'), 60, 0);
   await page.locator('.readout').getByText('0 °C', { exact: true }).waitFor();
   await page.keyboard.press('End');
   const last = await key('+');
   t.match(last, { length: 30 });
-  t.ok(last.until <= 1, 'around the value that the keys have come to');
+  t.ok(last.until <= 3, 'around the value that the keys have come to');
   await page.getByRole('status').filter({ hasText: ' – ' }).waitFor({ state: 'attached' });
   t.equal(await keyed.and(page.locator(':focus')).count(), 1, 'the focus stays');
 
@@ -207,19 +214,19 @@ t.test('two fingers zoom a chart and move it, and one scrolls the page', async (
   // What was a fifth of the hour is three fifths of what is seen.
   await fingers([0.4, 0.6], [0.3, 0.7], [0.2, 0.8]);
   await page.waitForURL(/from=\d+.*to=\d+/);
-  t.match(shownBy(page), { length: 20, until: 20 });
+  shows(t, shownBy(page), 20, 20);
   await drawn(page);
   const before = page.url();
   await fingers([0.5, 0.6], [0.6, 0.7], [0.75, 0.85]);
   await page.waitForURL((url) => url.href !== before);
-  t.match(shownBy(page), { length: 20, until: 25 }, 'a quarter earlier');
+  shows(t, shownBy(page), 20, 25, 'a quarter earlier');
   const after = page.url();
   await fingers([0.5], [0.6], [0.9]);
   // One of the two is beside the chart.
   await fingers([-0.2, 0.5], [-0.2, 0.9]);
   await page.getByRole('button', { name: 'Zoom out' }).click();
   await page.waitForURL((url) => url.href !== after);
-  t.match(shownBy(page), { length: 40, until: 15 }, 'one finger has changed nothing');
+  shows(t, shownBy(page), 40, 15, 'one finger has changed nothing');
   t.strictSame(errors, []);
 });
 
