@@ -26,10 +26,13 @@ t.test('pages that are open for minutes at 20 messages a second gain neither nod
   ])
     opened.push(await openAs(t, browser, service, place));
   let sent = 0;
+  const begun = performance.now();
+  // A busy machine is late now and then, and catches up.
   const publishing = setInterval(() => {
-    sent += 1;
-    const values = [`,temperature,${20 + (sent % 50) / 10},`, `,door,,${sent % 2 ? 'open' : 'closed'}`];
-    client.publish(service.topic(device.id, 'readings'), values.join('\n'));
+    for (const due = (performance.now() - begun) / publishEvery; sent < due; sent += 1) {
+      const values = [`,temperature,${20 + (sent % 50) / 10},`, `,door,,${sent % 2 ? 'open' : 'closed'}`];
+      client.publish(service.topic(device.id, 'readings'), values.join('\n'));
+    }
   }, publishEvery);
   t.teardown(() => clearInterval(publishing));
   const counts: Awaited<ReturnType<typeof domOf>>[] = [];
