@@ -3,8 +3,11 @@ import { render } from 'preact';
 import { Suspense } from 'preact/compat';
 import { Router, useRoute } from 'wouter-preact';
 import { Boundary } from '../parts/boundary.tsx';
+import { Question } from '../parts/dialog.tsx';
+import { keepFocus } from '../parts/focus.ts';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
+import { guardPage } from '../parts/unsaved.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';
@@ -20,6 +23,7 @@ function App() {
   return (
     <Router base="/console">
       <Inside />
+      <Question />
       <Toasts />
     </Router>
   );
@@ -43,6 +47,8 @@ function Inside() {
 }
 
 takeFederatedLogin();
+guardPage();
+keepFocus();
 const root = document.getElementById('app');
 if (root)
   render(

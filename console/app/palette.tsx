@@ -1,9 +1,11 @@
 /** Search everywhere: what the API finds, and places and actions of the page. All by keyboard. */
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
+import { useModal } from '../parts/dialog.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { useTyped } from '../parts/typed.ts';
+import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { begin } from './actions.ts';
 import { api, done } from './api.ts';
@@ -109,7 +111,7 @@ export function Palette({
   const choose = (offer: Offer | undefined) => {
     if (!offer) return;
     onClose();
-    offer.run();
+    leave(offer.run);
   };
   useEffect(() => {
     if (!entered || isWaiting) return;
@@ -154,10 +156,8 @@ function View({
   error: unknown;
   onClose: () => void;
 }) {
-  const dialog = useRef<HTMLDialogElement>(null);
+  const dialog = useModal();
   const id = useId();
-  // Before the next key: people type at once.
-  useLayoutEffect(() => dialog.current?.showModal(), []);
   useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }), [at]);
   const groups = [...new Set(offers.map(({ group }) => group))];
   return (
@@ -166,8 +166,8 @@ function View({
       ref={dialog}
       class="palette"
       aria-label={words.title}
-      onClose={onClose}
-      onClick={({ target }) => target === dialog.current && onClose()}
+      onClose={({ currentTarget }) => currentTarget.isConnected && onClose()}
+      onClick={({ target, currentTarget }) => target === currentTarget && onClose()}
     >
       <input
         type="search"

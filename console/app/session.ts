@@ -1,6 +1,7 @@
 /** The signed-in person, their permissions, and the end of the session. */
 import { computed, signal } from '@preact/signals';
 import { toast } from '../parts/toast.tsx';
+import { forgetForms } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { actAs, another, keepCsrfToken, onOtherTab } from './acting.ts';
 import { ApiError, api, done, sessionEnded } from './api.ts';
@@ -61,6 +62,7 @@ export async function begin(csrfToken: string): Promise<void> {
 
 /** Leaves this page with all that it holds; it is not left before the next one is there. */
 export function startAfresh(): Promise<never> {
+  forgetForms();
   location.replace(location.pathname === '/claim' ? location.href : '/console/');
   return new Promise(() => {});
 }

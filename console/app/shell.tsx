@@ -7,6 +7,7 @@ import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
+import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { Keys } from './keys.tsx';
 import { Offline } from './offline.tsx';
@@ -89,7 +90,7 @@ export function Shell() {
             <br />
             {me.value?.accountName}
             <br />
-            <button type="button" onClick={() => signOut()}>
+            <button type="button" onClick={() => leave(signOut)}>
               {texts.signOut}
             </button>
           </div>

@@ -105,7 +105,7 @@ function TypeCode({ code, find }: { code: string; find: (label: Label) => Promis
           {words.scan}
         </button>
       )}
-      <Form save={async ({ code = '' }) => find(readLabel(code))} verb={words.next}>
+      <Form light save={async ({ code = '' }) => find(readLabel(code))} verb={words.next}>
         <Field
           label={words.code}
           name="code"
@@ -155,7 +155,7 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
   return (
     <>
       <h2>{words.signUp}</h2>
-      <Form save={signUp} verb={words.signUpVerb}>
+      <Form light save={signUp} verb={words.signUpVerb}>
         <Field label={texts.signIn.email} name="emailAddress" type="email" autoComplete="username" required />
         <NewPassword
           of={undefined}
@@ -218,7 +218,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
           </p>
         </>
       )}
-      <Form save={claim} verb={words.claimVerb(found.productName)}>
+      <Form light save={claim} verb={words.claimVerb(found.productName)}>
         {second && <Picker kind="organization" label={texts.devices.organization} name="organizationId" />}
       </Form>
       <p class="small soft">

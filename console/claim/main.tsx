@@ -6,6 +6,7 @@ import { api, done } from '../app/api.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
 import { Boundary } from '../parts/boundary.tsx';
+import { keepFocus } from '../parts/focus.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
@@ -60,7 +61,7 @@ function NoAccount({ onAccount }: { onAccount: (account: string) => void }) {
     <div class="panel">
       <h1>{words.title}</h1>
       <p>{words.noAccount}</p>
-      <Form save={async ({ accountId = '' }) => onAccount(accountId)} verb={words.next}>
+      <Form light save={async ({ accountId = '' }) => onAccount(accountId)} verb={words.next}>
         <Field label={texts.signIn.account} name="accountId" required />
       </Form>
     </div>
@@ -68,6 +69,7 @@ function NoAccount({ onAccount }: { onAccount: (account: string) => void }) {
 }
 
 takeFederatedLogin();
+keepFocus();
 // Nobody who opens a label for the first time has a session: asking for it would be refused.
 if (!hasAccount() && csrfToken() === '') state.value = 'out';
 const root = document.getElementById('app');

@@ -148,7 +148,7 @@ function Explain({ id }: { id: string }) {
   return (
     <section class="panel">
       <h2>{words.explain}</h2>
-      <Form save={ask} verb={words.ask}>
+      <Form light save={ask} verb={words.ask}>
         <Picker kind="anyone" label={words.principal} name="who" />
         <Select label={words.action} name="action" options={actions.map((one) => [one, words.actions[one]] as const)} />
       </Form>
@@ -163,10 +163,11 @@ function Explain({ id }: { id: string }) {
 
 function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => void }) {
   const [secret, setSecret] = useState<string>();
-  const replace = async ({ serialNumber = '' }: Values) => {
+  const replace = async ({ serialNumber = '' }: Values, form: HTMLFormElement) => {
     const params = { path: { id: device.id }, header: { etag: device.version } };
     const answer = await done(api.POST('/api/v1/devices/{id}/replace', { params, body: { serialNumber } }));
     setSecret(answer.mqttCredential.secret);
+    form.reset();
     onChanged();
   };
   return (

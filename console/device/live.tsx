@@ -102,7 +102,7 @@ export function Live({ device }: { device: DeviceRow }) {
         {can('publish', 'device') && (
           <section class="panel">
             <h2>{words.publish}</h2>
-            <Form save={publish} verb={words.publishVerb}>
+            <Form light save={publish} verb={words.publishVerb}>
               <Select
                 label={words.channel}
                 name="topic"

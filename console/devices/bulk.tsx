@@ -114,7 +114,6 @@ export function Run({
       const params = { path: { id: job.id } };
       const { job: undoing } = await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params }));
       await finishJob(undoing.id, () => {});
-      onDone();
     };
     toast(words.finished(job), canUndo.includes(action) ? undo : undefined);
     onDone();
@@ -132,6 +131,7 @@ export function Run({
             save={run}
             verb={words.verbs[action]}
             danger={action === 'regenerate' || action === 'delete'}
+            begun={planned.order.command !== undefined}
             onCancel={onClose}
           />
         </>

@@ -47,7 +47,13 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
           </li>
         ))}
       </ol>
-      <Form key={step} save={save} verb={step === steps - 1 ? texts.create : words.next} onCancel={onClose}>
+      <Form
+        key={step}
+        save={save}
+        verb={step === steps - 1 ? texts.create : words.next}
+        begun={Object.keys(values).length > 0}
+        onCancel={onClose}
+      >
         {step === 0 && <Hardware proof={proof} onProof={setProof} />}
         {step === 1 && (
           <PlaceFields

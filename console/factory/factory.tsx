@@ -41,7 +41,7 @@ function State({ of: { state, done, failed, skipped } }: { of: Ended }) {
 
 export function Factory({ id }: { id: string | undefined }) {
   const [importing, setImporting] = useState(false);
-  if (id !== undefined && id !== 'verifications' && id !== 'stations') return <Job id={id} />;
+  if (id !== undefined && id !== 'verifications' && id !== 'stations') return <Job key={id} id={id} />;
   const isStations = id === 'stations';
   const query = { accountId: accountId.value, pageSize };
   return (

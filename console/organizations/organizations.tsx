@@ -5,7 +5,7 @@ import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { Button, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { SearchField } from '../parts/lists/search-field.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
@@ -92,9 +92,9 @@ export function Organizations() {
       {data && data.more > 0 && (
         <p class="pager">
           <span>{words.notShown(data.more)}</span>
-          <button type="button" disabled={loading} onClick={() => setWanted(wanted + step)}>
+          <Button idle={loading} onClick={() => setWanted(wanted + step)}>
             {loading ? texts.working : words.showMore(Math.min(step, data.more))}
-          </button>
+          </Button>
         </p>
       )}
       {open && <Opened {...open} make={make} move={move} remove={remove} onClose={close} />}

@@ -1,15 +1,27 @@
-/** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. */
-import type { ComponentChildren } from 'preact';
+/** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. None takes a changed form with it unasked. */
+import type { ComponentChildren, RefObject } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Field, Form, type Values } from './form.tsx';
+import { standIn } from './toast.tsx';
+import { leave, question } from './unsaved.ts';
 
-/** A dialog that stays: newer browsers close it for no key, others ask first, and close it at the second time. */
-const staying = {
-  closedby: 'none' as const,
-  onCancel: (event: Event) => event.preventDefault(),
-  onClose: ({ currentTarget }: Event) => (currentTarget as HTMLDialogElement).showModal(),
-};
+/** Shows a dialog as long as it is there. Notices stand in it, unless it hides the page. */
+export function useModal(over = false): RefObject<HTMLDialogElement> {
+  const ref = useRef<HTMLDialogElement>(null);
+  // Before the next key: people type at once.
+  useLayoutEffect(() => {
+    const shown = ref.current;
+    shown?.showModal();
+    const goBack = shown && !over ? standIn(shown) : () => {};
+    return () => {
+      goBack();
+      // Only a dialog that is closed gives the focus back.
+      shown?.close();
+    };
+  }, []);
+  return ref;
+}
 
 export function Dialog({
   title,
@@ -26,16 +38,24 @@ export function Dialog({
   /** It hides the page. */
   over?: boolean;
 }) {
-  const ref = useRef<HTMLDialogElement>(null);
+  const ref = useModal(over);
   const id = useId();
-  // Before the next key: people type at once.
-  useLayoutEffect(() => ref.current?.showModal(), []);
+  /** Browsers let a page prevent this once, and close the dialog at the second time: then it is shown again. */
+  const ask = (event: Event) => {
+    const shown = event.currentTarget as HTMLDialogElement;
+    if (event.target !== shown || !shown.isConnected) return;
+    event.preventDefault();
+    if (!shown.open) shown.showModal();
+    if (onClose) leave(onClose, shown);
+  };
   return (
     <dialog
       ref={ref}
       class={over ? 'over' : wide ? 'wide' : undefined}
       aria-labelledby={id}
-      {...(onClose ? { onClose } : staying)}
+      closedby={onClose ? 'closerequest' : 'none'}
+      onCancel={ask}
+      onClose={ask}
     >
       <div class="inside">
         <h2 id={id}>{title}</h2>
@@ -49,7 +69,11 @@ export function Dialog({
 export function CloseButton({ onClose, primary }: { onClose: () => void; primary?: boolean }) {
   return (
     <div class="row end">
-      <button type="button" class={primary ? 'primary' : undefined} onClick={onClose}>
+      <button
+        type="button"
+        class={primary ? 'primary' : undefined}
+        onClick={({ currentTarget }) => leave(onClose, currentTarget.closest('dialog') ?? document)}
+      >
         {texts.close}
       </button>
     </div>
@@ -80,9 +104,38 @@ export function Confirm({
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{says}</p>
-      <Form save={save} verb={verb} danger onCancel={onClose}>
+      <Form save={save} verb={verb} danger light onCancel={onClose}>
         {typed !== undefined && <Field label={texts.typeToConfirm(typed)} name="typed" required autoComplete="off" />}
       </Form>
+    </Dialog>
+  );
+}
+
+/** The question before something typed is lost. */
+export function Question() {
+  const go = question.value;
+  if (!go) return null;
+  const stay = () => {
+    question.value = undefined;
+  };
+  return (
+    <Dialog title={texts.unsaved.title} onClose={stay}>
+      <p>{texts.unsaved.says}</p>
+      <div class="row end">
+        <button type="button" class="primary" onClick={stay}>
+          {texts.unsaved.stay}
+        </button>
+        <button
+          type="button"
+          class="danger"
+          onClick={() => {
+            stay();
+            go();
+          }}
+        >
+          {texts.unsaved.leave}
+        </button>
+      </div>
     </Dialog>
   );
 }

@@ -1,8 +1,9 @@
 /** Forms: fields with labels, buttons that wait, errors with the sentence of the API. */
 import type { ComponentChildren, JSX } from 'preact';
-import { useId, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../app/api.ts';
 import { texts } from '../texts.ts';
+import { watchForm } from './unsaved.ts';
 
 export function ErrorNote({ error }: { error: unknown }) {
   if (!error) return null;
@@ -139,7 +140,10 @@ export function Check({
 /** The values of a form; empty fields are left out. */
 export type Values = Record<string, string>;
 
-/** `save` gets the values. While it works the button waits; what it throws is shown above the buttons. */
+/**
+ * `save` gets the values. While it works the button waits; what it throws is shown above the buttons. The focus stays where it
+ * is. Who leaves the page or the dialog is asked before what was changed is lost.
+ */
 export function Form({
   children,
   save,
@@ -147,6 +151,8 @@ export function Form({
   of,
   danger,
   fixed,
+  light,
+  begun = false,
   onCancel,
 }: {
   children?: ComponentChildren;
@@ -157,12 +163,19 @@ export function Form({
   danger?: boolean;
   /** Who sees it may change nothing. */
   fixed?: boolean;
+  /** Nobody minds if what is typed is lost. */
+  light?: boolean;
+  /** With it something is lost that was typed before. */
+  begun?: boolean;
   onCancel?: () => void;
 }) {
+  const ref = useRef<HTMLFormElement>(null);
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
+  useLayoutEffect(() => (ref.current && !light ? watchForm(ref.current, begun) : undefined), [light, begun]);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
+    if (busy) return;
     const form = event.currentTarget as HTMLFormElement;
     const entries = [...new FormData(form)].flatMap(([name, value]) =>
       typeof value === 'string' && value !== '' ? [[name, value] as const] : [],
@@ -178,7 +191,7 @@ export function Form({
     }
   };
   return (
-    <form onSubmit={submit}>
+    <form ref={ref} onSubmit={submit}>
       {fixed ? (
         <fieldset class="bare" disabled>
           {children}
@@ -198,7 +211,7 @@ export function Form({
             type="submit"
             class={danger ? 'danger' : 'primary'}
             aria-label={of && !busy ? texts.verbOf(verb, of) : undefined}
-            disabled={busy}
+            aria-disabled={busy || undefined}
           >
             {busy ? texts.working : verb}
           </button>
@@ -206,6 +219,15 @@ export function Form({
       </div>
     </form>
   );
+}
+
+/** A button that keeps the focus while it does nothing. */
+export function Button({
+  idle,
+  onClick,
+  ...button
+}: Omit<JSX.IntrinsicElements['button'], 'ref' | 'disabled' | 'onClick'> & { idle: boolean; onClick: () => void }) {
+  return <button type="button" {...button} aria-disabled={idle || undefined} onClick={() => idle || onClick()} />;
 }
 
 /** A button that does one thing; what goes wrong is told by `onError`. `of` names the row that it belongs to. */
@@ -230,8 +252,8 @@ export function Act({
       .finally(() => setBusy(false));
   };
   return (
-    <button type="button" class={kind} aria-label={of && texts.verbOf(label, of)} disabled={busy} onClick={run}>
+    <Button class={kind} aria-label={of && texts.verbOf(label, of)} idle={busy} onClick={run}>
       {label}
-    </button>
+    </Button>
   );
 }

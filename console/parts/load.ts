@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isWatched, returned } from '../app/session.ts';
 import { useStale } from './stale.tsx';
+import { givenBack } from './toast.tsx';
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -51,6 +52,10 @@ export function useLoad<T>(
     return returned.subscribe((now) => {
       if (now > since && latestState.current.error !== undefined) setRound((before) => before + 1);
     });
+  }, []);
+  useEffect(() => {
+    const since = givenBack.value;
+    return givenBack.subscribe((now) => now > since && setRound((before) => before + 1));
   }, []);
   // Not noted as a state of its own: that would draw everything once more with each key of a search.
   const { data, error, at } = state;

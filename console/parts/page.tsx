@@ -1,7 +1,7 @@
 /** The head of every place: its name, its actions, and "Show the call". */
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
+import { Link, useLocation } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { texts } from '../texts.ts';
 import { Code } from './code.tsx';
@@ -27,7 +27,7 @@ export function Page({
   return (
     <>
       <div class="head">
-        <h1>{title}</h1>
+        <Heading title={title} />
         <div class="row">
           {actions}
           <button type="button" class="plain" onClick={() => setShown(true)}>
@@ -39,6 +39,28 @@ export function Page({
       {children}
       {shown && <Calls onClose={() => setShown(false)} />}
     </>
+  );
+}
+
+/** The address of the page whose heading is shown. */
+let headed: string | undefined;
+
+/** After a change of place the focus is on the heading of the new one. A part of a page, or a filter, is no other place. */
+function Heading({ title }: { title: string }) {
+  const ref = useRef<HTMLHeadingElement>(null);
+  const [path] = useLocation();
+  useLayoutEffect(() => {
+    if (headed === undefined || headed === path) return;
+    scrollTo(0, 0);
+    ref.current?.focus({ preventScroll: true });
+  }, []);
+  useLayoutEffect(() => {
+    headed = path;
+  }, [path]);
+  return (
+    <h1 ref={ref} tabIndex={-1}>
+      {title}
+    </h1>
   );
 }
 

@@ -1,6 +1,9 @@
-/** Short notices, with "Undo" where the trash can give back. */
+/** Short notices, with "Undo" where something can be given back. They stay while the pointer or the focus is on them. */
 import { signal } from '@preact/signals';
+import { createPortal } from 'preact/compat';
+import { useEffect } from 'preact/hooks';
 import { texts } from '../texts.ts';
+import { Icon } from './icons.tsx';
 
 interface Toast {
   id: number;
@@ -8,14 +11,23 @@ interface Toast {
   undo: (() => Promise<unknown>) | undefined;
 }
 const shown = signal<readonly Toast[]>([]);
+/** Milliseconds. */
 const shownFor = 8000;
+/** Of more, the oldest go: they cover what is below them. */
+const maxShown = 4;
 let last = 0;
 
 export function toast(text: string, undo?: () => Promise<unknown>): void {
   last += 1;
-  const id = last;
-  shown.value = [...shown.value, { id, text, undo }];
-  setTimeout(() => dismiss(id), shownFor);
+  shown.value = [...shown.value, { id: last, text, undo }].slice(-maxShown);
+}
+
+/** How often something was given back: what is shown is then read again. */
+export const givenBack = signal(0);
+
+export async function giveBack(undo: () => Promise<unknown>): Promise<void> {
+  await undo();
+  givenBack.value += 1;
 }
 
 export function failed(error: unknown): void {
@@ -24,27 +36,83 @@ export function failed(error: unknown): void {
 
 function dismiss(id: number): void {
   shown.value = shown.value.filter((one) => one.id !== id);
+  if (shown.value.length === 0) held.value = false;
 }
 
+/** All notices. It moves into the dialog that is open, since what is outside of that can neither be pressed nor heard. */
+const region = document.createElement('div');
+region.className = 'toasts';
+region.setAttribute('role', 'status');
+/** Where it may stand, the present place last. */
+const places: Element[] = [document.body];
+document.body.append(region);
+
+/** Notices stand in a dialog until the returned function is called. */
+export function standIn(dialog: Element): () => void {
+  places.push(dialog);
+  dialog.append(region);
+  return () => {
+    places.splice(places.indexOf(dialog), 1);
+    places.at(-1)?.append(region);
+  };
+}
+
+/** Whether the pointer or the focus is on them. */
+const held = signal(false);
+/** What had the focus before they had it. */
+let from: HTMLElement | undefined;
+const isHeld = () => region.matches(':hover') || region.contains(document.activeElement);
+for (const name of ['pointerenter', 'pointerleave', 'focusout'])
+  region.addEventListener(name, () =>
+    queueMicrotask(() => {
+      held.value = shown.value.length > 0 && isHeld();
+    }),
+  );
+region.addEventListener('focusin', ({ relatedTarget }) => {
+  held.value = true;
+  const isOutside = !(relatedTarget instanceof Node && region.contains(relatedTarget));
+  if (isOutside) from = relatedTarget instanceof HTMLElement ? relatedTarget : undefined;
+});
+addEventListener('keydown', ({ key }) => {
+  if (key === texts.keys.notices) [...region.querySelectorAll<HTMLElement>('[aria-keyshortcuts]')].at(-1)?.focus();
+});
+
 export function Toasts() {
+  return createPortal(
+    shown.value.map((one) => <Notice key={one.id} {...one} />),
+    region,
+  );
+}
+
+function Notice({ id, text, undo }: Toast) {
+  const stays = held.value;
+  useEffect(() => {
+    if (stays) return;
+    const timer = setTimeout(() => dismiss(id), shownFor);
+    return () => clearTimeout(timer);
+  }, [stays]);
+  const end = () => {
+    if (region.contains(document.activeElement)) from?.focus();
+    dismiss(id);
+  };
   return (
-    <div class="toasts" role="status">
-      {shown.value.map(({ id, text, undo }) => (
-        <div class="toast" key={id}>
-          <span>{text}</span>
-          {undo && (
-            <button
-              type="button"
-              onClick={() => {
-                dismiss(id);
-                undo().catch(failed);
-              }}
-            >
-              {texts.undo}
-            </button>
-          )}
-        </div>
-      ))}
+    <div class="toast">
+      <span>{text}</span>
+      {undo && (
+        <button
+          type="button"
+          aria-keyshortcuts={texts.keys.notices}
+          onClick={() => {
+            end();
+            giveBack(undo).catch(failed);
+          }}
+        >
+          {texts.undo}
+        </button>
+      )}
+      <button type="button" class="plain" aria-label={texts.dismiss} onClick={end}>
+        <Icon name="close" />
+      </button>
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.bridges;
@@ -197,9 +197,9 @@ function Headers({ lines, onLines }: HeadersProps) {
           </div>
         );
       })}
-      <button type="button" onClick={add} disabled={lines.length >= maxHeaders}>
+      <Button idle={lines.length >= maxHeaders} onClick={add}>
         {words.addHeader}
-      </button>
+      </Button>
     </fieldset>
   );
 }

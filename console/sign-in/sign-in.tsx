@@ -78,7 +78,7 @@ export function Password({
     else await begin(answer.csrfToken);
   };
   return (
-    <Form save={save} verb={words.verb}>
+    <Form light save={save} verb={words.verb}>
       <AccountField account={account} />
       <Field
         label={words.email}
@@ -118,7 +118,7 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
   };
   const options = [...mfaMethods, 'recovery'].map((one) => [one, words.methods[one] ?? one] as const);
   return (
-    <Form save={save} verb={words.verb}>
+    <Form light save={save} verb={words.verb}>
       <Select label={words.second} value={method} options={options} onText={setMethod} />
       {method === 'sms' && (
         <p>
@@ -145,7 +145,7 @@ function Forgotten({ account, back }: { account: string; back: () => void }) {
           {words.sent}
         </p>
       ) : (
-        <Form save={save} verb={words.send}>
+        <Form light save={save} verb={words.send}>
           <AccountField account={account} />
           <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
         </Form>

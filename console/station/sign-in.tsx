@@ -61,7 +61,7 @@ export function StationForm({ id = '' }: { id?: string }) {
   return (
     <>
       <p class="soft">{words.signInHint}</p>
-      <Form save={save} verb={texts.signIn.verb}>
+      <Form light save={save} verb={texts.signIn.verb}>
         <Field key={account} label={texts.signIn.account} name="accountId" defaultValue={account} />
         <Field
           label={words.id}

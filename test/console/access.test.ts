@@ -6,6 +6,7 @@ import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
 import { fill } from './fill.ts';
+import { makeDevices } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -84,6 +85,7 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.keyboard.press('Tab');
   await page.keyboard.type('correct horse battery');
   await page.keyboard.press('Enter');
+  await page.locator('h1:focus').getByText('Devices').waitFor();
   await page.getByRole('link', { name: 'SN-0001' }).waitFor();
   await page.keyboard.press('?');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();
@@ -119,6 +121,112 @@ t.test('keys of one character are switched off for a browser, and on again', asy
   await dialog.waitFor({ state: 'detached' });
   await page.keyboard.press('/');
   await page.getByRole('dialog', { name: 'Find anything' }).waitFor();
+});
+
+/** What has the focus, by its name. */
+const focused = (page: Page) =>
+  page.evaluate(
+    "(document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent ?? '').trim()",
+  );
+const focusedOn = (page: Page, name: string) =>
+  page.waitForFunction(
+    `(document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent ?? '').trim() === ${JSON.stringify(name)}`,
+  );
+
+t.test('the focus stays on a button that works, that is refused, and that has done it', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-FOCUS' });
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/fields`);
+  let tries = 0;
+  let answer = () => {};
+  await page.route(`**/api/v1/devices/${device.id}`, async (route) => {
+    if (route.request().method() !== 'PUT') return route.continue();
+    tries += 1;
+    if (tries > 1) return route.continue();
+    await new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await route.fulfill({ status: 400, json: { error: { code: -106, message: 'Not like this.' } } });
+  });
+  await page.getByLabel('Firmware version').fill('1.2');
+  const save = page.getByRole('button', { name: 'Save', exact: true });
+  const asked = page.waitForRequest((request) => request.method() === 'PUT');
+  await save.focus();
+  await page.keyboard.press('Enter');
+  await asked;
+  await focusedOn(page, 'Working …');
+  t.equal(await page.locator(':focus').getAttribute('aria-disabled'), 'true');
+  await page.keyboard.press('Enter');
+  answer();
+  await page.getByRole('alert').getByText('Not like this.').waitFor();
+  t.equal(await focused(page), 'Save');
+  t.equal(tries, 1, 'a press meanwhile is no second try');
+  await page.keyboard.press('Enter');
+  await page.getByText('Saved.').waitFor();
+  await focusedOn(page, 'Save');
+
+  // At the last page "Next" has nothing more to do.
+  await makeDevices(service, 60, 'FOCUS-');
+  await go(page, 'devices?q=FOCUS-');
+  await page.getByRole('button', { name: 'Next' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByText('Page 2 of 2').waitFor();
+  t.equal(await focused(page), 'Next');
+  t.strictSame(errors, []);
+});
+
+t.test(
+  'after a change of place the focus is on its heading; a part of a page and a filter are no other place',
+  async (t) => {
+    const { device } = await service.device({ serialNumber: 'SN-PLACES' });
+    const { page, errors } = await openAs(t, browser, service, 'products');
+    t.equal(await page.evaluate('document.activeElement === document.body'), true, 'not when the page is loaded');
+    const menu = page.getByRole('navigation', { name: 'Menu' });
+    for (const place of ['Factory', 'Devices']) {
+      await menu.getByRole('link', { name: place }).press('Enter');
+      await focusedOn(page, place);
+    }
+    await page.getByLabel('Search').fill('SN-PLACES');
+    await page.waitForURL(/q=SN-PLACES/);
+    await page.getByRole('row', { name: /SN-PLACES/ }).waitFor();
+    t.equal(await page.getByLabel('Search').and(page.locator(':focus')).count(), 1);
+    await page.getByRole('link', { name: 'SN-PLACES' }).press('Enter');
+    await focusedOn(page, 'SN-PLACES');
+    t.equal(await page.locator('h1:focus').count(), 1);
+    await page.getByRole('link', { name: 'Log', exact: true }).press('Enter');
+    await page.waitForURL(new RegExp(`${device.id}/log`));
+    await settled(page);
+    t.equal(await focused(page), 'Log');
+    await page.keyboard.press('/');
+    await page.keyboard.type('Organizations');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/organizations/);
+    await focusedOn(page, 'Organizations');
+    t.strictSame(errors, []);
+  },
+);
+
+t.test('a dialog gives the focus back, and when what had it is gone it goes to what was around it', async (t) => {
+  await makeDevices(service, 2, 'GIVE-');
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=GIVE-');
+  for (const end of ['Escape', 'Cancel']) {
+    await page.getByRole('button', { name: 'New device' }).press('Enter');
+    await page.getByRole('dialog').getByLabel('Serial number').waitFor();
+    if (end === 'Escape') await page.keyboard.press(end);
+    else await page.getByRole('button', { name: end }).press('Enter');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    t.equal(await focused(page), 'New device', end);
+  }
+  await page.getByRole('button', { name: 'Actions of GIVE-0' }).press('Enter');
+  await page.getByRole('menuitem', { name: 'Delete' }).press('Enter');
+  await page.getByText('This concerns 1 device.').waitFor();
+  await page
+    .getByRole('dialog')
+    .getByRole('button', { name: /^Delete/ })
+    .press('Enter');
+  await page.getByRole('row', { name: /GIVE-0/ }).waitFor({ state: 'detached' });
+  await focusedOn(page, 'Devices');
+  t.equal(await page.locator('section:focus').count(), 1, 'the list');
+  t.strictSame(errors, []);
 });
 
 /** Drawing the page takes seconds: the tests share one. */

@@ -4,7 +4,7 @@ import { memo } from 'preact/compat';
 import { useCallback, useMemo, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../../texts.ts';
-import { ErrorNote } from '../form.tsx';
+import { Button, ErrorNote } from '../form.tsx';
 import { type Items, MenuButton, Popup } from '../menu.tsx';
 import { useDrawnRows } from './drawn-rows.ts';
 
@@ -273,12 +273,12 @@ export function Pager({
       <span>{last > 1 ? texts.pageOf(page, last, count) : texts.inAll(count)}</span>
       {last > 1 && (
         <span class="row">
-          <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+          <Button idle={page <= 1} onClick={() => onPage(page - 1)}>
             {texts.previous}
-          </button>
-          <button type="button" disabled={page >= last} onClick={() => onPage(page + 1)}>
+          </Button>
+          <Button idle={page >= last} onClick={() => onPage(page + 1)}>
             {texts.next}
-          </button>
+          </Button>
         </span>
       )}
     </nav>

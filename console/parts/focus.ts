@@ -1,0 +1,54 @@
+/** The focus is never lost: when what has it is gone, it goes to what has come in its place, to what was around it, or to the heading. */
+
+interface Focused {
+  element: Element;
+  name: string;
+  around: readonly Element[];
+}
+let last: Focused | undefined;
+
+const nameOf = (element: Element) =>
+  element.getAttribute('aria-label') ?? element.getAttribute('name') ?? element.textContent ?? '';
+
+function around(element: Element): Element[] {
+  const parent = element.parentElement;
+  return parent ? [parent, ...around(parent)] : [];
+}
+
+const isNowhere = () => document.activeElement === null || document.activeElement === document.body;
+
+/** Starts to keep it. */
+export function keepFocus(): void {
+  document.addEventListener('focusin', ({ target }) => {
+    last = target instanceof Element ? { element: target, name: nameOf(target), around: around(target) } : undefined;
+  });
+  // Who presses where nothing is wants the focus nowhere. What is gone has not been left.
+  document.addEventListener('focusout', ({ target }) =>
+    queueMicrotask(() => {
+      if (isNowhere() && target === last?.element && last?.element.isConnected) last = undefined;
+    }),
+  );
+  new MutationObserver(() => {
+    if (last && !last.element.isConnected && isNowhere()) regain(last);
+  }).observe(document.body, { childList: true, subtree: true });
+}
+
+function regain({ element, name, around }: Focused): void {
+  const near = around.find(({ isConnected }) => isConnected);
+  const same = [...(near?.querySelectorAll<HTMLElement>(element.localName) ?? [])].find(
+    (one) => name !== '' && nameOf(one) === name,
+  );
+  const region = around.find((one) => one.isConnected && one.localName !== 'main' && one.hasAttribute('tabindex'));
+  if (same) same.focus({ preventScroll: true });
+  if (isNowhere() && region instanceof HTMLElement) region.focus({ preventScroll: true });
+  if (isNowhere()) focusHeading();
+}
+
+/** The heading of the dialog that is open, else of the page. */
+function focusHeading(): void {
+  const dialog = [...document.querySelectorAll('dialog:modal')].at(-1);
+  const heading = (dialog ?? document).querySelector<HTMLElement>(dialog ? 'h2' : 'h1');
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
+}
