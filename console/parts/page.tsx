@@ -4,6 +4,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { texts } from '../texts.ts';
+import { useBack } from './back.ts';
 import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
 import { ErrorNote } from './form.tsx';
@@ -24,6 +25,7 @@ export function Page({
 }) {
   const [shown, setShown] = useState(false);
   useTitle(part ? `${title}, ${part}` : title);
+  useBack();
   return (
     <>
       <div class="head">

@@ -4,7 +4,7 @@ import { part } from '../support/part.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, signIn } from './browser.ts';
-import { makeDevices } from './many.ts';
+import { makeDevices, makeOrganizations } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -104,6 +104,59 @@ t.test('what can be done with a row is in its menu, also by keyboard', async (t)
   t.strictSame(errors, []);
 });
 
+t.test('Back finds the page of a list, the row, and where it stood, also in a long list and in a tree', async (t) => {
+  await makeDevices(service, 160, 'BACK-');
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=BACK-');
+  const topOf = async (name: string) => {
+    const box = await page.getByRole('link', { name, exact: true }).boundingBox();
+    return Math.round(box?.y ?? -1);
+  };
+  /** Opens a row at the middle of the window, goes back, and says what has the focus and where it stands. */
+  const openAndReturn = async (name: string, open: () => Promise<unknown>) => {
+    await page.evaluate(`[...document.querySelectorAll('main a')]
+      .find((link) => link.textContent === ${JSON.stringify(name)}).scrollIntoView({ block: 'center' })`);
+    const before = await topOf(name);
+    await open();
+    await page.getByRole('heading', { name, level: 1 }).waitFor();
+    await page.goBack();
+    await page.locator('main :focus:not(h1)').waitFor();
+    const now = await topOf(name);
+    t.ok(Math.abs(now - before) < 40, `${name} was at ${before} and is at ${now}`);
+    return page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent");
+  };
+  await page.getByRole('button', { name: 'Next' }).click();
+  await page.getByText('Page 2 of 4').waitFor();
+  // Serial numbers are sorted as texts.
+  const link = (name: string) => page.getByRole('link', { name, exact: true });
+  await link('BACK-17').waitFor();
+  t.equal(await openAndReturn('BACK-17', () => link('BACK-17').click()), 'BACK-17');
+  t.match(page.url(), /page=2/);
+  t.equal(await openAndReturn('BACK-27', () => link('BACK-27').press('Enter')), 'BACK-27', 'by keyboard');
+
+  await page.goto('/console/devices?q=BACK-&size=250');
+  await page.getByText('160 match the filters').waitFor();
+  await page.keyboard.press('End');
+  await link('BACK-90').waitFor();
+  const open = async () => {
+    await page.getByRole('button', { name: 'Actions of BACK-90' }).click();
+    await page.getByRole('menuitem', { name: 'Open' }).click();
+  };
+  t.equal(await openAndReturn('BACK-90', open), 'Actions of BACK-90');
+
+  const top = await service.organization({ name: 'Back top' });
+  await makeOrganizations(service, 40, 'Back ', top.id);
+  await go(page, 'organizations');
+  await link('Back 31').waitFor();
+  t.equal(await openAndReturn('Back 31', () => link('Back 31').click()), 'Back 31');
+  // A link to the same list begins at its top.
+  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Organizations' }).click();
+  await link('Back 31').waitFor();
+  t.equal(await page.evaluate('scrollY'), 0);
+  t.strictSame(errors, []);
+});
+
 t.test('what cannot be read any more says since when, and why, and is tried again', async (t) => {
   await service.device({ serialNumber: 'STALE-1' });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=STALE-');
@@ -183,7 +236,7 @@ t.test('on a phone filters fold, rows are cards, and the first device is on the 
 
 t.test('an answer to a filter that the service does not know is an error, and no list', async (t) => {
   await service.device({ serialNumber: 'SN-UNFILTERED' });
-  const { page } = await openAs(t, browser, service, 'devices');
+  const { page } = await openAs(t, browser, service, 'devices?q=SN-UNF');
   await page.getByRole('link', { name: 'SN-UNFILTERED' }).waitFor();
   await page.route('**/api/v1/devices?*', (route) =>
     route.continue({ url: `${route.request().url()}&locatoin=Berlin` }),

@@ -1,0 +1,88 @@
+/** Back finds a page as it was left: where it was scrolled to, and the row from which something was opened. */
+import { useEffect, useRef } from 'preact/hooks';
+import { useLocation, useSearch } from 'wouter-preact';
+
+interface Left {
+  scrolled: number;
+  /** What was pressed last, and how far from the top of the window it stood. */
+  pressed: { selector: string; top: number } | undefined;
+}
+
+/** As many pages as are remembered. */
+const maxLeft = 50;
+/** Milliseconds that a page has to show again what was pressed. */
+const patience = 10_000;
+/** What a person does on a page that they do not wait for. */
+const own = ['keydown', 'pointerdown', 'wheel', 'touchmove'] as const;
+
+const left = new Map<string, Left>();
+let isBack = performance.getEntriesByType('navigation').some((one) => 'type' in one && one.type === 'back_forward');
+let pressed: Element | null = null;
+addEventListener('popstate', () => {
+  isBack = true;
+});
+addEventListener('pushState', () => {
+  isBack = false;
+});
+document.addEventListener(
+  'click',
+  ({ target }) => {
+    const one = target instanceof Element ? target.closest('a[href], button') : null;
+    // What is chosen in a menu belongs to its button.
+    pressed = one?.closest('[role=menu]') ? document.querySelector('[aria-haspopup=menu][aria-expanded=true]') : one;
+  },
+  true,
+);
+
+function selectorOf(element: Element): string | undefined {
+  const name = ['href', 'aria-label'].find((one) => element.hasAttribute(one));
+  return name && `${element.localName}[${name}=${JSON.stringify(element.getAttribute(name))}]`;
+}
+
+function leftNow(): Left {
+  const selector = pressed?.isConnected && pressed.closest('main') ? selectorOf(pressed) : undefined;
+  const top = pressed?.getBoundingClientRect().top ?? 0;
+  return { scrolled: scrollY, pressed: selector === undefined ? undefined : { selector, top } };
+}
+
+/** For a page: notes how it is left, and after Back shows it like that as soon as it has read what it shows. */
+export function useBack(): void {
+  const [path] = useLocation();
+  const search = useSearch();
+  const address = useRef('');
+  address.current = `${path}?${search}`;
+  useEffect(() => {
+    const before = isBack ? left.get(address.current) : undefined;
+    const end = before && restore(before);
+    return () => {
+      end?.();
+      left.delete(address.current);
+      left.set(address.current, leftNow());
+      for (const oldest of left.keys()) if (left.size > maxLeft) left.delete(oldest);
+    };
+  }, []);
+}
+
+/** @returns how to end it. */
+function restore({ scrolled, pressed }: Left): () => void {
+  const look = () => {
+    // A long list draws the rows that are in sight.
+    scrollTo(0, scrolled);
+    const found = pressed && document.querySelector<HTMLElement>(`main ${pressed.selector}`);
+    if (pressed ? !found : scrollY < scrolled - 1) return;
+    found?.focus({ preventScroll: true });
+    if (found && pressed) scrollBy(0, found.getBoundingClientRect().top - pressed.top);
+    end();
+  };
+  const observer = new MutationObserver(look);
+  const timer = setTimeout(() => end(), patience);
+  const end = () => {
+    clearTimeout(timer);
+    observer.disconnect();
+    for (const name of own) removeEventListener(name, end, true);
+  };
+  for (const name of own) addEventListener(name, end, true);
+  observer.observe(document.body, { childList: true, subtree: true });
+  look();
+  return end;
+}
