@@ -89,6 +89,10 @@ const english = {
   copy: 'Copy',
   copyOf: (name: string) => `Copy: ${name}`,
   copied: 'Copied',
+  copyByHand: 'Copy it yourself',
+  copyByHandSays:
+    'This browser lets the page copy nothing, as browsers do over plain HTTP. The text is selected: press Ctrl+C, or Cmd+C on a Mac.',
+  text: 'Text',
   actions: 'Actions',
   name: 'Name',
   time: 'Time',

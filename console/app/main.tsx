@@ -3,6 +3,7 @@ import { render } from 'preact';
 import { Suspense } from 'preact/compat';
 import { Router, useRoute } from 'wouter-preact';
 import { Boundary } from '../parts/boundary.tsx';
+import { Uncopied } from '../parts/copy.tsx';
 import { Question } from '../parts/dialog.tsx';
 import { keepFocus } from '../parts/focus.ts';
 import { Loading } from '../parts/page.tsx';
@@ -24,6 +25,7 @@ function App() {
     <Router base="/console">
       <Inside />
       <Question />
+      <Uncopied />
       <Toasts />
     </Router>
   );

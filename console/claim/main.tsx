@@ -6,6 +6,7 @@ import { api, done } from '../app/api.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
 import { Boundary } from '../parts/boundary.tsx';
+import { Uncopied } from '../parts/copy.tsx';
 import { keepFocus } from '../parts/focus.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -78,6 +79,7 @@ if (root)
     <Boundary>
       <ClaimPage />
       <SignInAgain />
+      <Uncopied />
       <Toasts />
     </Boundary>,
     root,

@@ -4,6 +4,7 @@ import { useLocation, useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
+import { copy } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -106,7 +107,7 @@ export function Devices() {
         actions={({ id }) => [
           { text: words.open, run: () => go(`/devices/${id}`) },
           { text: words.charts, run: () => go(`/devices/${id}/series`) },
-          { text: words.copyId, run: () => navigator.clipboard.writeText(id).then(() => toast(words.copied), failed) },
+          { text: words.copyId, run: () => void copy(id).then((isDone) => isDone && toast(words.copied)) },
           ...(can('create', 'bulkChange')
             ? bulkActions.map((action) => ({
                 text: texts.bulk.verbsOfOne[action],

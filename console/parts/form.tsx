@@ -99,18 +99,28 @@ export function TextArea({
   value,
   hint,
   required,
+  selected,
 }: {
   label: string;
   name: string;
   value?: string;
   hint?: string;
   required?: boolean;
+  /** It is there to be copied. */
+  selected?: boolean;
 }) {
   const id = useId();
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <textarea id={id} name={name} required={required} spellcheck={false}>
+      <textarea
+        id={id}
+        name={name}
+        required={required}
+        spellcheck={false}
+        readOnly={selected}
+        onFocus={selected ? ({ currentTarget }) => currentTarget.select() : undefined}
+      >
         {value}
       </textarea>
       {hint && <p class="hint">{hint}</p>}

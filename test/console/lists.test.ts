@@ -157,6 +157,37 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   t.strictSame(errors, []);
 });
 
+t.test(
+  'over plain HTTP an id is copied as by the keyboard, and where that is refused it is selected to be copied',
+  async (t) => {
+    const { device } = await service.device({ serialNumber: 'PLAIN-1' });
+    // Browsers trust 127.0.0.1 without TLS, and no other address.
+    const baseURL = service.server.url.replace('127.0.0.1', '0.0.0.0');
+    const { page } = await openPage(t, browser, service, { baseURL });
+    await signIn(page, undefined, undefined, '/console/devices?q=PLAIN-');
+    t.strictSame(await page.evaluate('[isSecureContext, typeof navigator.clipboard]'), [false, 'undefined']);
+    const copyId = async () => {
+      await page.getByRole('button', { name: 'Actions of PLAIN-1' }).click();
+      await page.getByRole('menuitem', { name: 'Copy the id' }).click();
+    };
+    await copyId();
+    await page.getByText('The id was copied.').waitFor();
+    await page.getByLabel('Search').press('ControlOrMeta+A');
+    await page.keyboard.press('ControlOrMeta+V');
+    t.equal(await page.getByLabel('Search').inputValue(), device.id);
+
+    await page.getByLabel('Search').fill('PLAIN-');
+    await page.evaluate('document.execCommand = () => false');
+    await copyId();
+    const dialog = page.getByRole('dialog', { name: 'Copy it yourself' });
+    await dialog.getByText('over plain HTTP').waitFor();
+    t.equal(await page.evaluate('getSelection().toString()'), device.id);
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    t.equal(await page.locator(':focus').getAttribute('aria-label'), 'Actions of PLAIN-1');
+  },
+);
+
 t.test('what cannot be read any more says since when, and why, and is tried again', async (t) => {
   await service.device({ serialNumber: 'STALE-1' });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=STALE-');
