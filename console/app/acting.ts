@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals';
 import { texts } from '../texts.ts';
 import { ApiError } from './errors.ts';
+import { browserStore } from './stores.ts';
 
 export const headerPrefix = document.querySelector<HTMLMetaElement>('meta[name=header-prefix]')?.content ?? 'platform';
 const csrfKey = 'slipway-csrf';
@@ -20,11 +21,11 @@ export function actAs(person: { id: string; sessionId: string } | undefined): vo
   another.value = undefined;
 }
 
-export const csrfToken = (): string => localStorage.getItem(csrfKey) ?? '';
+export const csrfToken = (): string => browserStore.get(csrfKey) ?? '';
 
 export function keepCsrfToken(token: string | undefined): void {
-  if (token === undefined) localStorage.removeItem(csrfKey);
-  else localStorage.setItem(csrfKey, token);
+  if (token === undefined) browserStore.remove(csrfKey);
+  else browserStore.set(csrfKey, token);
 }
 
 /** Tells of a login or a logout in another tab. */

@@ -6,15 +6,16 @@ import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
 import { Palette, type Place } from './palette.tsx';
+import { browserStore } from './stores.ts';
 
 const singleKey = 'slipway-single-keys';
 /** Who speaks to the computer, or presses keys by accident, switches them off; this browser keeps it. */
-const hasSingle = signal(localStorage.getItem(singleKey) !== 'off');
+const hasSingle = signal(browserStore.get(singleKey) !== 'off');
 
 function switchSingle(isOn: boolean): void {
   hasSingle.value = isOn;
-  if (isOn) localStorage.removeItem(singleKey);
-  else localStorage.setItem(singleKey, 'off');
+  if (isOn) browserStore.remove(singleKey);
+  else browserStore.set(singleKey, 'off');
 }
 
 /** The button that searches everything, and the keys. */

@@ -2,6 +2,7 @@
 import { lazy } from 'preact/compat';
 import { FileError } from '../parts/boundary.tsx';
 import { online } from './api.ts';
+import { tabStore } from './stores.ts';
 
 const reloadedKey = 'slipway-reloaded';
 
@@ -13,12 +14,12 @@ export function place<P>(load: () => Promise<P>) {
   return lazy(async () => {
     try {
       const component = await load();
-      sessionStorage.removeItem(reloadedKey);
+      tabStore.remove(reloadedKey);
       return component;
     } catch (error) {
       if (await isReachable()) {
-        if (sessionStorage.getItem(reloadedKey) !== null) throw new FileError(undefined, { cause: error });
-        sessionStorage.setItem(reloadedKey, '1');
+        if (tabStore.get(reloadedKey) !== null) throw new FileError(undefined, { cause: error });
+        tabStore.set(reloadedKey, '1');
       } else {
         online.value = false;
         await new Promise<void>((resolve) => online.subscribe((isOnline) => isOnline && resolve()));

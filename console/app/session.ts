@@ -3,8 +3,9 @@ import { computed, signal } from '@preact/signals';
 import { toast } from '../parts/toast.tsx';
 import { forgetForms } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
-import { actAs, another, keepCsrfToken, onOtherTab } from './acting.ts';
+import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
 import { ApiError, api, done, sessionEnded } from './api.ts';
+import { browserStore } from './stores.ts';
 
 const accountKey = 'slipway-account';
 export type Me = Awaited<ReturnType<typeof readMe>>;
@@ -26,19 +27,30 @@ export function can(action: 'create' | 'read' | 'update' | 'delete' | 'publish' 
   return me.value?.rights[kind]?.includes(action) ?? false;
 }
 
-/** Reads who is signed in. The page stays as it is while that cannot be told. @throws Error unless somebody is, or nobody. */
-export async function resume(): Promise<void> {
+/**
+ * Reads who is signed in, and resolves to whether somebody is. The page stays as it is while that cannot be told.
+ *
+ * @throws Error if it cannot.
+ */
+export async function resume(): Promise<boolean> {
   try {
     const now = await readMe();
+    // A browser that has not kept the token of the login lets this page read, and change nothing.
+    if (state.value === 'starting' && csrfToken() === '') {
+      state.value = 'out';
+      return false;
+    }
     actAs(now);
     me.value = now;
-    localStorage.setItem(accountKey, now.accountId);
+    browserStore.set(accountKey, now.accountId);
     state.value = 'in';
     if (lapse.value !== undefined) returned.value += 1;
     lapse.value = undefined;
+    return true;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
     if (state.value === 'starting') state.value = 'out';
+    return false;
   }
 }
 
@@ -54,10 +66,11 @@ onOtherTab(() => {
   if (state.value === 'in') resume().catch(() => {});
 });
 
-/** Goes on where the page was; another person starts afresh. */
+/** Goes on where the page was; another person starts afresh. @throws Error if the browser has not kept the login. */
 export async function begin(csrfToken: string): Promise<void> {
   keepCsrfToken(csrfToken);
-  await resume().catch((error) => (lapse.value === 'another' ? startAfresh() : Promise.reject(error)));
+  const isIn = await resume().catch((error) => (lapse.value === 'another' ? startAfresh() : Promise.reject(error)));
+  if (!isIn) throw new Error(texts.signIn.noCookie(location.host, location.protocol === 'https:'));
 }
 
 /** Leaves this page with all that it holds; it is not left before the next one is there. */
@@ -85,11 +98,11 @@ export async function signOut(): Promise<void> {
 
 /** The account of the link, of the last visit, or the only one there is; empty when the page has to ask. */
 export async function findAccount(): Promise<string> {
-  const linked = new URLSearchParams(location.search).get('account') ?? localStorage.getItem(accountKey);
+  const linked = new URLSearchParams(location.search).get('account') ?? browserStore.get(accountKey);
   if (linked) return linked;
   const answer = await api.GET('/api/v1/auth/default-account');
   return answer.data?.accountId ?? '';
 }
 
 /** Whether somebody has been signed in here before. */
-export const hasAccount = (): boolean => localStorage.getItem(accountKey) !== null;
+export const hasAccount = (): boolean => browserStore.get(accountKey) !== null;

@@ -14,6 +14,7 @@ import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
+import { CookieNote } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
 import { BrandMark, wearColor } from './brand.tsx';
 import { Claim } from './claim.tsx';
@@ -31,6 +32,7 @@ function ClaimPage() {
   if (account === undefined) return <Loading />;
   return (
     <main class="door claim">
+      <CookieNote />
       {account === '' ? <NoAccount onAccount={setAccount} /> : <OfAccount account={account} onAccount={setAccount} />}
     </main>
   );

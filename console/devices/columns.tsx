@@ -1,6 +1,7 @@
 /** The columns of the table of devices: built-in ones, and those of custom fields. */
 import { useMemo, useState } from 'preact/hooks';
 import { can } from '../app/session.ts';
+import { browserStore } from '../app/stores.ts';
 import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ErrorNote } from '../parts/form.tsx';
@@ -70,10 +71,10 @@ function customColumn(name: string): Column<Row> {
 
 /** The columns that a person has chosen, on this machine. */
 export function useColumns() {
-  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
+  const [shown, setShown] = useState<string[]>(() => JSON.parse(browserStore.get(columnsKey) ?? 'null') ?? usual);
   const choose = (names: string[]) => {
     setShown(names);
-    localStorage.setItem(columnsKey, JSON.stringify(names));
+    browserStore.set(columnsKey, JSON.stringify(names));
   };
   const custom = useMemo(
     () => shown.flatMap((name) => (name.startsWith(ofField) ? name.slice(ofField.length) : [])),

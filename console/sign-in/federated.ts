@@ -1,6 +1,7 @@
 /** Single sign-on: the provider sends the browser back with the answer in the fragment. */
 import { signal } from '@preact/signals';
 import { keepCsrfToken } from '../app/acting.ts';
+import { tabStore } from '../app/stores.ts';
 
 export const federatedError = signal('');
 export const federatedSecondStep = signal<{ mfaToken: string; mfaMethods: string[] } | undefined>(undefined);
@@ -9,14 +10,14 @@ const claimKey = 'slipway-claim';
 
 /** Providers send browsers back to the console alone: it knows by this that they came from a claim, and leads there. */
 export function keepClaim(account: string, code: string): void {
-  sessionStorage.setItem(claimKey, `?${new URLSearchParams({ account, code })}`);
+  tabStore.set(claimKey, `?${new URLSearchParams({ account, code })}`);
 }
 
 const leftKey = 'slipway-left';
 
 /** This tab goes to a provider: only then is an answer believed, since anybody can make a link with one. */
 export function noteLeaving(): void {
-  sessionStorage.setItem(leftKey, 'yes');
+  tabStore.set(leftKey, 'yes');
 }
 
 /** Takes the answer out of the address, before anything else can read it. */
@@ -24,17 +25,17 @@ export function takeFederatedLogin(): void {
   const given = new URLSearchParams(location.hash.slice(1));
   const [csrfToken, mfaToken, error] = [given.get('csrfToken'), given.get('mfaToken'), given.get('error')];
   if (csrfToken === null && mfaToken === null && error === null) return;
-  if (sessionStorage.getItem(leftKey) === null) {
+  if (tabStore.get(leftKey) === null) {
     history.replaceState(null, '', location.pathname + location.search);
     return;
   }
-  const claim = sessionStorage.getItem(claimKey);
-  sessionStorage.removeItem(claimKey);
+  const claim = tabStore.get(claimKey);
+  tabStore.remove(claimKey);
   if (claim !== null) {
     location.replace(`/claim${claim}${location.hash}`);
     return;
   }
-  sessionStorage.removeItem(leftKey);
+  tabStore.remove(leftKey);
   history.replaceState(null, '', location.pathname + location.search);
   if (csrfToken !== null) keepCsrfToken(csrfToken);
   if (mfaToken !== null)

@@ -4,6 +4,7 @@ import { Link } from 'wouter-preact';
 import { headerPrefix } from '../app/acting.ts';
 import { api, done } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
+import { keepsNothing } from '../app/stores.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -31,6 +32,7 @@ export function SignIn() {
         </span>
         <h1>{forgotten ? words.forgotten : words.title}</h1>
         <p class="soft">{words.hint}</p>
+        <CookieNote />
         {federatedError.value && <p class="note bad">{federatedError.value}</p>}
         {second ? (
           <SecondFactor {...second} />
@@ -55,6 +57,15 @@ export function SignIn() {
       </div>
     </main>
   );
+}
+
+/** What is needed before anybody can sign in. */
+export function CookieNote() {
+  return keepsNothing() ? (
+    <p class="note bad" role="alert">
+      {words.keepsNothing(location.host)}
+    </p>
+  ) : null;
 }
 
 function AccountField({ account }: { account: string }) {

@@ -1,4 +1,5 @@
 /** What a station goes on with after a reload. No secret is kept: the service has the results for a day. */
+import { browserStore } from '../app/stores.ts';
 import type { Format, Unit, Verdict } from './units.ts';
 
 export interface Kept {
@@ -15,14 +16,14 @@ const keyOf = (stationId: string) => `slipway-station-${stationId}`;
 
 export function readKept(stationId: string): Kept {
   try {
-    return { ...nothing, ...JSON.parse(localStorage.getItem(keyOf(stationId)) ?? '{}') };
+    return { ...nothing, ...JSON.parse(browserStore.get(keyOf(stationId)) ?? '{}') };
   } catch {
     return nothing;
   }
 }
 
 export function keep(stationId: string, kept: Kept): void {
-  localStorage.setItem(keyOf(stationId), JSON.stringify(kept));
+  browserStore.set(keyOf(stationId), JSON.stringify(kept));
 }
 
 /** With the unit in hand among those before. */

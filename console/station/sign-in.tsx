@@ -6,6 +6,7 @@ import { begin, findAccount } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useTitle } from '../parts/title.ts';
+import { CookieNote } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.station;
@@ -61,6 +62,7 @@ export function StationForm({ id = '' }: { id?: string }) {
   return (
     <>
       <p class="soft">{words.signInHint}</p>
+      <CookieNote />
       <Form light save={save} verb={texts.signIn.verb}>
         <Field key={account} label={texts.signIn.account} name="accountId" defaultValue={account} />
         <Field

@@ -277,4 +277,152 @@ t.test('a page whose script does not come says so, and has a link', async (t) =>
   }
 });
 
+/** Answers of a login that the browser keeps no cookie of, as where cookies are blocked. */
+async function dropCookies(page: Page) {
+  await page.route('**/auth/login-user', async (route) => {
+    const response = await route.fetch();
+    await page.context().clearCookies();
+    const headers = Object.fromEntries(
+      Object.entries(response.headers()).filter(([name]) => name.toLowerCase() !== 'set-cookie'),
+    );
+    await route.fulfill({ response, headers });
+  });
+}
+
+const fillIn = async (page: Page) => {
+  await page.getByLabel('Email address').fill(adminEmail);
+  await page.getByLabel('Password', { exact: true }).fill(adminPassword);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+};
+
+t.test('where the browser keeps no cookie, a login says what is needed, again and again', async (t) => {
+  const { page, errors } = await openPage(t, browser, service);
+  await dropCookies(page);
+  await page.goto('/console/devices');
+  for (const _ of [1, 2]) {
+    await fillIn(page);
+    await page.getByRole('alert').getByText('Allow cookies for this site').waitFor();
+  }
+  await page.unrouteAll();
+  await fillIn(page);
+  await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
+  // The session ends, and the login over the page is not kept either.
+  await dropCookies(page);
+  await page.context().clearCookies();
+  await page.getByRole('link', { name: 'Products' }).click();
+  await signInOver(page);
+  await login(page).getByRole('alert').getByText('Allow cookies for this site').waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('where the browser refuses to keep anything, no page is blank: each says what is needed', async (t) => {
+  const { page, errors } = await openPage(t, browser, service);
+  await page.addInitScript(`for (const name of ['localStorage', 'sessionStorage'])
+    Object.defineProperty(window, name, { get() { throw new DOMException('Access is denied', 'SecurityError'); } });
+    Object.defineProperty(navigator, 'cookieEnabled', { get: () => window.allowed === true });`);
+  for (const place of ['/console/', '/console/devices', '/console/station', '/claim?code=AAAA', '/claim'])
+    await t.test(place, async () => {
+      await page.goto(place);
+      await page.getByText(`This browser keeps no cookies and no data for ${new URL(page.url()).host}.`).waitFor();
+    });
+  // One that keeps cookies alone works as long as the page is open.
+  await page.goto('/console/products');
+  await fillIn(page);
+  await page.getByRole('button', { name: 'New product' }).click();
+  await page.getByLabel('Name').fill('Made without storage');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('row', { name: /Made without storage/ }).waitFor();
+  await page.reload();
+  await page.getByLabel('Email address').waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test(
+  'Escape, a link, Back and a reload ask before they lose a form that was changed, and none that was not',
+  async (t) => {
+    const { device } = await service.device({ serialNumber: 'SN-UNSAVED' });
+    const { page, errors } = await openPage(t, browser, service);
+    await signIn(page, undefined, undefined, '/console/products');
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    const asks = page.getByRole('dialog', { name: 'Leave without saving?' });
+    const answer = async (name: 'Keep editing' | 'Discard changes') => {
+      await asks.getByRole('button', { name }).click();
+      await asks.waitFor({ state: 'detached' });
+    };
+    const dialog = page.getByRole('dialog', { name: 'New device' });
+    const open = () => page.getByRole('button', { name: 'New device' }).click();
+    await open();
+    await dialog.getByRole('combobox').first().focus();
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    await open();
+    const field = dialog.getByLabel('Serial number');
+    await field.fill('TYPED-5');
+    for (const _ of [1, 2]) {
+      await page.keyboard.press('Escape');
+      await asks.waitFor();
+      await page.keyboard.press('Escape');
+      await asks.waitFor({ state: 'detached' });
+      t.equal(await field.inputValue(), 'TYPED-5');
+      t.equal(await field.and(page.locator(':focus')).count(), 1, 'the focus is where it was');
+    }
+    await page.goBack();
+    await answer('Keep editing');
+    t.match(page.url(), /devices$/);
+    // What is as it was is no change.
+    await field.fill('');
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    await open();
+    await field.fill('TYPED-6');
+    await page.keyboard.press('Escape');
+    await answer('Discard changes');
+    await dialog.waitFor({ state: 'detached' });
+
+    await page.goto(`/console/devices/${device.id}/fields`);
+    await settled(page);
+    const version = page.getByLabel('Firmware version');
+    await page.getByRole('link', { name: 'Log', exact: true }).click();
+    await page.waitForURL(/log$/);
+    await page.getByRole('link', { name: 'Fields', exact: true }).click();
+    await version.fill('9.9');
+    const leaves = [
+      () => page.getByRole('link', { name: 'Log', exact: true }).click(),
+      () => page.getByRole('link', { name: 'Products', exact: true }).click(),
+      () => page.goBack(),
+      () => page.getByRole('button', { name: 'Sign out' }).click(),
+      async () => {
+        await page.keyboard.press('Control+K');
+        await page.keyboard.type('Trash');
+        await page.keyboard.press('Enter');
+      },
+    ];
+    for (const leave of leaves) {
+      await leave();
+      await answer('Keep editing');
+      t.match(page.url(), /fields$/);
+      t.equal(await version.inputValue(), '9.9');
+    }
+    const warned = page.waitForEvent('dialog');
+    const reloaded = page.reload().catch(() => {});
+    const warning = await warned;
+    t.equal(warning.type(), 'beforeunload');
+    await warning.dismiss();
+    await reloaded;
+    t.equal(await version.inputValue(), '9.9');
+    // What is saved is not asked about.
+    await page.getByRole('button', { name: 'Save', exact: true }).click();
+    await page.getByText('Saved.').waitFor();
+    await page.getByRole('link', { name: 'Log', exact: true }).click();
+    await page.waitForURL(/log$/);
+    await page.getByRole('link', { name: 'Fields', exact: true }).click();
+    await version.fill('9.10');
+    await page.goBack();
+    await answer('Discard changes');
+    await page.waitForURL(/log$/);
+    t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, '9.9');
+    t.strictSame(errors, []);
+  },
+);
+
 t.end();
