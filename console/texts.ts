@@ -738,7 +738,8 @@ const english = {
     deleted: (email: string) => `${email} was deleted.`,
     deleteOf: (email: string) => `Delete ${email}?`,
     deleteSays: 'The person loses all rights at once. The entry stays in the trash for 30 days.',
-    deleteAdminSays: 'The rights of this admin end at once.',
+    deleteAdminSays:
+      'The rights of this admin end at once. Admins have no trash: “Undo” is here until you leave this page, and not later.',
   },
   roles: {
     tab: 'Roles',
@@ -856,9 +857,11 @@ const english = {
     endAll: 'End all sessions',
     ended: (count: number) => (count === 1 ? 'One session has ended.' : `${number(count)} sessions have ended.`),
     remove: 'Remove',
+    removeOf: (method: string) => `Remove the second factor “${method}”?`,
+    removeSays: 'From now on the password alone is enough. This cannot be undone: the person has to set it up anew.',
     removed: 'The second factor was removed.',
     removeOwn: 'Remove the authenticator app',
-    removeHint: 'A code of the app, or a recovery code.',
+    removeHint: 'A code of the app, or a recovery code. This cannot be undone: to have it again, set it up anew.',
     app: 'Authenticator app',
     appHint: 'With an app, a code is asked for at each login. A stolen password is not enough then.',
     setUp: 'Set up an app',
@@ -1297,6 +1300,7 @@ const english = {
       fields: 'Custom fields',
       firmware: 'Firmware packages',
       'enrollment-groups': 'Enrollment groups',
+      roles: 'Roles',
     },
     fieldsOf: 'Of',
     kinds: {

@@ -26,7 +26,7 @@ export function Device({ id, tab }: { id: string; tab: string }) {
   const [, navigate] = useLocation();
   const [deleting, setDeleting] = useState(false);
   const { data: device, error, reload } = useLoad(() => readDevice(id), [id], 10_000);
-  if (!device) return <Waiting title={words.one} error={error} />;
+  if (!device) return <Waiting title={words.one} error={error} trash="" />;
   const remove = async () => {
     const { device: trashed } = await done(
       api.DELETE('/api/v1/devices/{id}', { params: { path: { id }, header: { etag: device.version } } }),

@@ -157,9 +157,6 @@ async function createChannel(device: DeviceRow, name: string, product: string, o
     api.POST('/api/v1/channels/templates', { body: { ...of, name, persistenceType: 'timeSeries' } }),
   );
   const params = { path: { id: channelTemplate.id }, header: { etag: channelTemplate.version } };
-  toast(words.created(name, product), async () => {
-    await done(api.DELETE('/api/v1/channels/templates/{id}', { params }));
-    onChanged();
-  });
+  toast(words.created(name, product), () => done(api.DELETE('/api/v1/channels/templates/{id}', { params })));
   onChanged();
 }

@@ -62,6 +62,7 @@ export function Devices() {
   return (
     <Page
       title={texts.places.devices}
+      trash=""
       actions={
         can('create', 'device') && (
           <>

@@ -34,6 +34,7 @@ export function Enrollment({ tab: asked, id }: { tab: string; id: string | undef
   return (
     <Page
       title={texts.places.enrollment}
+      trash={tab === '' ? 'enrollment-groups' : undefined}
       actions={
         tab !== 'certificates' &&
         can('create', rights[tab]) && (

@@ -27,7 +27,7 @@ export function GroupPage({ id }: { id: string }) {
   const { data: group, error, reload } = useLoad(() => readGroup(id), [id], 5000);
   const [open, setOpen] = useState<Opened>();
   const [secrets, setSecrets] = useState<GroupSecrets>();
-  if (!group) return <Waiting title={words.one} error={error} />;
+  if (!group) return <Waiting title={words.one} error={error} trash="enrollment-groups" />;
   const close = () => setOpen(undefined);
   const change = async (body: Changes) => {
     const answer = await done(api.PUT('/api/v1/enrollment-groups/{id}', { params: of(group), body }));

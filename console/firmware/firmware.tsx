@@ -12,14 +12,16 @@ export function Firmware({ tab, id }: { tab: string; id: string | undefined }) {
   const [open, setOpen] = useState<'package' | 'rollout'>();
   const [round, setRound] = useState(0);
   if (tab === 'rollouts' && id !== undefined) return <RolloutPage key={id} id={id} />;
-  const again = () => {
+  const again = () => setRound((before) => before + 1);
+  const made = () => {
     setOpen(undefined);
-    setRound((before) => before + 1);
+    again();
   };
   const isPackages = tab === '';
   return (
     <Page
       title={texts.places.firmware}
+      trash={isPackages ? 'firmware' : undefined}
       actions={
         can('create', isPackages ? 'firmwarePackage' : 'firmwareRollout') && (
           <button type="button" class="primary" onClick={() => setOpen(isPackages ? 'package' : 'rollout')}>
@@ -30,8 +32,8 @@ export function Firmware({ tab, id }: { tab: string; id: string | undefined }) {
     >
       <Tabs base="/firmware" current={tab} tabs={Object.entries(words.tabs)} />
       {isPackages ? <Packages round={round} onChanged={again} /> : <Rollouts round={round} />}
-      {open === 'package' && <NewPackage onClose={() => setOpen(undefined)} onDone={again} />}
-      {open === 'rollout' && <NewRollout onClose={() => setOpen(undefined)} onDone={again} />}
+      {open === 'package' && <NewPackage onClose={() => setOpen(undefined)} onDone={made} />}
+      {open === 'rollout' && <NewRollout onClose={() => setOpen(undefined)} onDone={made} />}
     </Page>
   );
 }

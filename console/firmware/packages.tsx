@@ -37,11 +37,8 @@ export function Packages({ round, onChanged }: { round: number; onChanged: () =>
     const params = { path: { id }, header: { etag: version } };
     const { firmwarePackage } = await done(api.DELETE('/api/v1/firmware/packages/{id}', { params }));
     onChanged();
-    toast(words.deleted(name), async () => {
-      const header = { etag: firmwarePackage.version };
-      await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: { path: { id }, header } }));
-      onChanged();
-    });
+    const gone = { path: { id }, header: { etag: firmwarePackage.version } };
+    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: gone })));
   };
   return (
     <>

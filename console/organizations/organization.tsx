@@ -26,7 +26,7 @@ async function readOrganization(id: string) {
 
 export function Organization({ id }: { id: string }) {
   const { data, error, reload } = useLoad(() => readOrganization(id), [id]);
-  if (!data) return <Waiting title={words.one} error={error} />;
+  if (!data) return <Waiting title={words.one} error={error} trash="organizations" />;
   const { organization, devices } = data;
   const save = async ({ name = '', description = null }: { name?: string; description?: string | null } & Values) => {
     const params = { path: { id }, header: { etag: organization.version } };

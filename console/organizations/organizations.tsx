@@ -59,15 +59,13 @@ export function Organizations() {
       api.DELETE('/api/v1/organizations/{id}', { params: { path: { id }, header: { etag: version } } }),
     );
     reload();
-    toast(words.deleted(name), async () => {
-      const params = { path: { id }, header: { etag: organization.version } };
-      await done(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
-      reload();
-    });
+    const gone = { path: { id }, header: { etag: organization.version } };
+    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/organizations/{id}/recover', { params: gone })));
   };
   return (
     <Page
       title={texts.places.organizations}
+      trash="organizations"
       actions={
         can('create', 'organization') && (
           <button type="button" class="primary" onClick={() => setOpen({ kind: 'new', of: undefined })}>

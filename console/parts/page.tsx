@@ -3,6 +3,8 @@ import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
+import { ApiError } from '../app/errors.ts';
+import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
 import { Code } from './code.tsx';
@@ -15,12 +17,15 @@ export function Page({
   title,
   part,
   actions,
+  trash,
   children,
 }: {
   title: string;
   /** What of it is shown, for the title of the document. */
   part?: string | undefined;
   actions?: ComponentChildren;
+  /** Where in the trash is what was deleted here. */
+  trash?: keyof typeof trashed | undefined;
   children: ComponentChildren;
 }) {
   const [shown, setShown] = useState(false);
@@ -32,6 +37,7 @@ export function Page({
         <Heading title={title} />
         <div class="row">
           {actions}
+          {trash !== undefined && <TrashLink of={trash} />}
           <button type="button" class="plain" onClick={() => setShown(true)}>
             {texts.showCall}
           </button>
@@ -66,6 +72,33 @@ function Heading({ title }: { title: string }) {
   );
 }
 
+/** Parts of the trash, and the right to delete what is there. */
+export const trashed = {
+  '': 'device',
+  organizations: 'organization',
+  people: 'endUser',
+  products: 'deviceTemplate',
+  channels: 'channelTemplate',
+  fields: 'customField',
+  firmware: 'firmwarePackage',
+  'enrollment-groups': 'enrollmentGroup',
+  roles: 'role',
+} as const;
+
+/** From where something was deleted to where it is taken back. */
+export function TrashLink({ of }: { of: keyof typeof trashed }) {
+  if (!can('delete', trashed[of])) return null;
+  return (
+    <Link
+      class="button"
+      href={of === '' ? '/trash' : `/trash/${of}`}
+      aria-label={texts.verbOf(texts.showDeleted, texts.trash.tabs[of].toLowerCase())}
+    >
+      {texts.showDeleted}
+    </Link>
+  );
+}
+
 /** Something is being read; the text waits a moment, so that quick answers do not flicker. */
 export function Loading() {
   return (
@@ -76,8 +109,22 @@ export function Loading() {
 }
 
 /** A page whose thing is not there yet, or cannot be shown. */
-export function Waiting({ title, error }: { title: string; error: unknown }) {
-  return <Page title={title}>{error ? <ErrorNote error={error} /> : <Loading />}</Page>;
+export function Waiting({
+  title,
+  error,
+  trash,
+}: {
+  title: string;
+  error: unknown;
+  /** Where it is if it was deleted. */
+  trash?: keyof typeof trashed;
+}) {
+  const isGone = error instanceof ApiError && error.status === 410;
+  return (
+    <Page title={title} trash={isGone ? trash : undefined}>
+      {error ? <ErrorNote error={error} /> : <Loading />}
+    </Page>
+  );
 }
 
 /** The last calls of the page, each as a command and its answer. */

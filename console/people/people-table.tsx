@@ -3,11 +3,11 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
-import { Form, type Values } from '../parts/form.tsx';
+import { Act, Form, type Values } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { Picker } from '../parts/picker.tsx';
-import { toast } from '../parts/toast.tsx';
+import { failed, giveBack, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { RoleName, RolePicker, type Scope } from './role-picker.tsx';
 import { Security } from './security.tsx';
@@ -64,6 +64,8 @@ export function PeopleTable<P extends Person>({
 }: PeopleProps<P>) {
   const [open, setOpen] = useState<{ kind: Kind; of: P }>();
   const [round, setRound] = useState(0);
+  /** Those deleted here: not every kind of people has a trash. */
+  const [removed, setRemoved] = useState<readonly { id: string; email: string; undo: () => Promise<void> }[]>([]);
   const close = () => setOpen(undefined);
   const again = () => setRound((before) => before + 1);
   const done = () => {
@@ -105,8 +107,18 @@ export function PeopleTable<P extends Person>({
         every={liveEvery}
         empty={<p>{words.none}</p>}
       />
+      {removed.map(({ id, email, undo }) => (
+        <p class="note row" key={id}>
+          {words.deleted(email)} <Act label={texts.undo} of={email} act={() => giveBack(undo)} onError={failed} />
+        </p>
+      ))}
       {open?.kind === 'security' && open.of.userId && (
-        <SecurityOf email={open.of.email} userId={open.of.userId} onClose={close} />
+        <SecurityOf
+          email={open.of.email}
+          userId={open.of.userId}
+          isEndUser={scope === 'organization'}
+          onClose={close}
+        />
       )}
       {open?.kind === 'move' && move && (
         <Move of={open.of} move={(organizationId) => move(open.of, organizationId)} onDone={done} onClose={close} />
@@ -120,9 +132,15 @@ export function PeopleTable<P extends Person>({
           says={says}
           verb={texts.delete}
           run={async () => {
-            const undo = await remove(open.of);
+            const { id, email } = open.of;
+            const recover = await remove(open.of);
+            const undo = async () => {
+              setRemoved((before) => before.filter((one) => one.id !== id));
+              await recover();
+            };
+            setRemoved((before) => [...before, { id, email, undo }]);
             again();
-            toast(words.deleted(open.of.email), () => undo().then(again));
+            toast(words.deleted(email), undo);
           }}
           onClose={close}
         />
@@ -131,10 +149,20 @@ export function PeopleTable<P extends Person>({
   );
 }
 
-function SecurityOf({ email, userId, onClose }: { email: string; userId: string; onClose: () => void }) {
+function SecurityOf({
+  email,
+  userId,
+  isEndUser,
+  onClose,
+}: {
+  email: string;
+  userId: string;
+  isEndUser: boolean;
+  onClose: () => void;
+}) {
   return (
     <Dialog title={words.securityOf(email)} onClose={onClose}>
-      <Security userId={userId} />
+      <Security userId={userId} isEndUser={isEndUser} />
       <CloseButton onClose={onClose} />
     </Dialog>
   );

@@ -45,6 +45,7 @@ export function People({ tab }: { tab: string }) {
   return (
     <Page
       title={texts.places.people}
+      trash={isRoles ? 'roles' : isAdmins ? undefined : 'people'}
       actions={
         can('create', made) && (
           <button type="button" class="primary" onClick={() => setMaking(true)}>

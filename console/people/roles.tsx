@@ -33,8 +33,9 @@ export function Roles({ round }: { round: number }) {
   };
   const remove = async (role: Role) => {
     const gone = (await done(api.DELETE('/api/v1/roles/{id}', { params: paramsOf(role) }))).role;
-    const undo = () => done(api.POST('/api/v1/trash/roles/{id}/recover', { params: paramsOf(gone) }));
-    toast(words.deleted(role.name), () => undo().then(again));
+    toast(words.deleted(role.name), () =>
+      done(api.POST('/api/v1/trash/roles/{id}/recover', { params: paramsOf(gone) })),
+    );
     again();
   };
   return (

@@ -1,6 +1,8 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
+import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
+import { Confirm } from '../parts/dialog.tsx';
 import { Act, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
@@ -9,7 +11,9 @@ import { texts } from '../texts.ts';
 
 const words = texts.security;
 
-export function Security({ userId }: { userId: string }) {
+/** Nobody takes away the second factor of another admin. */
+export function Security({ userId, isEndUser = false }: { userId: string; isEndUser?: boolean }) {
+  const [removing, setRemoving] = useState<'totp' | 'sms'>();
   const params = { path: { userId } };
   const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/users/{userId}/security', { params })), [userId]);
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
@@ -33,14 +37,15 @@ export function Security({ userId }: { userId: string }) {
         {mfaMethods.map((method) => (
           <li key={method}>
             {texts.signIn.methods[method]}
-            {!isOwn && can('delete', 'mfaMethod') && (
-              <Act
-                label={words.remove}
-                of={texts.signIn.methods[method]}
-                act={() => remove(method)}
-                onError={failed}
-                kind="plain"
-              />
+            {!isOwn && isEndUser && can('delete', 'mfaMethod') && (
+              <button
+                type="button"
+                class="plain"
+                aria-label={texts.verbOf(words.remove, texts.signIn.methods[method] ?? method)}
+                onClick={() => setRemoving(method)}
+              >
+                {words.remove}
+              </button>
             )}
           </li>
         ))}
@@ -59,6 +64,15 @@ export function Security({ userId }: { userId: string }) {
       </ul>
       {(isOwn || can('delete', 'session')) && sessions.some(({ current }) => !current) && (
         <Act label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
+      )}
+      {removing && (
+        <Confirm
+          title={words.removeOf(texts.signIn.methods[removing] ?? removing)}
+          says={words.removeSays}
+          verb={words.remove}
+          run={() => remove(removing)}
+          onClose={() => setRemoving(undefined)}
+        />
       )}
     </>
   );

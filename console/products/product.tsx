@@ -7,7 +7,7 @@ import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Act, Check, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Page, Waiting } from '../parts/page.tsx';
+import { Badge, Page, TrashLink, Waiting } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { Categories, type Category } from './categories.tsx';
@@ -33,13 +33,14 @@ export function Product({ id }: { id: string }) {
     () => done(api.GET('/api/v1/devices/templates/{id}', { params: { path } })),
     [id],
   );
-  if (!data) return <Waiting title={words.one} error={error} />;
+  if (!data) return <Waiting title={words.one} error={error} trash="products" />;
   const product = data.deviceTemplate;
   const close = () => setOpen(undefined);
+  const again = () => setRound((before) => before + 1);
   const made = () => {
     toast(texts.saved);
     close();
-    setRound((before) => before + 1);
+    again();
   };
   const rename = async ({ name = '' }: Values) => {
     const params = { path, header: { etag: product.version } };
@@ -49,8 +50,11 @@ export function Product({ id }: { id: string }) {
   };
   const remove = async () => {
     const params = { path, header: { etag: product.version } };
-    await done(api.DELETE('/api/v1/devices/templates/{id}', { params }));
-    toast(words.deleted(product.name));
+    const { deviceTemplate } = await done(api.DELETE('/api/v1/devices/templates/{id}', { params }));
+    const gone = { path, header: { etag: deviceTemplate.version } };
+    toast(words.deleted(product.name), () =>
+      done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params: gone })),
+    );
     navigate('/products');
   };
   return (
@@ -75,8 +79,8 @@ export function Product({ id }: { id: string }) {
       }
     >
       <div class="stack">
-        <Channels id={id} round={round} onOpen={setOpen} onChanged={made} />
-        <CustomFields id={id} round={round} onOpen={setOpen} onChanged={made} />
+        <Channels id={id} round={round} onOpen={setOpen} onChanged={again} />
+        <CustomFields id={id} round={round} onOpen={setOpen} onChanged={again} />
       </div>
       {open?.kind === 'name' && (
         <Dialog title={words.rename} onClose={close}>
@@ -108,20 +112,25 @@ interface PartProps {
 }
 
 function Channels({ id, round, onOpen, onChanged }: PartProps) {
-  const remove = async ({ id, version }: Channel) => {
+  const remove = async ({ id, version, name }: Channel) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.DELETE('/api/v1/channels/templates/{id}', { params }));
+    const { channelTemplate } = await done(api.DELETE('/api/v1/channels/templates/{id}', { params }));
     onChanged();
+    const gone = { path: { id }, header: { etag: channelTemplate.version } };
+    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params: gone })));
   };
   return (
     <section>
       <div class="head">
         <h2>{words.channels}</h2>
-        {can('create', 'channelTemplate') && (
-          <button type="button" onClick={() => onOpen({ kind: 'channel' })}>
-            {words.newChannel}
-          </button>
-        )}
+        <div class="row">
+          {can('create', 'channelTemplate') && (
+            <button type="button" onClick={() => onOpen({ kind: 'channel' })}>
+              {words.newChannel}
+            </button>
+          )}
+          <TrashLink of="channels" />
+        </div>
       </div>
       <Listing
         label={words.channels}
@@ -256,20 +265,27 @@ function ChannelDialog({
 }
 
 function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
-  const remove = async ({ id, version }: { id: string; version: string }) => {
+  const remove = async ({ id, version, name }: { id: string; version: string; name: string }) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.DELETE('/api/v1/devices/custom-fields/{id}', { params }));
+    const { deviceField } = await done(api.DELETE('/api/v1/devices/custom-fields/{id}', { params }));
     onChanged();
+    const gone = { path: { id }, header: { etag: deviceField.version } };
+    toast(words.deleted(name), () =>
+      done(api.POST('/api/v1/trash/devices/custom-fields/{id}/recover', { params: gone })),
+    );
   };
   return (
     <section>
       <div class="head">
         <h2>{words.fields}</h2>
-        {can('create', 'customField') && (
-          <button type="button" onClick={() => onOpen({ kind: 'field' })}>
-            {words.newField}
-          </button>
-        )}
+        <div class="row">
+          {can('create', 'customField') && (
+            <button type="button" onClick={() => onOpen({ kind: 'field' })}>
+              {words.newField}
+            </button>
+          )}
+          <TrashLink of="fields" />
+        </div>
       </div>
       <Listing
         label={words.fields}

@@ -28,6 +28,7 @@ export function Products() {
   return (
     <Page
       title={texts.places.products}
+      trash="products"
       actions={
         can('create', 'deviceTemplate') && (
           <button type="button" class="primary" onClick={() => setMaking(true)}>

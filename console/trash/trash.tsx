@@ -1,10 +1,10 @@
 /** Everything deleted, until when it can be recovered, and the way back. */
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+import { accountId, can } from '../app/session.ts';
 import { Act, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { Page, Tabs, Time } from '../parts/page.tsx';
+import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 
@@ -34,6 +34,7 @@ async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: T
   if (tab === 'channels') return (await done(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
   if (tab === 'enrollment-groups')
     return (await done(api.GET('/api/v1/trash/enrollment-groups', { params }))).enrollmentGroups;
+  if (tab === 'roles') return (await done(api.GET('/api/v1/trash/roles', { params }))).roles;
   return (await done(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
 }
 
@@ -53,11 +54,13 @@ async function recover(tab: Tab, of: FieldsOf, { id, version }: Trashed): Promis
   else if (tab === 'channels') await done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params }));
   else if (tab === 'enrollment-groups')
     await done(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params }));
+  else if (tab === 'roles') await done(api.POST('/api/v1/trash/roles/{id}/recover', { params }));
   else await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params }));
 }
 
 export function Trash({ tab: asked }: { tab: string }) {
-  const tab = (asked in words.tabs ? asked : '') as Tab;
+  const tabs = Object.entries(words.tabs).filter(([name]) => can('delete', trashed[name as Tab]));
+  const tab = (tabs.find(([name]) => name === asked) ?? tabs[0] ?? [''])[0] as Tab;
   const [of, setOf] = useState<FieldsOf>('devices');
   const [round, setRound] = useState(0);
   const bring = async (one: Trashed) => {
@@ -67,7 +70,7 @@ export function Trash({ tab: asked }: { tab: string }) {
   };
   return (
     <Page title={texts.places.trash}>
-      <Tabs base="/trash" current={tab} tabs={Object.entries(words.tabs)} />
+      <Tabs base="/trash" current={tab} tabs={tabs} />
       {tab === 'fields' && (
         <div class="toolbar">
           <Select

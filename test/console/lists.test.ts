@@ -188,6 +188,27 @@ t.test(
   },
 );
 
+t.test('an admin who was deleted is taken back from the page, which says that it is the last chance', async (t) => {
+  const about = { createIdmUser: true, idmUserEmail: 'gone@example.com', idmUserPassword: 'a long enough secret' };
+  await service.create('/account-users', 'accountUser', about);
+  const { page, errors } = await openPage(t, browser, service, {
+    storageState: await (await openAs(t, browser, service, 'account')).page.context().storageState(),
+  });
+  const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  await page.clock.install();
+  await page.goto('/console/people/account-users');
+  await press('Actions of gone@example.com');
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByText('Admins have no trash').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  const row = page.getByRole('row', { name: /gone@example\.com/ });
+  await row.waitFor({ state: 'detached' });
+  await page.clock.runFor(9000);
+  await press('Undo gone@example.com');
+  await row.waitFor();
+  t.strictSame(errors, []);
+});
+
 t.test('what cannot be read any more says since when, and why, and is tried again', async (t) => {
   await service.device({ serialNumber: 'STALE-1' });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=STALE-');

@@ -1,6 +1,7 @@
 /** What a person does in each place of the console, by the names that the page shows. */
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
+import { newGroup } from '../enrollment/devices.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -228,6 +229,133 @@ t.test('a person is invited by email, deleted, and restored by Undo', async (t) 
   await row.waitFor({ state: 'detached' });
   await press(page, 'Undo');
   await row.waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('Undo stays while the pointer or the focus is on it, and can be reached above a dialog', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ name: 'Undone' });
+  const about = { deviceTemplateId, name: 'Undone firmware', firmwareVersion: '1.0' };
+  await service.create('/firmware/packages', 'firmwarePackage', about);
+  const { page, errors } = await openPage(t, browser, service, {
+    storageState: await (await openAs(t, browser, service, 'account')).page.context().storageState(),
+  });
+  await page.clock.install();
+  await page.goto('/console/firmware');
+  const row = page.getByRole('row', { name: /Undone firmware/ });
+  const undo = page.getByRole('button', { name: 'Undo' });
+  const remove = async () => {
+    await press(page, 'Actions of Undone firmware');
+    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await row.waitFor({ state: 'detached' });
+  };
+  const wait = async (seconds: number) => {
+    await page.clock.runFor(seconds * 1000);
+  };
+  await remove();
+  await undo.hover();
+  await wait(60);
+  await page.mouse.move(0, 0);
+  await wait(5);
+  t.equal(await undo.count(), 1);
+  await undo.focus();
+  await wait(60);
+  t.equal(await undo.count(), 1);
+  await undo.press('Enter');
+  await row.waitFor();
+
+  // The dialog makes everything else unreachable.
+  await remove();
+  await press(page, 'New package');
+  const name = page.getByRole('dialog').getByLabel('Name');
+  await name.fill('Typed');
+  await page.keyboard.press('F8');
+  t.equal(await undo.and(page.locator(':focus')).count(), 1, 'by key');
+  await page.keyboard.press('Enter');
+  await undo.waitFor({ state: 'detached' });
+  t.equal(await name.and(page.locator(':focus')).count(), 1, 'the focus is back');
+  t.equal(await name.inputValue(), 'Typed');
+  await inDialog(page, 'Cancel');
+  await row.waitFor();
+  await remove();
+  await press(page, 'New package');
+  await undo.click();
+  await inDialog(page, 'Cancel');
+  await row.waitFor();
+  await remove();
+  await page.mouse.move(0, 0);
+  await wait(9);
+  await undo.waitFor({ state: 'detached' });
+  t.strictSame(errors, []);
+});
+
+t.test('every deletion is taken back by Undo, and later from where it was done', async (t) => {
+  const { id: product } = await service.template({ name: 'Gone product', channels: ['gone-channel'] });
+  const field = { deviceTemplateId: product, name: 'gone-field', fieldType: 'string' };
+  await service.create('/devices/custom-fields', 'deviceField', field);
+  const about = { deviceTemplateId: product, name: 'Gone package', firmwareVersion: '1.0' };
+  await service.create('/firmware/packages', 'firmwarePackage', about);
+  await service.organization({ name: 'Gone organization' });
+  await service.create('/end-users', 'endUser', {
+    ...{ createIdmUser: true, idmUserEmail: 'gone.guest@example.com', idmUserPassword: 'a long enough secret' },
+    ...{ name: 'Gone guest', organizationId: (await service.organization()).id },
+  });
+  await service.create('/roles', 'role', { name: 'Gone role', scope: 'account', rights: { device: ['read'] } });
+  const group = await newGroup(service, { name: 'Gone group' });
+  const empty = await service.template({ name: 'Empty product' });
+  const { device } = await service.device({ serialNumber: 'GONE-1' });
+  const { page, errors } = await openAs(t, browser, service, 'products');
+  const byMenu = (name: string, isAsked: boolean) => async () => {
+    await press(page, `Actions of ${name}`);
+    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    if (isAsked) await inDialog(page, 'Delete');
+  };
+  const byButton = (label: string, isAsked: boolean) => async () => {
+    await press(page, label);
+    if (isAsked) await inDialog(page, 'Delete');
+  };
+  const kinds: [place: string, name: string, remove: () => Promise<void>, link: string, list?: string][] = [
+    [`products/${product}`, 'gone-channel', byButton('Delete gone-channel', false), 'channels'],
+    [`products/${product}`, 'gone-field', byButton('Delete gone-field', false), 'custom fields'],
+    [`products/${empty.id}`, 'Empty product', byButton('Delete', true), 'products', 'products'],
+    ['firmware', 'Gone package', byMenu('Gone package', false), 'firmware packages'],
+    ['organizations', 'Gone organization', byMenu('Gone organization', true), 'organizations'],
+    ['people', 'Gone guest', byMenu('gone.guest@example.com', true), 'people'],
+    ['people/roles', 'Gone role', byMenu('Gone role', true), 'roles'],
+    [`enrollment/groups/${group.id}`, 'Gone group', byButton('Delete', false), 'enrollment groups', 'enrollment'],
+    [`devices/${device.id}`, 'GONE-1', byButton('Delete', true), 'devices', 'devices?q=GONE-'],
+  ];
+  for (const [place, name, remove, link, list = place] of kinds)
+    await t.test(link, async () => {
+      const named = page.locator('main').getByText(name, { exact: true }).first();
+      for (const isUndone of [true, false]) {
+        await go(page, place);
+        await named.waitFor();
+        await remove();
+        const undo = page
+          .locator('.toast')
+          .filter({ hasText: name.replace('Gone guest', 'gone.guest') })
+          .getByRole('button', { name: 'Undo' });
+        await undo.waitFor();
+        if (isUndone) {
+          await undo.click();
+          await page.mouse.move(0, 0);
+        } else {
+          if (list !== place) await go(page, list);
+          await page.getByRole('link', { name: `Show deleted ${link}` }).click();
+          await press(page, `Recover ${name}`);
+          await page.getByText(`${name} was recovered.`).waitFor();
+        }
+        await go(page, list);
+        await named.waitFor();
+      }
+    });
+  // Who follows a link to something deleted is led to it, too.
+  const gone = await service.device({ serialNumber: 'GONE-2' });
+  const { version } = (await service.ok('GET', `/api/v1/devices/${gone.device.id}`)).device;
+  await service.ok('DELETE', `/api/v1/devices/${gone.device.id}`, { headers: { etag: version } });
+  await go(page, `devices/${gone.device.id}`);
+  await page.getByRole('link', { name: 'Show deleted devices' }).click();
+  await page.getByRole('button', { name: 'Recover GONE-2' }).waitFor();
   t.strictSame(errors, []);
 });
 

@@ -88,12 +88,7 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
 });
 
 t.test('a second factor is set up, asked for at the next login, and its recovery codes stay secret', async (t) => {
-  const [email, password] = ['second@example.com', 'a long enough secret'];
-  await service.create('/account-users', 'accountUser', {
-    createIdmUser: true,
-    idmUserEmail: email,
-    idmUserPassword: password,
-  });
+  const { email, password } = await service.endUser((await service.organization()).id);
   const { page } = await openPage(t, browser, service);
   await signIn(page, email, password, '/console/account');
   await press(page, 'Set up an app');
@@ -125,6 +120,16 @@ t.test('a second factor is set up, asked for at the next login, and its recovery
   await page.getByLabel('Code').fill(recovery);
   await press(page, 'Sign in');
   await page.getByRole('button', { name: 'Sign out' }).waitFor();
+
+  // An admin who takes it away is told first that there is no way back.
+  const { page: other } = await openAs(t, browser, service, 'people');
+  await press(other, `Actions of ${email}`);
+  await other.getByRole('menuitem', { name: 'Login' }).click();
+  await press(other, 'Remove Authenticator app');
+  const asked = other.getByRole('dialog', { name: 'Remove the second factor “Authenticator app”?' });
+  await asked.getByText('This cannot be undone').waitFor();
+  await asked.getByRole('button', { name: 'Remove' }).click();
+  await other.getByText('No second factor is set up.').waitFor();
 });
 
 t.test('a station is made, and what the page shows of it once is a login', async (t) => {
