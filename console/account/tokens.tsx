@@ -7,6 +7,7 @@ import { Code } from '../parts/code.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useParam } from '../parts/lists/param.ts';
 import { NameOf } from '../parts/names.tsx';
 import { Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -29,7 +30,8 @@ export function Tokens() {
   const [making, setMaking] = useState(false);
   const [ending, setEnding] = useState<Token>();
   const [text, setText] = useState<string>();
-  const [isAll, setAll] = useState(false);
+  const [whose, setWhose] = useParam('whose');
+  const isAll = whose === 'all';
   const [round, setRound] = useState(0);
   const again = () => setRound((before) => before + 1);
   return (
@@ -40,7 +42,7 @@ export function Tokens() {
             label={words.whose}
             value={isAll ? 'all' : 'own'}
             options={Object.entries(words.whoses)}
-            onText={(chosen) => setAll(chosen === 'all')}
+            onText={(chosen) => setWhose(chosen === 'all' ? chosen : '')}
           />
         )}
         <button type="button" class="primary" onClick={() => setMaking(true)}>

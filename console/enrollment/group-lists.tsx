@@ -11,12 +11,10 @@ import { texts } from '../texts.ts';
 const words = texts.enrollment;
 
 export function Refusals({ id }: { id: string }) {
-  const [page, setPage] = useState(1);
   return (
     <Listing
       label={words.refusals}
-      page={page}
-      onPage={setPage}
+      param="refusals"
       every={5000}
       newestFirst
       load={async (page) => {
@@ -48,7 +46,6 @@ export function Refusals({ id }: { id: string }) {
 
 /** `count` is read again with the group: a device more is a list more. */
 export function Enrolled({ id, count }: { id: string; count: number }) {
-  const [page, setPage] = useState(1);
   const [round, setRound] = useState(0);
   const allow = async (deviceId: string) => {
     await done(api.POST('/api/v1/devices/{id}/allow-enrollment', { params: { path: { id: deviceId } } }));
@@ -58,8 +55,6 @@ export function Enrolled({ id, count }: { id: string; count: number }) {
   return (
     <Listing
       label={words.made}
-      page={page}
-      onPage={setPage}
       on={[count, round]}
       load={async (page) => {
         const params = { path: { id }, query: { page, pageSize } };

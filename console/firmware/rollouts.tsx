@@ -7,6 +7,7 @@ import type { DeviceFilter } from '../devices/query.ts';
 import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
 import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
 import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
@@ -79,7 +80,7 @@ function Bar({ counts }: { counts: Rollout['counts'] }) {
 
 export function RolloutPage({ id }: { id: string }) {
   const { data: rollout, error, reload } = useLoad(() => readRollout(id), [id], 2000);
-  const [state, setState] = useState('');
+  const [state, setState] = useParam('state');
   const [cancelling, setCancelling] = useState(false);
   if (!rollout) return <Waiting title={words.rollout} error={error} />;
   const params = { path: { id } };

@@ -1,11 +1,12 @@
 /** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
 import { useMemo, useState } from 'preact/hooks';
-import { Link, useSearchParams } from 'wouter-preact';
+import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Button, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { useParam } from '../parts/lists/param.ts';
 import { SearchField } from '../parts/lists/search-field.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
@@ -24,20 +25,12 @@ const step = 1000;
 type Open = { kind: 'new' | 'move' | 'delete'; of: Organization | undefined } | undefined;
 
 export function Organizations() {
-  const [search, setSearch] = useSearchParams();
-  const name = search.get('q') ?? '';
-  const [wanted, setWanted] = useState(step);
+  const [name, find] = useParam('q');
+  const [shown, setShown] = useParam('shown');
+  const wanted = Math.max(step, Number(shown) || 0);
   const { data, error, loading, reload } = useLoad((signal) => readTree(wanted, name, signal), [wanted, name]);
   const branches = useMemo(() => branchesOf(data?.organizations ?? []), [data]);
   const isMany = name !== '' || (data !== undefined && data.organizations.length + data.more > searchedFrom);
-  const find = (q: string) =>
-    setSearch(
-      (before) => {
-        q === '' ? before.delete('q') : before.set('q', q);
-        return before;
-      },
-      { replace: true },
-    );
   const [open, setOpen] = useState<Open>();
   useAction('newOrganization', () => setOpen({ kind: 'new', of: undefined }));
   const close = () => setOpen(undefined);
@@ -90,7 +83,7 @@ export function Organizations() {
       {data && data.more > 0 && (
         <p class="pager">
           <span>{words.notShown(data.more)}</span>
-          <Button idle={loading} onClick={() => setWanted(wanted + step)}>
+          <Button idle={loading} onClick={() => setShown(String(wanted + step))}>
             {loading ? texts.working : words.showMore(Math.min(step, data.more))}
           </Button>
         </p>

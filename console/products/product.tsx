@@ -289,6 +289,7 @@ function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
       </div>
       <Listing
         label={words.fields}
+        param="fields"
         on={[round]}
         load={async (page) => {
           const query = { ...account(), deviceTemplateId: id, page, pageSize };

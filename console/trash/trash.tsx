@@ -4,6 +4,7 @@ import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Act, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useParam } from '../parts/lists/param.ts';
 import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -61,7 +62,8 @@ async function recover(tab: Tab, of: FieldsOf, { id, version }: Trashed): Promis
 export function Trash({ tab: asked }: { tab: string }) {
   const tabs = Object.entries(words.tabs).filter(([name]) => can('delete', trashed[name as Tab]));
   const tab = (tabs.find(([name]) => name === asked) ?? tabs[0] ?? [''])[0] as Tab;
-  const [of, setOf] = useState<FieldsOf>('devices');
+  const [kind, setKind] = useParam('of');
+  const of = (kind in words.kinds ? kind : 'devices') as FieldsOf;
   const [round, setRound] = useState(0);
   const bring = async (one: Trashed) => {
     await recover(tab, of, one);
@@ -73,12 +75,7 @@ export function Trash({ tab: asked }: { tab: string }) {
       <Tabs base="/trash" current={tab} tabs={tabs} />
       {tab === 'fields' && (
         <div class="toolbar">
-          <Select
-            label={words.fieldsOf}
-            value={of}
-            options={Object.entries(words.kinds)}
-            onText={(one) => setOf(one as FieldsOf)}
-          />
+          <Select label={words.fieldsOf} value={of} options={Object.entries(words.kinds)} onText={setKind} />
         </div>
       )}
       <Listing

@@ -143,6 +143,18 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   };
   t.equal(await openAndReturn('BACK-90', open), 'Actions of BACK-90');
 
+  // Of two lists on a page each has its own, and filters are found again too.
+  const { id } = await service.template({ name: 'Back product', channels: ['back-channel'] });
+  await page.goto(`/console/products/${id}?fields=2`);
+  await page.getByRole('row', { name: /back-channel/ }).waitFor();
+  await page.goto('/console/trash/fields');
+  await page.getByLabel('Of', { exact: true }).selectOption({ label: 'Products' });
+  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+  await page.goBack();
+  await page.getByRole('heading', { name: 'Trash', level: 1 }).waitFor();
+  t.equal(await page.getByLabel('Of', { exact: true }).inputValue(), 'devices/templates');
+
   const top = await service.organization({ name: 'Back top' });
   await makeOrganizations(service, 40, 'Back ', top.id);
   await go(page, 'organizations');

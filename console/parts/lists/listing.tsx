@@ -18,6 +18,7 @@ export function Listing<T extends { id: string }>({
   on = [],
   every = 0,
   newestFirst = false,
+  param = 'page',
   page: given,
   onPage,
   ...table
@@ -29,7 +30,9 @@ export function Listing<T extends { id: string }>({
   /** Milliseconds until it is read again. */
   every?: number;
   newestFirst?: boolean;
-  /** Where the page does not be in the address: in a dialog. */
+  /** The name of its page in the address, where a page of the console has several lists. */
+  param?: string;
+  /** Where it is not in the address: in a dialog. */
   page?: number;
   onPage?: (page: number) => void;
   columns: readonly Column<T>[];
@@ -39,14 +42,14 @@ export function Listing<T extends { id: string }>({
   empty: ComponentChildren;
 }) {
   const [search, setSearch] = useSearchParams();
-  const page = given ?? Number(search.get('page') ?? 1);
+  const page = given ?? Number(search.get(param) ?? 1);
   const { data, error, loading, fresh } = useLiveRows((signal) => load(page, signal), [page, label, ...on], {
     every,
     newestFirst,
   });
   const turn = (to: number) =>
     setSearch((before) => {
-      before.set('page', String(to));
+      before.set(param, String(to));
       return before;
     });
   return (
