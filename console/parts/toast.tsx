@@ -20,6 +20,7 @@ let last = 0;
 export function toast(text: string, undo?: () => Promise<unknown>): void {
   last += 1;
   shown.value = [...shown.value, { id: last, text, undo }].slice(-maxShown);
+  look();
 }
 
 /** How often something was given back: what is shown is then read again. */
@@ -57,17 +58,17 @@ export function standIn(dialog: Element): () => void {
   };
 }
 
-/** Whether the pointer or the focus is on them. */
+/** Whether the pointer or the focus is on them, or nobody looks. */
 const held = signal(false);
 /** What had the focus before they had it. */
 let from: HTMLElement | undefined;
-const isHeld = () => region.matches(':hover') || region.contains(document.activeElement);
-for (const name of ['pointerenter', 'pointerleave', 'focusout'])
-  region.addEventListener(name, () =>
-    queueMicrotask(() => {
-      held.value = shown.value.length > 0 && isHeld();
-    }),
-  );
+const isHeld = () => document.hidden || region.matches(':hover') || region.contains(document.activeElement);
+const look = () =>
+  queueMicrotask(() => {
+    held.value = shown.value.length > 0 && isHeld();
+  });
+for (const name of ['pointerenter', 'pointerleave', 'focusout']) region.addEventListener(name, look);
+document.addEventListener('visibilitychange', look);
 region.addEventListener('focusin', ({ relatedTarget }) => {
   held.value = true;
   const isOutside = !(relatedTarget instanceof Node && region.contains(relatedTarget));

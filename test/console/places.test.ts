@@ -257,9 +257,18 @@ t.test('Undo stays while the pointer or the focus is on it, and can be reached a
   await page.mouse.move(0, 0);
   await wait(5);
   t.equal(await undo.count(), 1);
-  await undo.focus();
+  const lookAway = (isAway: boolean) =>
+    page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${isAway}, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));`);
+  await lookAway(true);
   await wait(60);
-  t.equal(await undo.count(), 1);
+  await lookAway(false);
+  t.equal(await undo.count(), 1, 'nor does it go while nobody looks');
+  await undo.focus();
+  await undo.hover();
+  await page.mouse.move(0, 0);
+  await wait(60);
+  t.equal(await undo.count(), 1, 'the focus alone is enough');
   await undo.press('Enter');
   await row.waitFor();
 
