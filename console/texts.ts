@@ -259,7 +259,7 @@ const english = {
     keepsNothing: (host: string) =>
       `This browser keeps no cookies and no data for ${host}. To sign in, allow both for this site in its settings, then load the page again.`,
     noCookie: (host: string, isSecure: boolean) =>
-      `The password is right, but the browser has not kept the cookie of ${host}, so you are not signed in. Allow cookies for this site${isSecure ? '' : ', or open its address that begins with https://'}, then sign in again.`,
+      `Your login is right, but the browser has not kept the cookie of ${host}, so you are not signed in. Allow cookies for this site${isSecure ? '' : ', or open its address that begins with https://'}, then sign in again.`,
   },
   scan: {
     title: 'Camera',

@@ -2,7 +2,7 @@
 import { lazy } from 'preact/compat';
 import { FileError } from '../parts/boundary.tsx';
 import { online } from './api.ts';
-import { tabStore } from './stores.ts';
+import { keepsNothing, tabStore } from './stores.ts';
 
 const reloadedKey = 'slipway-reloaded';
 
@@ -18,7 +18,8 @@ export function place<P>(load: () => Promise<P>) {
       return component;
     } catch (error) {
       if (await isReachable()) {
-        if (tabStore.get(reloadedKey) !== null) throw new FileError(undefined, { cause: error });
+        // Where nothing is kept it would be loaded again and again.
+        if (tabStore.get(reloadedKey) !== null || keepsNothing()) throw new FileError(undefined, { cause: error });
         tabStore.set(reloadedKey, '1');
       } else {
         online.value = false;

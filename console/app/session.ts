@@ -2,6 +2,7 @@
 import { computed, signal } from '@preact/signals';
 import { toast } from '../parts/toast.tsx';
 import { forgetForms } from '../parts/unsaved.ts';
+import { federatedError, isFederated } from '../sign-in/federated.ts';
 import { texts } from '../texts.ts';
 import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
 import { ApiError, api, done, sessionEnded } from './api.ts';
@@ -49,7 +50,10 @@ export async function resume(): Promise<boolean> {
     return true;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
-    if (state.value === 'starting') state.value = 'out';
+    if (state.value === 'starting') {
+      state.value = 'out';
+      if (isFederated) federatedError.value = noCookie();
+    }
     return false;
   }
 }
@@ -66,11 +70,13 @@ onOtherTab(() => {
   if (state.value === 'in') resume().catch(() => {});
 });
 
+const noCookie = () => texts.signIn.noCookie(location.host, location.protocol === 'https:');
+
 /** Goes on where the page was; another person starts afresh. @throws Error if the browser has not kept the login. */
 export async function begin(csrfToken: string): Promise<void> {
   keepCsrfToken(csrfToken);
   const isIn = await resume().catch((error) => (lapse.value === 'another' ? startAfresh() : Promise.reject(error)));
-  if (!isIn) throw new Error(texts.signIn.noCookie(location.host, location.protocol === 'https:'));
+  if (!isIn) throw new Error(noCookie());
 }
 
 /** Leaves this page with all that it holds; it is not left before the next one is there. */

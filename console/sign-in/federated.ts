@@ -4,6 +4,8 @@ import { keepCsrfToken } from '../app/acting.ts';
 import { tabStore } from '../app/stores.ts';
 
 export const federatedError = signal('');
+/** Whether a provider has sent the browser here with a login. */
+export let isFederated = false;
 export const federatedSecondStep = signal<{ mfaToken: string; mfaMethods: string[] } | undefined>(undefined);
 
 const claimKey = 'slipway-claim';
@@ -37,6 +39,7 @@ export function takeFederatedLogin(): void {
   }
   tabStore.remove(leftKey);
   history.replaceState(null, '', location.pathname + location.search);
+  isFederated = csrfToken !== null;
   if (csrfToken !== null) keepCsrfToken(csrfToken);
   if (mfaToken !== null)
     federatedSecondStep.value = { mfaToken, mfaMethods: (given.get('mfaMethods') ?? 'totp').split(',') };

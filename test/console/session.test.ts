@@ -315,6 +315,13 @@ t.test('where the browser keeps no cookie, a login says what is needed, again an
   t.strictSame(errors, []);
 });
 
+t.test('a login at a provider whose cookie the browser has not kept says what is needed', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await page.addInitScript("sessionStorage['slipway-left'] = 'yes'");
+  await page.goto('/console/devices#csrfToken=abc');
+  await page.getByText('Allow cookies for this site').waitFor();
+});
+
 t.test('where the browser refuses to keep anything, no page is blank: each says what is needed', async (t) => {
   const { page, errors } = await openPage(t, browser, service);
   await page.addInitScript(`for (const name of ['localStorage', 'sessionStorage'])
@@ -369,6 +376,8 @@ t.test(
     await page.goBack();
     await answer('Keep editing');
     t.match(page.url(), /devices$/);
+    await page.mouse.click(2, 2);
+    t.equal(await field.inputValue(), 'TYPED-5', 'a click beside the dialog does nothing');
     // What is as it was is no change.
     await field.fill('');
     await page.keyboard.press('Escape');
