@@ -1,5 +1,5 @@
 /** A new group, step by step: what its devices have, where they belong and what they get, and what bounds it. */
-import { useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { api, done } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
@@ -19,6 +19,14 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
   const [issues, setIssues] = useState('secret');
   const [values, setValues] = useState<Values>({});
   const [made, setMade] = useState<{ group: Group; secrets: GroupSecrets }>();
+  const list = useRef<HTMLOListElement>(null);
+  const before = useRef(step);
+  // The button has gone with the step before; the next thing to do is the first field.
+  useLayoutEffect(() => {
+    if (before.current === step) return;
+    before.current = step;
+    list.current?.parentElement?.querySelector<HTMLElement>('form input, form select')?.focus();
+  }, [step]);
   if (made) return <SecretsDialog {...made} onClose={() => onDone(made.group.id)} />;
   const make = async (all: Values) => {
     const isNew = issues !== 'secret' && all.certificateAuthorityId === newAuthority;
@@ -40,7 +48,7 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
   };
   return (
     <Dialog title={words.new['']} onClose={onClose} wide>
-      <ol class="steps">
+      <ol class="steps" ref={list}>
         {words.steps.map((name, at) => (
           <li key={name} aria-current={at === step ? 'step' : undefined}>
             {name}

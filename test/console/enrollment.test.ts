@@ -32,6 +32,10 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   await press(page, 'New enrollment group');
   await page.getByLabel('The same image on every unit').check();
   await inDialog(page, 'Next');
+  await page.getByLabel('Name').and(page.locator(':focus')).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog', { name: 'Leave without saving?' }).waitFor();
+  await press(page, 'Keep editing');
   await page.getByLabel('Name').fill('Pumps 2027');
   await page.getByLabel('Product').selectOption({ label: product });
   await inDialog(page, 'Next');
