@@ -2,6 +2,7 @@
 import { api, done } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { deliveryKinds } from '../firmware/states.ts';
+import { Ago } from '../parts/ago.tsx';
 import { Act, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
@@ -11,7 +12,19 @@ import type { DeviceRow } from './row.ts';
 
 const words = texts.device;
 
-export function Firmware({ device: { id, firmwareVersion } }: { device: DeviceRow }) {
+/** Who says what a device runs, and since when. */
+export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSource' | 'firmwareVersionTime'> }) {
+  const said = words.versionSources[of.firmwareVersionSource ?? ''];
+  if (said === undefined) return null;
+  return (
+    <div class="small soft">
+      {said} {of.firmwareVersionTime !== null && <Ago iso={of.firmwareVersionTime} />}
+    </div>
+  );
+}
+
+export function Firmware({ device }: { device: DeviceRow }) {
+  const { id, firmwareVersion } = device;
   const { data, error, reload } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } })),
     [id],
@@ -29,6 +42,7 @@ export function Firmware({ device: { id, firmwareVersion } }: { device: DeviceRo
       <section class="panel">
         <h2>{words.installed}</h2>
         <p class="figure">{firmwareVersion ?? '–'}</p>
+        <VersionSource of={device} />
         <p class="soft">{words.installedHint}</p>
       </section>
       <section class="panel">

@@ -11,6 +11,7 @@ import { NameOf } from '../parts/names.tsx';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
+import { VersionSource } from './firmware.tsx';
 import { type Position, WorldMap } from './map.tsx';
 import { Lately } from './records.tsx';
 import { Refused } from './refused.tsx';
@@ -170,7 +171,8 @@ function Connection({ device: { connected, lastConnected, externalIp, reverseDns
 }
 
 /** The version that runs, and the update that is under way. */
-function FirmwareLine({ device: { id, firmwareVersion } }: { device: DeviceRow }) {
+function FirmwareLine({ device }: { device: DeviceRow }) {
+  const { id, firmwareVersion } = device;
   const { data } = useLoad(
     async () =>
       can('read', 'firmwareState')
@@ -182,6 +184,7 @@ function FirmwareLine({ device: { id, firmwareVersion } }: { device: DeviceRow }
   return (
     <>
       {firmwareVersion ?? <span class="soft">{words.unknown}</span>}
+      <VersionSource of={device} />
       {data && data.firmwareVersion !== firmwareVersion && (
         <div class="small">
           <Link href={`/devices/${id}/firmware`}>{words.updateTo(data.firmwareVersion)}</Link>{' '}

@@ -42,12 +42,14 @@ export function Product({ id }: { id: string }) {
     close();
     again();
   };
-  const rename = async ({ name = '' }: Values) => {
+  const put = async (body: { name: string } | { skipSameVersion: boolean }) => {
     const params = { path, header: { etag: product.version } };
-    await done(api.PUT('/api/v1/devices/templates/{id}', { params, body: { name } }));
+    await done(api.PUT('/api/v1/devices/templates/{id}', { params, body }));
     reload();
     made();
   };
+  const rename = ({ name = '' }: Values) => put({ name });
+  const update = ({ skipSameVersion }: Values) => put({ skipSameVersion: skipSameVersion !== undefined });
   const remove = async () => {
     const params = { path, header: { etag: product.version } };
     const { deviceTemplate } = await done(api.DELETE('/api/v1/devices/templates/{id}', { params }));
@@ -81,6 +83,19 @@ export function Product({ id }: { id: string }) {
       <div class="stack">
         <Channels id={id} round={round} onOpen={setOpen} onChanged={again} />
         <CustomFields id={id} round={round} onOpen={setOpen} onChanged={again} />
+        <section class="panel narrow">
+          <h2>{words.updates}</h2>
+          <Form
+            key={product.version}
+            save={update}
+            verb={texts.save}
+            of={words.updates}
+            fixed={!can('update', 'deviceTemplate')}
+          >
+            <Check label={words.skipSameVersion} name="skipSameVersion" value="yes" checked={product.skipSameVersion} />
+            <p class="hint">{words.skipSameVersionHint}</p>
+          </Form>
+        </section>
       </div>
       {open?.kind === 'name' && (
         <Dialog title={words.rename} onClose={close}>

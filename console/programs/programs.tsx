@@ -43,17 +43,21 @@ async function remove(tab: Tab, { id, version }: Named): Promise<void> {
 /** Those that one form makes and one list shows; bridges and CAs have their own. */
 type Plain = '' | 'identity-providers';
 
-/** Makes one; what it gives is shown once. */
-async function make(tab: Plain, values: Values) {
+/** Makes one; what it gives is shown once, as is what is wrong with it. */
+async function make(
+  tab: Plain,
+  values: Values,
+): Promise<{ secret?: string | undefined; problem?: string | undefined }> {
   const { name = '', kind, issuer = '', clientId = '', clientSecret, roleId } = values;
   if (tab === '') {
     const body = { ...account(), name, kind: kind as 'backEnd', ...(roleId && { roleId }) };
-    return (await done(api.POST('/api/v1/applications', { body }))).application.appToken;
+    return { secret: (await done(api.POST('/api/v1/applications', { body }))).application.appToken };
   }
   const redirectUris = [`${location.origin}/console/`];
   const body = { ...account(), name, issuer, clientId, redirectUris, ...(clientSecret && { clientSecret }) };
-  await done(api.POST('/api/v1/identity-providers', { body }));
-  return undefined;
+  const { identityProvider } = await done(api.POST('/api/v1/identity-providers', { body }));
+  const { issuerProblem } = identityProvider;
+  return issuerProblem ? { problem: `${words.issuerProblem(name)} ${issuerProblem}` } : {};
 }
 
 async function read(tab: Plain, page: number) {
@@ -72,6 +76,7 @@ export function Programs({ tab: asked }: { tab: string }) {
   const [giving, setGiving] = useState<Shown>();
   const [mapping, setMapping] = useState<Shown>();
   const [secret, setSecret] = useState<string>();
+  const [problem, setProblem] = useState<string>();
   const [round, setRound] = useState(0);
   const again = () => {
     toast(texts.saved);
@@ -79,7 +84,9 @@ export function Programs({ tab: asked }: { tab: string }) {
     setRound((before) => before + 1);
   };
   const save = (of: Plain) => async (values: Values) => {
-    setSecret(await make(of, values));
+    const { secret, problem } = await make(of, values);
+    setSecret(secret);
+    setProblem(problem);
     again();
   };
   return (
@@ -99,6 +106,11 @@ export function Programs({ tab: asked }: { tab: string }) {
           <p>{words.once}</p>
           <Code label={words.token} text={secret} />
         </div>
+      )}
+      {problem && tab === 'identity-providers' && (
+        <p class="note warn" role="alert">
+          {problem}
+        </p>
       )}
       {tab === 'bridges' && <Bridges round={round} onDelete={setDeleting} />}
       {tab === 'authorities' && <Authorities round={round} />}

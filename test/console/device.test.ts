@@ -62,6 +62,28 @@ t.test('a device with a secret that has never connected is not said to have conn
   await page.getByText('It has a credential. Nobody has claimed it.').waitFor();
 });
 
+t.test(
+  'beside its version stands who says it, and since when; its product says whether it is updated to the same one',
+  async (t) => {
+    const { device, say } = await publishing('SN-VERSION', { firmwareVersion: '1.0' });
+    const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+    await page.getByText('Somebody set it just now').waitFor();
+    await say(JSON.stringify({ state: { firmwareVersion: '1.1' } }), '_set/fields');
+    await page.goto(`/console/devices/${device.id}/firmware`);
+    await page.getByText('1.1', { exact: true }).waitFor();
+    await page.getByText('The device said so just now').waitFor();
+    await page.goto(`/console/products/${device.deviceTemplateId}`);
+    const skips = page.getByLabel('A device that runs the version of a rollout already is not updated');
+    t.equal(await skips.isChecked(), true);
+    await skips.uncheck();
+    await page.getByRole('button', { name: 'Save Firmware updates' }).click();
+    await page.getByText('Saved.').waitFor();
+    const { deviceTemplate } = await service.ok('GET', `/api/v1/devices/templates/${device.deviceTemplateId}`);
+    t.equal(deviceTemplate.skipSameVersion, false);
+    t.strictSame(errors, []);
+  },
+);
+
 t.test('a value that never changes is a flat line, however its averages are rounded', async (t) => {
   const { device, say } = await publishing('SN-FLAT');
   const times = [3, 2, 1].flatMap((ago) => [0, 1, 2].map((n) => Date.now() - ago * 3_600_000 + n * 1000));

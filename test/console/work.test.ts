@@ -199,6 +199,22 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   t.strictSame(errors, []);
 });
 
+t.test('a provider whose issuer is wrong is made, and the page says what is wrong with it', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'programs/identity-providers');
+  await press(page, 'New identity provider');
+  const dialog = page.getByRole('dialog', { name: 'New identity provider' });
+  await dialog.getByLabel('Name').fill('Mistyped');
+  await dialog.getByLabel('Issuer').fill('https://issuer.invalid');
+  await dialog.getByLabel('Client id').fill('console');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page
+    .getByRole('alert')
+    .getByText(/^Mistyped was made, but nobody can sign in with it yet: The (host of the )?issuer /)
+    .waitFor();
+  await page.getByRole('row', { name: /Mistyped/ }).waitFor();
+  t.strictSame(errors, []);
+});
+
 t.test('groups of a provider get roles, and its SCIM a token that is shown once', async (t) => {
   const organization = await service.organization({ name: 'Acme' });
   const about = { name: 'Directory', issuer: 'https://id.example.com', clientId: 'slipway' };
