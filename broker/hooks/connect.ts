@@ -211,11 +211,7 @@ export class ConnectHooks {
     // The filters of a session that was taken up again.
     else {
       news.subscribed(live, [...live.filters]);
-      const due = [...live.client.subscriptions.values()].filter(({ isRetainedDue }) => isRetainedDue);
-      void firstMessages.send(
-        live,
-        due.filter(({ topic }) => !live.newFilters?.topics.has(topic)),
-      );
+      void firstMessages.sendDue(live);
     }
   }
 

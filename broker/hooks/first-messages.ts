@@ -53,9 +53,20 @@ export class FirstMessages {
     live.newFilters ??= this.#newFilters(live);
     const { newFilters } = live;
     newFilters.add(filters);
-    if (newFilters.isSending) return;
+    if (newFilters.isSending) {
+      // What its session had not received has begun meanwhile: these are searched for after it.
+      search?.close();
+      return;
+    }
     newFilters.begin();
     await new Promise<void>((goOn) => void this.#sendAll(live, newFilters, search, goOn).finally(goOn));
+  }
+
+  /** A stored session is back: the same for the filters of which it has not received all. Never rejects. */
+  sendDue(live: LiveClient): Promise<void> {
+    const filters = this.#parts.persistence.filtersOf(live.client);
+    const due = filters.filter(({ topic, isRetainedDue }) => isRetainedDue && !live.newFilters?.topics.has(topic));
+    return this.send(live, due);
   }
 
   #newFilters(live: LiveClient): NewFilters {
@@ -71,22 +82,21 @@ export class FirstMessages {
   async #sendAll(live: LiveClient, newFilters: NewFilters, first: RetainedSearch | undefined, waits: () => void) {
     const { client, connectionId } = live;
     let search = first;
-    try {
-      for (let next = newFilters.takeNext(); next.length > 0 && !client.closed; next = newFilters.takeNext()) {
-        search ??= this.#search(live, next);
-        newFilters.search = search;
+    for (let next = newFilters.takeNext(); next.length > 0 && !client.closed; next = newFilters.takeNext()) {
+      search ??= this.#search(live, next);
+      newFilters.search = search;
+      try {
         await this.#sendRetained(live, search, waits);
-        search.close();
-        search = undefined;
         for (const { topic, qos } of next) await this.#sendState(live, topic, qos);
+      } catch (error) {
+        newFilters.fail();
+        this.#parts.services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
       }
-      newFilters.end('whole');
-    } catch (error) {
-      newFilters.end('in part');
-      this.#parts.services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
-    } finally {
-      search?.close();
+      search.close();
+      search = undefined;
     }
+    search?.close();
+    newFilters.end();
   }
 
   async #sendRetained(live: LiveClient, search: RetainedSearch, waits: () => void): Promise<void> {

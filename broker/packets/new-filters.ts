@@ -59,11 +59,14 @@ export class NewFilters {
   }
 
   /** What was sent in part is not received, whatever is acknowledged. */
-  end(how: 'whole' | 'in part'): void {
+  fail(): void {
+    this.#unacknowledged.add(noPacketId);
+  }
+
+  end(): void {
     this.#isSending = false;
     this.search = undefined;
-    if (how === 'whole') this.#settle();
-    else this.#unacknowledged.add(noPacketId);
+    this.#settle();
   }
 
   sent(messageId: number): void {

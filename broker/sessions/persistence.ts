@@ -319,13 +319,9 @@ export class SessionStore {
     return this.#retained.search(filters, this.#rules.reachOf(live), (message) => send(packetOf(message)), ended);
   }
 
-  /** Sends what a search finds. Ends early instead of failing. */
-  async *sendRetained(search: RetainedSearch): AsyncIterableIterator<Sending> {
-    try {
-      yield* this.#retained.sending(search);
-    } catch (error) {
-      this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
-    }
+  /** Sends what a search finds. */
+  sendRetained(search: RetainedSearch): AsyncIterableIterator<Sending> {
+    return this.#retained.sending(search);
   }
 
   // Subscriptions
@@ -348,8 +344,12 @@ export class SessionStore {
   ): Promise<void> {
     const session = this.#sessions.get(id);
     if (!session) return;
-    for (const filter of filters)
-      this.#sessions.subscribe(session, { ...filter, isRetainedDue: filter.qos > 0 && first.has(filter) });
+    // What an earlier SUBSCRIBE has asked for is due still, whatever this one asks for.
+    const wasDue = ({ topic }: Filter) => session.filters.get(topic)?.isRetainedDue === true;
+    for (const filter of filters) {
+      const isRetainedDue = filter.qos > 0 && (first.has(filter) || wasDue(filter));
+      this.#sessions.subscribe(session, { ...filter, isRetainedDue });
+    }
     await this.#journal.durable();
   }
 

@@ -1,6 +1,8 @@
 /** The windows of MQTT 5: how many messages are under way at once. */
 import type { Test } from 'tap';
+import { interceptSearches } from '../../support/faults.ts';
 import { part } from '../../support/part.ts';
+import { until } from '../../support/until.ts';
 import { type Fixture, fixture, versionOf } from '../fixture.ts';
 import { metric } from '../metrics.ts';
 import {
@@ -11,6 +13,7 @@ import {
   disconnectCode,
   leave,
   nextOf,
+  openSocket,
   ownDevice,
   payloads,
   published,
@@ -18,7 +21,7 @@ import {
   subscribed,
   takenUntil,
 } from './client.ts';
-import { answer, type Heard, pingreq, publish, subscribe, unsubscribe } from './packets.ts';
+import { answer, connect, type Heard, pingreq, publish, subscribe, unsubscribe } from './packets.ts';
 
 const t = await part(import.meta);
 
@@ -194,6 +197,46 @@ t.test('what is retained and not received whole comes when a stored session is b
   t.same(await soFar(fifth), []);
   await leave(fifth);
 });
+
+t.test('who subscribes as soon as it is back gets what was due, and leaves no search behind', async (t) => {
+  const f = await withRetained(t, 5);
+  const asking = [{ qos: 1 }, { qos: 2, retainHandling: 1 }, { qos: 2, retainHandling: 2 }] as const;
+  for (const options of asking) {
+    const one = window({ ...kept, clientId: JSON.stringify(options) }, 1);
+    const first = await connected(t, f, one);
+    t.same(await subscribed(first, [f.topic('+')]), [1]);
+    await cut(first);
+    const second = await openSocket(t, f.service.server.mqttPort);
+    const back = { ...one, clean: false, username: f.device.id, password: f.secret };
+    second.send(connect(back), subscribe(1, [[f.topic('+'), options]]));
+    const heard = await takeSome(second, 5);
+    while (new Set(numbers(heard)).size < 5) heard.push(...(await takeSome(second, 1)));
+    await second.drop();
+    await until(() => f.service.server.ctx.broker.queues.retained === 0);
+  }
+});
+
+t.test(
+  'what could not be read comes when a stored session is back, and what is asked for next comes now',
+  async (t) => {
+    const f = await withRetained(t, 5);
+    const one = { ...kept, clientId: 'unread' };
+    let faults = 1;
+    interceptSearches(t, f.service, (search, ...asked) => {
+      if (asked[0] !== '' && faults-- > 0) throw new Error('a fault');
+      return search(...asked);
+    });
+    const first = await connected(t, f, one);
+    t.same(await subscribed(first, [f.topic('+')]), [1]);
+    t.same(await soFar(first), []);
+    t.same(await subscribed(first, [f.topic('c3')]), [1]);
+    t.same(numbers(await takeSome(first, 1)), [3]);
+    await cut(first);
+    const second = await connected(t, f, { ...one, clean: false });
+    t.same(numbers(await takeSome(second, 5)), [0, 1, 2, 3, 4]);
+    await leave(second);
+  },
+);
 
 t.test(
   'what is retained comes no more for a filter that was given up, and anew for one that is subscribed to again',
