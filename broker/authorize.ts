@@ -129,10 +129,8 @@ export class Authority {
 
   /** Retained messages that a connection may receive; none once it has closed. */
   reachOf({ identity, client }: LiveClient): Reach {
-    const accountId = identity?.caller.accountId ?? '';
     return {
-      accountId,
-      prefix: identity?.ownChannels ?? `${this.#root}/${accountId}/d/`,
+      prefix: identity?.ownChannels ?? `${this.#root}/${identity?.caller.accountId ?? ''}/d/`,
       mayHear: (topic) => identity !== undefined && this.sightOf(identity.caller, identity.ownChannels, topic),
       isOver: () => client.closed,
     };

@@ -4,7 +4,6 @@ import { FilterTree } from './filter-tree.ts';
 
 /** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */
 export interface Reach {
-  readonly accountId: string;
   readonly prefix: string;
   mayHear(topic: string): Heard;
   isOver(): boolean;
@@ -50,9 +49,9 @@ export class RetainedSearch {
     return this.#filters.match(topic).size > 0 && this.reach.mayHear(topic);
   }
 
-  /** Whether it has not come to this topic. */
+  /** Whether it has not come to this topic of its reach. */
   isAhead(topic: string): boolean {
-    return topic > this.#last && topic.startsWith(this.reach.prefix) && !this.#early.has(topic);
+    return topic > this.#last && !this.#early.has(topic);
   }
 
   /** What is retained on a topic that it has not come to leaves now. */

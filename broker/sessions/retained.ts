@@ -65,7 +65,7 @@ export class Retained {
   /** What has been passed on last on these topics, whatever the disk has; null for nothing. */
   readonly #passed = new Map<string, RetainedMessage | null>();
 
-  /** Those that have not ended, by account. */
+  /** Those that have not ended, by the prefix of their reach: a client may be slow, and others publish meanwhile. */
   readonly #searches = new Map<string, Set<RetainedSearch>>();
 
   #lastSwept = '';
@@ -179,9 +179,19 @@ export class Retained {
   /** A message goes to those who have subscribed: first, who waits for what is retained on its topic gets what was there. */
   #pass(message: Message): void {
     const { topic } = message;
-    for (const search of this.#searches.get(this.#accountOf(topic)) ?? [])
+    for (const search of this.#searchesOver(topic))
       if (search.isAhead(topic) && search.hears(topic)) search.sendEarly(topic, this.#found(topic, search));
     if (this.#passed.has(topic)) this.#passed.set(topic, retainedOf(this.change(message)));
+  }
+
+  /** The searches in whose reach a topic is. */
+  *#searchesOver(topic: string): IterableIterator<RetainedSearch> {
+    if (this.#searches.size === 0) return;
+    let end = 0;
+    do {
+      yield* this.#searches.get(topic.slice(0, end)) ?? [];
+      end = topic.indexOf('/', end) + 1;
+    } while (end > 0);
   }
 
   #record(change: RetainedChange): void {
@@ -205,13 +215,13 @@ export class Retained {
 
   /** Begins a search: what matches one of the filters now and is in reach. Close it. */
   search(filters: readonly string[], reach: Reach, send: RetainedSearch['send'], ended: () => void): RetainedSearch {
-    const { accountId } = reach;
-    const open = this.#searches.get(accountId) ?? new Set();
-    this.#searches.set(accountId, open);
+    const { prefix } = reach;
+    const open = this.#searches.get(prefix) ?? new Set();
+    this.#searches.set(prefix, open);
     const search = new RetainedSearch(filters, reach, send, (one) => {
       if (!open.delete(one)) return;
       ended();
-      if (open.size === 0 && this.#searches.get(accountId) === open) this.#searches.delete(accountId);
+      if (open.size === 0) this.#searches.delete(prefix);
     });
     open.add(search);
     return search;

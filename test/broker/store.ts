@@ -38,7 +38,7 @@ const rules: PersistenceRules = {
   accountOf: () => 'a',
   receivingAccountOf: () => 'a',
   mayStand: () => true,
-  reachOf: () => ({ accountId: 'a', prefix: '', mayHear: () => true, isOver: () => false }),
+  reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
   hasOwner: () => true,
   isAway: () => false,

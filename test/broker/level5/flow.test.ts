@@ -1,9 +1,10 @@
 /** The windows of MQTT 5: how many messages are under way at once. */
 import type { Test } from 'tap';
+import { RetainedSearch } from '../../../broker/sessions/retained-search.ts';
 import { interceptSearches } from '../../support/faults.ts';
 import { part } from '../../support/part.ts';
 import { until } from '../../support/until.ts';
-import { type Fixture, fixture, versionOf } from '../fixture.ts';
+import { type Fixture, fixture, neighbour, sibling, versionOf } from '../fixture.ts';
 import { metric } from '../metrics.ts';
 import {
   acknowledged,
@@ -237,6 +238,20 @@ t.test(
     await leave(second);
   },
 );
+
+t.test('who waits for the window is not looked at when others publish', async (t) => {
+  const f = await withRetained(t, 2);
+  const other = await neighbour(f);
+  const client = await connected(t, f, window(clean, 1));
+  t.same(await subscribed(client, [f.topic('+')]), [1]);
+  const looks = t.capture(RetainedSearch.prototype, 'isAhead', RetainedSearch.prototype.isAhead);
+  const beside = await sibling(f);
+  await published(await connected(t, beside), beside.topic('c0'), 'beside', { retain: true });
+  await published(await connected(t, other), other.topic('chat'), 'of another account', { retain: true });
+  t.equal(looks().length, 0);
+  await published(await connected(t, f), f.topic('c0'), 'own', { retain: true });
+  t.equal(looks().length, 1);
+});
 
 t.test(
   'what is retained comes no more for a filter that was given up, and anew for one that is subscribed to again',
