@@ -304,6 +304,7 @@ export class StoredSessions {
     const options = toOptions(subscription);
     const { identifier = null } = subscription;
     const known = session.filters.get(filter);
+    // Who subscribes to the same at each return costs no write: that it is due anew is noted when it leaves.
     const isSame = known && (toOptions(known) | retainedDue) === (options | retainedDue);
     if (isSame && (known.identifier ?? null) === identifier) return;
     this.#put(session, fromOptions(filter, options, identifier));
