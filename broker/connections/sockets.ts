@@ -121,14 +121,22 @@ export class Sockets {
   /** Calls one of both, `go` at its turn. Who has to wait for that has all of the time from then on. */
   locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: NetworkLimit) => void): void {
     let isWaiting = true;
-    const ending =
-      <A extends unknown[]>(end: (...of: A) => void) =>
-      (...of: A) => {
-        isWaiting = false;
-        this.deadline(socket);
-        end(...of);
-      };
-    this.#parts.limits.locate(socket, address, ending(go), ending(refuse));
+    const goOn = () => {
+      isWaiting = false;
+      this.deadline(socket);
+    };
+    this.#parts.limits.locate(
+      socket,
+      address,
+      () => {
+        goOn();
+        go();
+      },
+      (limit) => {
+        goOn();
+        refuse(limit);
+      },
+    );
     if (!isWaiting) return;
     clearTimeout(this.#deadlines.get(socket));
     this.#deadlines.delete(socket);

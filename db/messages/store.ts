@@ -268,9 +268,9 @@ export class MessageStore {
   appendLog(entry: NewLogEntry, done: Done): void {
     this.#makeRoom();
     const { accountId } = entry;
-    const row = this.#refusal() ?? this.fullFor(accountId) ?? toLogRow(entry);
+    const row = this.#refusal() ?? toLogRow(entry);
     const bytes = row instanceof Error ? 0 : sizeOfLog(row);
-    const refusal = row instanceof Error ? row : this.promised.refusal(accountId, bytes);
+    const refusal = row instanceof Error ? row : this.fullFor(accountId, bytes);
     if (row instanceof Error || refusal) {
       this.#open.calls.push(this.#settled(nothing, refusal, done));
     } else {
