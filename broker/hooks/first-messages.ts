@@ -29,7 +29,10 @@ export class FirstMessages {
 
   /** Looks for what is retained now: what comes from now on is live, and comes after it. Undefined while others are searched for. */
   search(live: LiveClient, filters: readonly Filter[]): RetainedSearch | undefined {
-    return filters.length > 0 && !live.newFilters?.isSending ? this.#search(live, filters) : undefined;
+    if (filters.length === 0) return undefined;
+    const newFilters = this.#newFiltersOf(live);
+    newFilters.expect(filters);
+    return newFilters.isSending ? undefined : this.#search(live, filters);
   }
 
   #search(live: LiveClient, filters: readonly Filter[]): RetainedSearch {
@@ -50,8 +53,7 @@ export class FirstMessages {
    */
   async send(live: LiveClient, filters: readonly Filter[], search?: RetainedSearch): Promise<void> {
     if (filters.length === 0) return;
-    live.newFilters ??= this.#newFilters(live);
-    const { newFilters } = live;
+    const newFilters = this.#newFiltersOf(live);
     newFilters.add(filters);
     if (newFilters.isSending) {
       // What its session had not received has begun meanwhile: these are searched for after it.
@@ -69,13 +71,14 @@ export class FirstMessages {
     return this.send(live, due);
   }
 
-  #newFilters(live: LiveClient): NewFilters {
-    return new NewFilters((topics) => {
+  #newFiltersOf(live: LiveClient): NewFilters {
+    live.newFilters ??= new NewFilters((topics) => {
       // What a connection that has ended had not received is due when it comes back.
       if (live.client.closed) return;
       live.newFilters = undefined;
       if (!live.client.clean) this.#parts.persistence.retainedReceived(live.client, topics);
     });
+    return live.newFilters;
   }
 
   /** Never rejects. */

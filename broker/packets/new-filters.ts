@@ -6,6 +6,8 @@ const noPacketId = 0;
 /** The filters of a connection whose retained messages it has not received whole. */
 export class NewFilters {
   readonly #all = new Set<string>();
+  /** Those whose SUBSCRIBE has not been answered. */
+  readonly #expected = new Set<string>();
   /** Those that are searched for next. */
   readonly #waiting = new Map<string, Filter>();
   /** Packet ids of retained messages that it has not acknowledged. */
@@ -28,11 +30,20 @@ export class NewFilters {
     return this.#all;
   }
 
+  /** A SUBSCRIBE is on its way to the disk; `add` follows. */
+  expect(filters: readonly Filter[]): void {
+    for (const { topic } of filters) {
+      this.#all.add(topic);
+      this.#expected.add(topic);
+    }
+  }
+
   /** Of a filter that is subscribed to again the latest SUBSCRIBE counts. */
   add(filters: readonly Filter[]): void {
     for (const filter of filters) {
       this.search?.forget(filter.topic);
       this.#all.add(filter.topic);
+      this.#expected.delete(filter.topic);
       this.#waiting.set(filter.topic, filter);
     }
   }
@@ -42,6 +53,7 @@ export class NewFilters {
     for (const topic of topics) {
       this.search?.forget(topic);
       this.#all.delete(topic);
+      this.#expected.delete(topic);
       this.#waiting.delete(topic);
     }
   }
@@ -78,6 +90,7 @@ export class NewFilters {
   }
 
   #settle(): void {
-    if (!this.#isSending && this.#unacknowledged.size === 0) this.#received(this.#all);
+    const isLeft = this.#isSending || this.#expected.size > 0 || this.#unacknowledged.size > 0;
+    if (!isLeft) this.#received(this.#all);
   }
 }

@@ -280,6 +280,19 @@ t.test(
   },
 );
 
+t.test('who subscribes right behind CONNECT gets what is retained once', async (t) => {
+  const f = await withRetained(t, 3);
+  for (const one of [clean, kept]) {
+    const client = await openSocket(t, f.service.server.mqttPort);
+    const who = { username: f.device.id, password: f.secret };
+    client.send(connect({ ...who, ...one }), subscribe(1, [[f.topic('+'), { qos: 1 }]]));
+    const heard = await takeSome(client, 3);
+    t.same(numbers(heard), [0, 1, 2]);
+    t.same(await soFar(client), [], one.clientId);
+    await client.drop();
+  }
+});
+
 t.test('a session that is taken up again keeps the window of its new CONNECT', async (t) => {
   const f = await ownDevice(t);
   const first = await connected(t, f, window(kept, 3));
