@@ -65,10 +65,18 @@ export class FirstMessages {
   }
 
   /** A stored session is back: the same for the filters of which it has not received all. Never rejects. */
-  sendDue(live: LiveClient): Promise<void> {
-    const filters = this.#parts.persistence.filtersOf(live.client);
-    const due = filters.filter(({ topic, isRetainedDue }) => isRetainedDue && !live.newFilters?.topics.has(topic));
-    return this.send(live, due);
+  async sendDue(live: LiveClient): Promise<void> {
+    try {
+      const filters = this.#parts.persistence.filtersOf(live.client);
+      const due = filters.filter(({ topic, isRetainedDue }) => isRetainedDue && !live.newFilters?.topics.has(topic));
+      await this.send(live, due);
+    } catch (error) {
+      this.#failed(live, error);
+    }
+  }
+
+  #failed({ connectionId }: LiveClient, error: unknown): void {
+    this.#parts.services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
   }
 
   #newFiltersOf(live: LiveClient): NewFilters {
@@ -83,19 +91,19 @@ export class FirstMessages {
 
   /** Never rejects. */
   async #sendAll(live: LiveClient, newFilters: NewFilters, first: RetainedSearch | undefined, waits: () => void) {
-    const { client, connectionId } = live;
+    const { client } = live;
     let search = first;
     for (let next = newFilters.takeNext(); next.length > 0 && !client.closed; next = newFilters.takeNext()) {
-      search ??= this.#search(live, next);
-      newFilters.search = search;
       try {
+        search ??= this.#search(live, next);
+        newFilters.search = search;
         await this.#sendRetained(live, search, waits);
         for (const { topic, qos } of next) await this.#sendState(live, topic, qos);
       } catch (error) {
         newFilters.fail();
-        this.#parts.services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent');
+        this.#failed(live, error);
       }
-      search.close();
+      search?.close();
       search = undefined;
     }
     search?.close();

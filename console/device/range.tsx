@@ -1,4 +1,4 @@
-/** The part of time that charts show: by buttons, and typed, for whoever does not drag over a chart. */
+/** The span of time that charts show, set by buttons or typed: dragging over a chart is not needed. */
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { moved, type Span, zoomed } from '../parts/span.ts';
 import { texts } from '../texts.ts';

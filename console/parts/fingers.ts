@@ -1,7 +1,7 @@
 /** Two fingers on a chart make what it shows larger, smaller, earlier or later. One finger scrolls the page. */
 import { pinched, type Span } from './span.ts';
 
-/** `element` is as wide as the span. It hears of each move what is to be seen, and of the last one what was chosen. */
+/** `element` shows `span` over its width. `onMove` is given the span to show at each move, `onEnd` the one that was chosen. */
 export function followFingers(
   element: HTMLElement,
   { span, onMove, onEnd }: { span: () => Span; onMove: (span: Span) => void; onEnd: (span: Span) => void },

@@ -1,4 +1,4 @@
-/** What every place looks like to whoever needs it larger, narrower, in other colours, on paper, or written from right to left. */
+/** Each place of the console larger, narrower, in forced colours, on paper, and with names written from right to left. */
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
