@@ -1,10 +1,11 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
-import { useSearchParams } from 'wouter-preact';
+
 import { auditEvents } from '../../src/audit/events.ts';
 import { api, done } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Field, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useParam } from '../parts/lists/param.ts';
 import { Badge, Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed } from '../parts/toast.tsx';
@@ -26,19 +27,11 @@ function wordsOf(event: string): string {
 }
 
 export function Audit() {
-  const [search, setSearch] = useSearchParams();
-  const value = (name: string) => search.get(name) ?? '';
-  const set = (name: string) => (text: string) =>
-    setSearch(
-      (before) => {
-        before.delete('page');
-        if (text === '') before.delete(name);
-        else before.set(name, text);
-        return before;
-      },
-      { replace: true },
-    );
-  const [event, outcome, actorId, targetId, from] = ['event', 'outcome', 'actor', 'target', 'from'].map(value);
+  const [event, setEvent] = useParam('event');
+  const [outcome, setOutcome] = useParam('outcome');
+  const [actorId, setActor] = useParam('actor');
+  const [targetId, setTarget] = useParam('target');
+  const [from, setFrom] = useParam('from');
   const load = async (page: number) => {
     const query = {
       accountId: accountId.value,
@@ -55,11 +48,11 @@ export function Audit() {
   return (
     <>
       <search class="toolbar">
-        <Select label={words.event} value={event} onText={set('event')} options={[['', texts.all], ...eventOptions]} />
+        <Select label={words.event} value={event} onText={setEvent} options={[['', texts.all], ...eventOptions]} />
         <Select
           label={words.outcome}
           value={outcome}
-          onText={set('outcome')}
+          onText={setOutcome}
           options={[
             ['', texts.all],
             ['success', words.outcomes.success],
@@ -71,10 +64,10 @@ export function Audit() {
           label={words.actor}
           value={actorId}
           none={words.anybody}
-          onText={(chosen) => loginOf(chosen).then(set('actor'), failed)}
+          onText={(chosen) => loginOf(chosen).then(setActor, failed)}
         />
-        <Picker kind="device" label={words.target} value={targetId} none={words.anything} onText={set('target')} />
-        <Field label={words.from} type="date" value={from} onText={set('from')} />
+        <Picker kind="device" label={words.target} value={targetId} none={words.anything} onText={setTarget} />
+        <Field label={words.from} type="date" value={from} onText={setFrom} />
       </search>
       <Listing
         label={words.title}
