@@ -127,7 +127,7 @@ export class RightsRevocations implements Revocations {
     const { access, tokensOf } = this.#parts.services;
     const ended = new Ended();
     for (const token of tokensOf(owner))
-      ended.add(await this.#principalChanged(accountId, token, access.callerOfToken(token)));
+      ended.add(await this.#principalChanged(accountId, token, access.callerOfToken(token), endOf(caller)));
     return ended.add(await this.#principalChanged(accountId, owner, caller)).count;
   }
 
@@ -166,16 +166,18 @@ export class RightsRevocations implements Revocations {
     return this.#end({ accountId, principals: () => kept, commands, offers }, ended);
   }
 
-  /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
-  #principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
+  /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted, and hears `why`. */
+  #principalChanged(
+    accountId: string,
+    principal: string,
+    caller: Caller | undefined,
+    why = endOf(caller),
+  ): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
     const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
     const offers = () => services.deviceWork.pauseLostRollouts(accountId);
     if (!caller || !services.access.mayConnect(caller))
-      return this.#end(
-        { accountId, commands, offers },
-        this.#cutOff(accountId, principal, caller ? ends.role : ends.place),
-      );
+      return this.#end({ accountId, commands, offers }, this.#cutOff(accountId, principal, why));
     sessions.renew(principal, caller);
     const ended = new Ended().add(streams.renew(principal, caller));
     return this.#end({ accountId, principals: () => [principal], commands, offers }, ended);
@@ -356,6 +358,12 @@ function memoized(decide: (id: string) => boolean): (id: string) => boolean {
     known.set(id, decided);
     return decided;
   };
+}
+
+/** Why somebody may not connect any more who acts as `caller` now. */
+function endOf(caller: Caller | undefined): End {
+  if (!caller) return ends.deletion;
+  return caller.kind === 'newcomer' ? ends.place : ends.role;
 }
 
 /** Counts of what ended with these connections. */

@@ -120,6 +120,31 @@ t.test('a certificate on a list is refused, and its connections end before the a
   t.equal(await codeOf(t, lost), 0, 'a list that names it no more lets it in');
 });
 
+t.test('a connection of MQTT 5 hears what has become of its certificate', async (t) => {
+  const { made, ca, lost, kept } = await withFleet();
+  const joined = async (shown: Made, clientId: string) => {
+    const client = await joinWith(t, service.mqttsPort, shown, { clientId, protocolVersion: 5 });
+    t.equal(client.returnCode, 0, clientId);
+    return client;
+  };
+  const disconnect = (reasonString: string) => ({ cmd: 'disconnect', reasonCode: 0x87, properties: { reasonString } });
+  const [revoked, ofCa] = [await joined(lost, 'revoked'), await joined(kept, 'of the CA')];
+  await put(ca.id, await makeList(made, { revoked: [lost] }));
+  t.match(await revoked.next(), disconnect('The certificate has been revoked.'));
+  const remove = async (path: string) => {
+    const { headers } = await service.http('GET', path);
+    await service.http('DELETE', path, { headers: { etag: headers.get('etag') ?? '' } });
+  };
+  await remove(`${authorities}/${ca.id}`);
+  t.match(await ofCa.next(), disconnect('The certificate is in force no more.'));
+  const own = await makeCertificate();
+  const about = { entityId: (await newDevice()).id, entityType: 'device', certificate: own.cert };
+  const { id } = await service.create('/access/mqtt-certificates', 'mqttCertificate', about);
+  const registered = await joined(own, 'registered');
+  await remove(`/api/v1/access/mqtt-certificates/${id}`);
+  t.match(await registered.next(), disconnect('The certificate is in force no more.'));
+});
+
 t.test('a list comes as DER, PEM or JSON; a company makes it with OpenSSL', async (t) => {
   const shell = openssl(t);
   shell.run(

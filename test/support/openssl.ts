@@ -76,18 +76,18 @@ export interface Joined extends RawClient {
   closed: Promise<void>;
 }
 
-/** A CONNECT with a client certificate, and its CONNACK. */
+/** A CONNECT with a client certificate, of level 4 unless `packet` says so, and its CONNACK. */
 export async function joinWith(
   t: Test,
   port: number,
   identity: { cert: string; key: string },
-  packet: object = {},
+  packet: { protocolVersion?: 4 | 5; [property: string]: unknown } = {},
 ): Promise<Joined> {
   const tls = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false, ...identity });
   t.teardown(() => tls.destroy());
   const closed = new Promise<void>((resolve) => tls.once('close', () => resolve()));
-  const client = speak(tls);
+  const client = speak(tls, packet.protocolVersion);
   client.send(connectPacket(packet));
-  const answer = await client.next();
-  return { ...client, closed, returnCode: 'returnCode' in answer ? (answer.returnCode ?? -1) : -1 };
+  const { returnCode, reasonCode = returnCode } = (await client.next()) as { returnCode?: number; reasonCode?: number };
+  return { ...client, closed, returnCode: reasonCode ?? -1 };
 }

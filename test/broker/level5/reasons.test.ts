@@ -513,7 +513,8 @@ t.test(
     const { endUser } = await f.service.ok('GET', path);
     await f.service.ok('DELETE', path, { headers: { etag: endUser.version } });
     // The person is still there, and may log in elsewhere.
-    t.match(await disconnection(t, phone), { code: 0x98, properties: { reasonString: /^No role / } });
+    const out = { code: 0x98, properties: { reasonString: 'Nothing is within its reach any more.' } };
+    t.match(await disconnection(t, phone), out);
     const role = await f.service.create('/roles', 'role', {
       ...{ name: 'listener', scope: 'organization', rights: { device: ['read', 'subscribe'] } },
     });
@@ -522,6 +523,22 @@ t.test(
     const body = { rights: { device: ['read'] } };
     await f.service.ok('PUT', `/api/v1/roles/${role.id}`, { headers: { etag: role.version }, body });
     t.match(await disconnection(t, program), { code: 0x98, properties: { reasonString: /^No role / } });
+
+    // An end-user with a secret of its own, and a token of a person.
+    const other = await f.service.endUser(organization.id);
+    const about = { entityType: 'endUser', entityId: other.endUser.id };
+    const { secret } = await f.service.create('/access/mqtt-credentials', 'mqttCredential', about);
+    const expiresAt = new Date(Date.now() + 3_600_000).toISOString();
+    const made = { token: other.token, body: { name: 'program', expiresAt } };
+    const { token } = await f.service.ok('POST', '/api/v1/tokens', made);
+    f.service.secrets.add(token.token);
+    const entity = await connected(t, f, { username: other.endUser.id, password: secret, clientId: 'entity' });
+    const byToken = await connected(t, f, { username: f.service.accountId, password: token.token, clientId: 'token' });
+    const otherPath = `/api/v1/end-users/${other.endUser.id}` as const;
+    const { version: etag } = (await f.service.ok('GET', otherPath)).endUser;
+    await f.service.ok('DELETE', otherPath, { headers: { etag } });
+    t.match(await disconnection(t, entity), { code: 0x98, properties: { reasonString: 'It has been deleted.' } });
+    t.match(await disconnection(t, byToken), out);
   },
 );
 
