@@ -104,6 +104,36 @@ t.test('the birth of a device comes after its will, whatever their QoS is', asyn
     }
 });
 
+t.test(
+  'what a client retains comes after what it retained on the connection before, whatever their QoS is',
+  async (t) => {
+    const f = await fixtureIn(await sharedService(t));
+    const listener = await connected(t, f.service.server, f, { clientId: 'listener' });
+    await subscribed(listener, [f.topic('chat'), 1]);
+    const login = { username: f.device.id, password: Buffer.from(f.secret), clientId: 'again' };
+    let former = 0;
+    for (const qos of [1, 2] as const)
+      for (let round = 0; round < 10; round += 1) {
+        const [before, next] = [
+          await connected(t, f.service.server, f, login),
+          await rawClient(t, f.service.server.mqttPort),
+        ];
+        const birth = publishPacket(f.topic('chat'), `now ${round}`, { qos: 0, retain: true });
+        before.send(publishPacket(f.topic('chat'), `before ${round}`, { qos, messageId: 1, retain: true }));
+        inOneWrite(next, connectPacket(login), birth);
+        t.match(await next.next(), { cmd: 'connack', returnCode: 0 });
+        next.send({ cmd: 'pingreq' });
+        t.match(await next.next(), { cmd: 'pingresp' });
+        const heard = texts(await taken(listener, (messages) => texts(messages).includes(`now ${round}`)));
+        t.same(heard.slice(-1), [`now ${round}`], `QoS ${qos}`);
+        former += heard.length - 1;
+        t.same(await retainedOn(t, f, f.topic('chat')), [`now ${round}`]);
+        await disconnected(next);
+      }
+    t.ok(former > 0, 'some have come before their connection was taken over');
+  },
+);
+
 t.test('a retained message of QoS 0 comes after one that is being stored, also that of another client', async (t) => {
   const f = await fixtureIn(await sharedService(t));
   const first = await connected(t, f.service.server, f, { clientId: 'first' });

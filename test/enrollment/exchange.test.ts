@@ -113,24 +113,31 @@ t.test('the same request again gives the same device; a secret that was never us
   t.equal(enrollmentGroup.enrolledCount, 1);
 });
 
-t.test('a hundred requests at once of four processes make one device, and every answer connects', async (t) => {
-  const group = await newGroup(service);
-  const { authorization } = basic(group.id, group.claimSecret);
-  const file = fileURLToPath(new URL('./copies.ts', import.meta.url));
-  const processes = Array.from({ length: 4 }, () =>
-    runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}),
-  );
-  const ended = await Promise.all(processes);
-  const answers: Array<{ status: number; body: Ok<'POST', '/api/v1/enroll'> }> = ended.flatMap(({ stdout }) =>
-    JSON.parse(stdout),
-  );
-  t.equal(answers.length, 100);
-  for (const { status } of answers) t.equal(status, 200);
-  t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);
-  t.equal(countStored(service, 'devices', `"serialNumber" = 'O-1' AND "accountId" = '${service.accountId}'`), 1);
-  const { enrollmentGroup } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}`);
-  t.equal(enrollmentGroup.enrolledCount, 1);
-});
+t.test(
+  'a hundred requests at once of four processes make one device, and one of their secrets is in force',
+  async (t) => {
+    const group = await newGroup(service);
+    const { authorization } = basic(group.id, group.claimSecret);
+    const file = fileURLToPath(new URL('./copies.ts', import.meta.url));
+    const processes = Array.from({ length: 4 }, () =>
+      runToEnd(file, [service.server.url, authorization, 'O-1', '25'], {}),
+    );
+    const ended = await Promise.all(processes);
+    const answers: Array<{ status: number; body: Ok<'POST', '/api/v1/enroll'> }> = ended.flatMap(({ stdout }) =>
+      JSON.parse(stdout),
+    );
+    t.equal(answers.length, 100);
+    for (const { status } of answers) t.equal(status, 200);
+    t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);
+    // Those that overlap have the same one.
+    const answered = new Map(answers.map(({ body }) => [body.credential.secret, body]));
+    const connects = await Promise.allSettled([...answered.values()].map((body) => connectOnce(service, body)));
+    t.equal(connects.filter(({ status }) => status === 'fulfilled').length, 1, `of ${answered.size} secrets`);
+    t.equal(countStored(service, 'devices', `"serialNumber" = 'O-1' AND "accountId" = '${service.accountId}'`), 1);
+    const { enrollmentGroup } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}`);
+    t.equal(enrollmentGroup.enrolledCount, 1);
+  },
+);
 
 t.test('requests that overlap get one credential', async (t) => {
   const group = await newGroup(service);

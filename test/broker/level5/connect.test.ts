@@ -13,6 +13,7 @@ import {
   attempt,
   connected,
   disconnectCode,
+  disconnection,
   ended,
   leave,
   openSocket,
@@ -32,6 +33,7 @@ import {
   property,
   publish,
   subscribe,
+  unsubscribe,
   type Written,
 } from './packets.ts';
 
@@ -511,11 +513,13 @@ t.test('CONNACK is not longer than the client takes: it leaves out what it may, 
   t.match(await refused(t, f, { properties: asking(12) }), { code: 0x95, size: 5 });
 });
 
-t.test('a SUBSCRIBE may be as long as CONNACK says', async (t) => {
+t.test('SUBSCRIBE and UNSUBSCRIBE may be as long as CONNACK says', async (t) => {
   const f = await ownDevice(t);
   const client = await connected(t, f);
   const pairs = Array.from({ length: 80 }, (_, n): [string, string] => [`${n}`, 'x'.repeat(1000)]);
   t.same(await subscribed(client, [f.topic('chat')], { userProperties: pairs }), [1]);
+  client.send(unsubscribe(2, [f.topic('chat')], { userProperties: pairs }));
+  t.match(await client.next(), { cmd: 'unsuback', codes: [0] });
 });
 
 t.test('a CONNECT that is too long is told so, wherever it is cut', async (t) => {
@@ -536,13 +540,16 @@ t.test('a wildcard in a Response Topic is a protocol error, an empty filter is m
   const f = await ownDevice(t);
   const responseTopic = f.topic('+');
   const will = { topic: f.topic('chat'), payload: '', properties: { responseTopic } };
-  t.match(await refused(t, f, { will }), { code: 0x82 });
+  const told = { code: 0x82, properties: { reasonString: /a wildcard in a Response Topic/ } };
+  t.match(await refused(t, f, { will }), told);
   const client = await connected(t, f);
   client.send(publish(f.topic('chat'), '', { properties: { responseTopic } }));
-  t.equal(await disconnectCode(t, client), 0x82);
-  const other = await connected(t, f);
-  other.send(subscribe(1, ['']));
-  t.equal(await disconnectCode(t, other), 0x81);
+  t.match(await disconnection(t, client), told);
+  for (const packet of [subscribe(1, ['']), unsubscribe(1, [''])]) {
+    const other = await connected(t, f);
+    other.send(packet);
+    t.equal(await disconnectCode(t, other), 0x81);
+  }
 });
 
 t.test('what an SDK says of itself behind a username is no part of it', async (t) => {
