@@ -41,15 +41,15 @@ const targets: Record<string, { options: object; start(t: Test): Promise<Refusin
       return { body: { kind: 'webhook', url: receiver.url }, has: () => receiver.messages.map(textOf) };
     },
   },
-  nats: {
+  nats: { options: withNats, start: (t) => startNats(t) },
+  'nats that permits less': {
     options: withNats,
     start: async (t) => {
-      const nats = await natsServer(temporaryDirectory(t));
-      t.teardown(() => nats.stop());
-      await nats.start();
-      await makeStream(nats.servers, { subjects: ['slipway.*.d.*.good1', 'slipway.*.d.*.good2'] });
-      const has = async () => (await readStream(nats.servers)).map(({ data }) => data.toString());
-      return { body: { kind: 'nats', url: nats.url, form: 'raw' }, has };
+      const own = ['good1', 'good2'].map((name) => `"slipway.*.d.*.${name}"`).join(', ');
+      const may = `permissions { publish: ["$JS.>", ${own}], subscribe: ">" }`;
+      const users = `users: [{ user: all, password: all }, { user: me, password: pass, ${may} }]`;
+      const { body, has } = await startNats(t, [`authorization { ${users} }`, 'no_auth_user: all'], ['slipway.>']);
+      return { body: { ...body, credentials: { username: 'me', password: 'pass' } }, has };
     },
   },
   mqtt: {
@@ -92,6 +92,20 @@ const targets: Record<string, { options: object; start(t: Test): Promise<Refusin
     },
   },
 };
+
+/** A server of NATS; a stream takes these subjects. */
+async function startNats(
+  t: Test,
+  lines: string[] = [],
+  subjects = ['slipway.*.d.*.good1', 'slipway.*.d.*.good2'],
+): Promise<Refusing> {
+  const nats = await natsServer(temporaryDirectory(t), lines);
+  t.teardown(() => nats.stop());
+  await nats.start();
+  await makeStream(nats.servers, { subjects });
+  const has = async () => (await readStream(nats.servers)).map(({ data }) => data.toString());
+  return { body: { kind: 'nats', url: nats.url, form: 'raw' }, has };
+}
 
 /** An endpoint of Kinesis that refuses the records of the channels `bad1` and `bad2`. */
 async function startKinesis(t: Test) {
