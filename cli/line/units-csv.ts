@@ -79,7 +79,7 @@ function demandCommas(path: string, text: Buffer): void {
     .subarray(0, 65_536)
     .toString()
     .split(/[\r\n]/, 1);
-  const [found] = header.match(/(?<=serialNumber"? *)[;\t|]|[;\t|](?= *"?serialNumber)/) ?? [];
+  const [found] = header.match(/(?<=serialNumber"?[ \u00a0]*)[;\t|]|[;\t|](?=[ \u00a0]*"?serialNumber)/) ?? [];
   const separator = found === '\t' ? 'tabs' : found;
   if (separator) throw new UsageError(`${path} has ${separator} between its columns; a comma is needed.`);
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { hash } from 'argon2';
 import { readUnits } from '../../cli/line/units-csv.ts';
 import { maxShareBytes } from '../../src/factory/jobs/shares.ts';
+import { dice } from '../support/dice.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { changeStored, formerHashes, nextShare, whileSessionsFail } from '../support/faults.ts';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.ts';
@@ -188,6 +189,65 @@ t.test('lines of CSV end in any mix of CR LF, LF and CR, for the API and the com
   writeFileSync(file, unnamed);
   t.throws(() => readUnits(file), /a value in column 2, line 3; that column has no name/);
 });
+
+t.test(
+  'files of any encoding, separator, quotes, blanks and ends of lines make the rows that a person sees, or none',
+  async (t) => {
+    const seed = 20_261_129;
+    const roll = dice(seed);
+    const of = <T>(some: readonly T[]): T => some[Math.floor(roll() * some.length)] as T;
+    const file = join(temporaryDirectory(t), 'units.csv');
+    const rows = [
+      ['serialNumber', 'name'],
+      ['GERÄT-1', 'Große Pumpe'],
+      ['GERÄT-2', 'two, of them'],
+      ['GERÄT-3', 'a "third"'],
+      ['GERÄT-4', ''],
+    ];
+    const seen = rows.slice(1).map(([serialNumber, name]) => ({ serialNumber, name: name || undefined }));
+    const swapped = (text: string) => Buffer.from(text, 'utf16le').swap16();
+    const encodings: Record<string, (text: string) => Buffer> = {
+      'UTF-8': (text) => Buffer.from(text),
+      'UTF-8 with its mark': (text) => Buffer.from(`\ufeff${text}`),
+      'UTF-16, little end first': (text) => Buffer.from(`\ufeff${text}`, 'utf16le'),
+      'UTF-16, big end first': (text) => swapped(`\ufeff${text}`),
+      'UTF-16 without its mark': (text) => Buffer.from(text, 'utf16le'),
+      'Windows-1252': (text) => Buffer.from(text, 'latin1'),
+    };
+    const separators = [',', ',', ',', ';', '\t', '|'];
+    const outcomes = { same: 0, refused: 0 };
+    for (let round = 0; round < 80; round += 1) {
+      const [encoding, separator] = [roll() < 0.6 ? 'UTF-8' : of(Object.keys(encodings)), of(separators)];
+      const [quotes, blank] = [of(['all', 'some', 'needed']), of(['', '', ' ', '\u00a0'])];
+      const cell = (text: string) => {
+        const isQuoted = quotes === 'all' || (quotes === 'some' && roll() < 0.5) || /[",;|\t]/.test(text);
+        return isQuoted ? `"${text.replaceAll('"', '""')}"` : `${text}${text && blank}`;
+      };
+      const ends = of([['\n'], ['\r\n'], ['\r'], ['\n', '\r\n', '\r']]);
+      const lines = rows.map((row) => row.map(cell).join(separator));
+      // A spreadsheet leaves cleared rows and columns behind.
+      if (roll() < 0.5) lines.splice(2, 0, separator);
+      const text = lines.map((line, at) => (at < lines.length - 1 || roll() < 0.5 ? line + of(ends) : line)).join('');
+      const bytes = encodings[encoding]?.(text) ?? Buffer.alloc(0);
+      const title = JSON.stringify({ round, encoding, separator, quotes, blank, text });
+      const body = { body: bytes as never, headers: { 'content-type': 'text/csv' } };
+      const answer = await service.http('POST', `${jobs}?dryRun=true`, body);
+      writeFileSync(file, bytes);
+      if (!encoding.startsWith('UTF-8') || separator !== ',') {
+        t.match(answer, { status: 400, body: { error: { code: 106 } } }, title);
+        t.throws(() => readUnits(file), /is not UTF-8|between its columns|no column serialNumber/, title);
+        outcomes.refused += 1;
+        continue;
+      }
+      const job = answer.status === 202 ? (await follow(service, answer.body.job.id)).at(-1) : {};
+      const made = job.id ? (await rowsOf(service, job.id)).map(({ serialNumber }) => serialNumber) : answer.text;
+      const units = readUnits(file).rows.map(({ serialNumber, fields }) => ({ serialNumber, name: fields.name }));
+      t.strictSame([made, units, job.failed], [seen.map(({ serialNumber }) => serialNumber), seen, 0], title);
+      outcomes.same += 1;
+    }
+    t.ok(outcomes.same > 15 && outcomes.refused > 15, JSON.stringify(outcomes));
+  },
+);
 
 t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
   const csv = { 'content-type': 'text/csv' };
