@@ -1,6 +1,7 @@
 /** The server's own certificate; that its key goes with it, reading the configuration has shown. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import { rootCertificates } from 'node:tls';
 import type { Config } from '../../src/config.ts';
 import { type Finding, findings } from './finding.ts';
 
@@ -19,11 +20,7 @@ export function lookAtTls({ tls, publicUrl, mqttPublicUrl }: Shown, now: number)
     ...validity('SLIPWAY_TLS_CERT', own, now),
     ...authorities.flatMap((one) => validity(`The CA "${oneLine(one.subject)}"`, one, now)),
   ];
-  const [issuer] = authorities;
-  if (issuer && !(own.checkIssued(issuer) && own.verify(issuer.publicKey)))
-    found.push(
-      warning('The first certificate of SLIPWAY_TLS_CA has not issued SLIPWAY_TLS_CERT: clients may not trust it.'),
-    );
+  found.push(...faultsOfChain([own, ...authorities]));
   for (const [variable, url] of Object.entries({
     SLIPWAY_PUBLIC_URL: publicUrl,
     SLIPWAY_MQTT_PUBLIC_URL: mqttPublicUrl,
@@ -43,6 +40,37 @@ function validity(what: string, { validFrom, validTo }: X509Certificate, now: nu
   if (from > now) return [error(`${what} is not good before ${validFrom}: clients refuse it, or the clock is wrong.`)];
   const days = Math.floor((to - now) / day);
   return days < soon ? [warning(`${what} expires in ${days} days, on ${validTo}.`)] : [];
+}
+
+/** As a device does that has the root alone: each certificate is followed by that of its issuer, up to the root or to what it has signed. */
+function faultsOfChain(chain: readonly X509Certificate[]): Finding[] {
+  const found: Finding[] = [];
+  const nameAt = (at: number) => (at === 0 ? 'SLIPWAY_TLS_CERT' : `"${oneLine(chain[at]?.subject ?? '')}"`);
+  for (const [at, issuer] of chain.slice(1).entries()) {
+    const one = chain[at];
+    if (one && !(issuer.ca && isIssuedBy(one, issuer)))
+      found.push(
+        warning(`${nameAt(at + 1)}, which is sent after it, has not issued ${nameAt(at)}: clients may not trust it.`),
+      );
+  }
+  const last = chain.at(-1);
+  // Who says where its issuer can be had is signed by a CA in between, which devices do not fetch.
+  if (last?.infoAccess?.includes('CA Issuers') && !isIssuedBy(last, last) && !isIssuedByRoot(last))
+    found.push(
+      warning(
+        `The certificate of "${oneLine(last.issuer)}", which has issued ${nameAt(chain.length - 1)}, is not sent: devices that know the root alone refuse the server. Use the full chain.`,
+      ),
+    );
+  return found;
+}
+
+function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): boolean {
+  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+}
+
+/** Whether one of the roots that Node comes with has signed it. */
+function isIssuedByRoot(certificate: X509Certificate): boolean {
+  return rootCertificates.some((pem) => isIssuedBy(certificate, new X509Certificate(pem)));
 }
 
 function isFor(certificate: X509Certificate, host: string): boolean {

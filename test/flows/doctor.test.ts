@@ -12,7 +12,7 @@ import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { readConfig } from '../../src/config.ts';
-import { makeAuthority, makeCertificate } from '../support/certificates.ts';
+import { Extension, makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
@@ -119,6 +119,33 @@ t.test('a certificate that ends soon, has ended, or is not for the host is found
   t.match(await look({}, '', 'https://other.example.com'), /is not for other.example.com/);
   const old = await makeAuthority({ keysOf: ca, from: now - 3 * day, to: now - day });
   t.match(await look({}, old.cert), /^error The CA ".*" expired/);
+});
+
+t.test('the chain is built as a device does that has the root alone', async (t) => {
+  const root = await makeAuthority({ subject: 'CN=Root' });
+  const between = await makeAuthority({ subject: 'CN=Between', issuer: root });
+  const look = ({ cert, key }: Awaited<ReturnType<typeof makeCertificate>>, ...more: Array<{ cert: string }>) => {
+    const chain = [cert, ...more.map((one) => one.cert)].join('');
+    return wrong(lookAtTls({ tls: { ...unread, cert, key, chain } }, Date.now()), 'tls').join('\n');
+  };
+  const own = await makeCertificate({ issuer: between });
+  t.equal(look(own, between, root), '');
+  t.equal(look(own, between), '', 'the root need not be sent');
+  t.match(look(own, root), /^warning "CN=Root", which is sent after it, has not issued SLIPWAY_TLS_CERT/);
+  t.match(look(own, root, between), /"CN=Between", which is sent after it, has not issued "CN=Root"/, 'in this order');
+  const another = await makeAuthority({ subject: 'CN=Another' });
+  t.match(look(own, between, another), /"CN=Another", which is sent after it, has not issued "CN=Between"/);
+  const noCa = await makeCertificate({ subject: 'CN=No CA', issuer: root });
+  t.match(look(await makeCertificate({ issuer: noCa }), noCa, root), /"CN=No CA".*has not issued SLIPWAY_TLS_CERT/);
+  const self = await makeCertificate();
+  t.equal(look(self), '', 'a device has it');
+
+  // caIssuers: http://a
+  const where = Buffer.from('301630140608 2b06010505073002 8608 687474703a2f2f61'.replaceAll(' ', ''), 'hex');
+  const publicCa = new Extension('1.3.6.1.5.5.7.1.1', false, where);
+  const lonely = await makeCertificate({ issuer: between, more: [publicCa] });
+  t.match(look(lonely), /^warning The certificate of "CN=Between", .* is not sent: devices that know the root alone/);
+  t.equal(look(lonely, between), '');
 });
 
 t.test(
