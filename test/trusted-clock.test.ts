@@ -21,6 +21,7 @@ let [ahead, passed] = [0, 0];
 const clock = { now: () => real + passed + ahead, monotonic: () => passed };
 const env = { SLIPWAY_RETENTION_DAYS: '30' };
 
+const logLines: string[] = [];
 let service: Service;
 let deviceId: string;
 let topic: string;
@@ -36,7 +37,7 @@ const doubt = () => existsSync(join(service.directory, 'clock-doubt'));
 const slipway = (...args: string[]) => runCommand([...args, '--data-dir', service.directory]);
 
 t.before(async () => {
-  service = await startService(t, { clock, env });
+  service = await startService(t, { clock, env, logLines });
   const template = await service.template({ channels: ['data'] });
   const { device, secret } = await service.device({ deviceTemplateId: template.id });
   deviceId = device.id;
@@ -60,6 +61,8 @@ t.test('a jump of 400 days deletes no point, is said on Home and by the doctor, 
   t.equal(await points(), 1);
   t.same(await attention(), []);
   t.notOk(doubt());
+  const told = logLines.map((line) => JSON.parse(line).msg).filter((msg) => /^the clock /.test(msg));
+  t.match(told, [/^the clock has jumped ahead: nothing is deleted/, 'the clock is right again']);
 });
 
 t.test('a clock that stays ahead is believed after a day, and what ages meanwhile goes as usual', async (t) => {

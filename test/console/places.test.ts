@@ -35,7 +35,7 @@ t.test('a forgotten password is asked for by email, from the page to sign in', a
 t.test('devices are imported, sorted, chosen, exported, deleted, and restored by Undo', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'devices');
   await press(page, 'Import CSV');
-  await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\nCSV-2,two\nCSV-3,three');
+  await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\n=CSV-2,two\nCSV-3,three');
   await inDialog(page, 'Import CSV');
   await page.getByText('3 done, 0 failed.').waitFor();
   await press(page, 'Import CSV');
@@ -54,10 +54,11 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   const [file] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
   t.match(
     readFileSync(await file.path(), 'utf8'),
-    /^\ufeffid,serialNumber,.*\r\n[^,]+,CSV-3,.*\r\n.*CSV-2,.*\r\n.*CSV-1,/,
+    /^\ufeffid,serialNumber,.*\r\n[^,]+,CSV-3,.*\r\n.*,CSV-1,.*\r\n[^,]+,'=CSV-2,/,
+    'no cell is a formula',
   );
   await page.getByLabel('Select CSV-1').check();
-  await page.getByLabel('Select CSV-2').check();
+  await page.getByLabel('Select =CSV-2').check();
   await page.getByText('2 selected').waitFor();
   await press(page, 'Delete devices');
   await page.getByText('This concerns 2 devices.').waitFor();

@@ -55,6 +55,12 @@ t.test('a package is a draft until it is published, and frozen from then on', as
   const bytes = randomBytes(100_000);
   const other = { 'content-digest': `sha-256=:${createHash('sha256').update('other').digest('base64')}:` };
   t.match(await put(service, `${made.id}/files/app.bin`, bytes, other), { status: 400 }, 'another digest');
+  const packed = await put(service, `${made.id}/files/app.bin`, bytes, { 'content-encoding': 'gzip' });
+  t.match(
+    packed,
+    { status: 415, body: { error: { details: [{ path: 'content-encoding' }] } } },
+    'a file is sent as it is',
+  );
   const uploaded = await put(service, `${made.id}/files/app.bin?signature=c2lnbmVk`, bytes, {
     digest: `sha-256=${createHash('sha256').update(bytes).digest('base64')}`,
   });
