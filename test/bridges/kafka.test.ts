@@ -1,5 +1,8 @@
-/** Bridges to a real Kafka: only where SLIPWAY_TEST_KAFKA names one, with topics that are created automatically. */
+/** Bridges to Kafka: a real one where SLIPWAY_TEST_KAFKA names it, with topics that are created automatically, or one that is played. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer, connect as open } from 'node:net';
 import { Admin, Consumer, ListOffsetTimestamps } from '@platformatic/kafka';
+import { kafkaCluster, withKafkaCluster } from '../support/kafka-cluster.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -49,6 +52,50 @@ t.test('every message is in the topic of Kafka, in order per device', withKafka,
   }
   await stream.close();
   for (const own of found.values()) t.strictSame([...new Set(own)], texts);
+});
+
+t.test('a producer asks for an id of its own: -1, and -1 as its epoch', withKafkaCluster, async (t) => {
+  const cluster = await kafkaCluster(t, 1);
+  await cluster.tell('topic', 'all', 1);
+  const [host = '', port] = (cluster.bootstraps[0] ?? '').split(':');
+  const requests: Buffer[] = [];
+  // In front of the broker, whose requests are frames: a length, the number of the API, its version and more.
+  const front = createServer((client) => {
+    const broker = open(Number(port), host);
+    let bytes = Buffer.alloc(0);
+    client.on('data', (chunk: Buffer) => {
+      broker.write(chunk);
+      bytes = Buffer.concat([bytes, chunk]);
+      while (bytes.length >= 4 && bytes.length >= 4 + bytes.readInt32BE(0)) {
+        const end = 4 + bytes.readInt32BE(0);
+        requests.push(bytes.subarray(4, end));
+        bytes = bytes.subarray(end);
+      }
+    });
+    broker.on('data', (chunk) => client.write(chunk));
+    for (const [one, other] of [
+      [client, broker],
+      [broker, client],
+    ] as const) {
+      one.on('error', () => {});
+      one.on('close', () => other.destroy());
+    }
+  }).listen(0, '127.0.0.1');
+  await once(front, 'listening');
+  t.teardown(() => front.close());
+  const service = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
+  const template = await service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const url = `kafka://127.0.0.1:${(front.address() as AddressInfo).port}`;
+  await service.create('/bridges', 'bridge', { name: 'Front', kind: 'kafka', url, settings: { topic: 'all' } });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
+  await until(async () => (await cluster.count('all', 1)) === 1);
+  const initProducerId = 22;
+  const asked = requests.filter((request) => request.readInt16BE(0) === initProducerId);
+  t.ok(asked.length > 0);
+  // Eight bytes of the id, two of the epoch, and no tags.
+  for (const request of asked) t.equal(request.subarray(-11).toString('hex'), `${'ff'.repeat(10)}00`);
 });
 
 t.end();

@@ -93,6 +93,36 @@ t.test('a device that is held goes on behind what has expired', async (t) => {
   t.match(await statusOf(bridge), { expired: 1, deadLetters: 0 });
 });
 
+t.test('a jump of the date ends no pause, and ends no message that waits', async (t) => {
+  let [jump, passed] = [0, 0];
+  const own = await startService(t, {
+    env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' },
+    clock: { now: () => Date.now() + jump, monotonic: () => passed },
+  });
+  const { id: deviceTemplateId } = await own.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const [failing, witness] = [await startReceiver(t), await startReceiver(t)];
+  failing.behave = () => 500;
+  const about = { name: 'Failing', kind: 'webhook', url: failing.url };
+  const { id } = await own.create('/bridges', 'bridge', about);
+  await own.create('/bridges', 'bridge', { ...about, name: 'Witness', url: witness.url });
+  const { device, secret } = await own.device({ deviceTemplateId });
+  const client = await own.connect({ deviceId: device.id, secret });
+  const say = (text: string) => client.publishAsync(own.topic(device.id, 'sure'), text, { qos: 1 });
+  const status = async () => (await own.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
+  await say('first');
+  await until(async () => (await status()).lastFailureReason === 'answered 500');
+  const { length } = failing.tries;
+  jump = 4 * 24 * hour;
+  await own.login();
+  await say('second');
+  await witness.received(2);
+  t.equal(failing.tries.length, length, 'no time has passed');
+  failing.behave = () => 200;
+  passed += 10 * minute;
+  t.strictSame((await failing.received(2)).map(textOf), ['first', 'second']);
+  t.match(await status(), { deadLetters: 0 });
+});
+
 t.test('a batch has one webhook-id for ever; with one message more it is another', async (t) => {
   const { receiver } = await bridged(t);
   const { say } = await speaker();
