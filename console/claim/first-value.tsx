@@ -10,6 +10,8 @@ const words = texts.claim;
 /** Values that are shown, and points that are looked through for them. */
 const maxShown = 6;
 const maxRead = 50;
+/** Milliseconds that a value may be ahead of its arrival; beyond them it is never the latest. */
+const mostAhead = 24 * 3_600_000;
 const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
 interface Shown {
@@ -42,13 +44,32 @@ async function readStored(of: Topic): Promise<Shown[]> {
   return [...shown.values()];
 }
 
+/** What a message says, the time of each value included. */
+function readMessage(of: Topic, payload: string, arrived: string): Shown[] {
+  const points = pointsOf(payload) ?? [{ category: '', value: payload.slice(0, 100) }];
+  return points.flatMap(({ category, value, time = Date.parse(arrived) }) =>
+    time > 0 && time <= Date.now() + mostAhead ? [shownAs(of, category, value, new Date(time).toISOString())] : [],
+  );
+}
+
+/** Of each category the newest value; what was said last comes first. */
+function newest(before: readonly Shown[], more: readonly Shown[]): Shown[] {
+  const kept = new Map([...before].reverse().map((one) => [one.key, one]));
+  for (const one of [...more].reverse()) {
+    const other = kept.get(one.key);
+    if (other && other.time >= one.time) continue;
+    kept.delete(one.key);
+    kept.set(one.key, one);
+  }
+  return [...kept.values()].reverse();
+}
+
 function useValues(deviceId: string): readonly Shown[] {
   const [values, setValues] = useState<readonly Shown[]>([]);
   useEffect(() => {
     let close = () => {};
     let isOver = false;
-    const add = (more: readonly Shown[]) =>
-      setValues((before) => [...more, ...before.filter(({ key }) => !more.some((one) => one.key === key))]);
+    const add = (more: readonly Shown[]) => setValues((before) => newest(before, more));
     const begin = async () => {
       const { topics } = await readConnectivity(deviceId);
       const own = topics.filter(({ service }) => !service);
@@ -57,8 +78,7 @@ function useValues(deviceId: string): readonly Shown[] {
         own.map(({ topic }) => topic),
         ({ topic, payload, time }) => {
           const from = own.find((one) => one.topic === topic);
-          const points = pointsOf(payload) ?? [{ category: '', value: payload.slice(0, 100) }];
-          if (from) add(points.map(({ category, value }) => shownAs(from, category, value, time)));
+          if (from) add(readMessage(from, payload, time));
         },
       );
       close = () => source.close();

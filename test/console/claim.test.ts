@@ -87,6 +87,12 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   t.match(await values.textContent(), /^Air21\.5 °C/, 'as the product says');
   t.ok(Date.now() - since < 60_000, `${Date.now() - since} ms`);
   await looksRight(t, page, 'claim-value');
+  // Of each category the newest is shown, once: none of another year, and none of before.
+  const at = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
+  const rows = [`${at(400)},temperature,99,`, `${at(-1)},temperature,88,`, ',temperature,22.5,', ',humidity,40,'];
+  await publish(unit, rows.join('\n'));
+  await values.getByText('40', { exact: true }).waitFor();
+  t.strictSame(await values.locator('dd b').allTextContents(), ['22.5', '40']);
   t.ok(await place(unit.device.id));
   await mailbox.nextTokenTo('ada@example.com');
 
