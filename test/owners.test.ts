@@ -248,6 +248,7 @@ const shortTexts = new Set([
   'applications.tokenHash',
   'certificateAuthorities.crlNumber',
   'certificateAuthorities.fingerprint',
+  'certificateAuthorities.subjectHash',
   'certificates.fingerprint',
   'customFields.fieldType',
   'customFields.kind',

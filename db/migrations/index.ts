@@ -39,6 +39,7 @@ import * as scim from './0045-scim.ts';
 import * as possession from './0046-possession.ts';
 import * as directoryMarks from './0047-directory-marks.ts';
 import * as serialNumbers from './0050-serial-numbers.ts';
+import * as namesOfAuthorities from './0052-names-of-authorities.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -137,6 +138,7 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "devices" ADD COLUMN "firmwareVersionSource" TEXT',
     'ALTER TABLE "deviceTemplates" ADD COLUMN "skipSameVersion" INTEGER NOT NULL DEFAULT 1',
   ),
+  namesOfAuthorities,
 ];
 
 /**

@@ -9,6 +9,7 @@ import { boundedCache } from '../sqlite/cache.ts';
 import { SqliteDialect, transact } from '../sqlite/dialect.ts';
 import { openSqlite, openWriter } from '../sqlite/open.ts';
 import { WriterThread } from '../sqlite/writer-thread.ts';
+import { nameHash } from './distinguished-names.ts';
 import type { EntityTable, Row, Tables } from './records.ts';
 import { wholeById } from './whole-device.ts';
 
@@ -293,9 +294,9 @@ export class Registry {
     return this.#lookups.anyCertificate.get() === 1;
   }
 
-  /** Active CAs of this subject, in all accounts, but those that issue: of theirs each certificate is registered. */
+  /** Active CAs of this subject (RFC 5280, 7.1), in all accounts, but those that issue: of theirs each certificate is registered. */
   authoritiesNamed(subject: string): AuthorityRow[] {
-    return this.#lookups.authorities.all(subject);
+    return this.#lookups.authorities.all(nameHash(subject));
   }
 
   /** What a live CA has as its revocation list; undefined without one. */
@@ -445,7 +446,7 @@ function prepareLookups(reader: Sqlite.Database) {
     authorities: reader.prepare<[string], AuthorityRow>(
       `SELECT "id", "accountId", "certificate", "createDevices", "identity", "serialNumberAttribute"
        FROM "certificateAuthorities"
-       WHERE "subject" = ? AND "state" = 'active' AND "issuing" = 0 AND "deleted" IS NULL ORDER BY "id"`,
+       WHERE "subjectHash" = ? AND "state" = 'active' AND "issuing" = 0 AND "deleted" IS NULL ORDER BY "id"`,
     ),
     certificateEnd: reader
       .prepare<[string], string>(

@@ -291,4 +291,24 @@ t.test('CAs from before are active; what an audit record says of passwords and a
   );
 });
 
+t.test('CAs from before are found by the name that their certificates have as issuer', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0052-names-of-authorities');
+  const dates = { validFrom: '', validTo: '' };
+  for (const [id, subject] of [
+    'O=Acme\\, Inc, CN=Root',
+    'O=ACME\\,  inc, CN=root',
+    'O=Acme, CN=Inc, CN=Root',
+  ].entries()) {
+    const ca = { name: subject, certificate: '', fingerprint: subject, subject, ...dates, createDevices: 0 };
+    add('certificateAuthorities', { ...stamps, accountId: 'A', id: String(id), ...ca });
+  }
+  file.close();
+  await migrate(path, registryMigrations);
+  const found = rows(path, 'SELECT "subjectHash" AS "hash" FROM "certificateAuthorities" ORDER BY "id"');
+  const [one, same, other] = found as { hash: string }[];
+  t.match(one?.hash, /^[0-9a-f]{64}$/);
+  t.equal(one?.hash, same?.hash);
+  t.not(one?.hash, other?.hash);
+});
+
 t.end();

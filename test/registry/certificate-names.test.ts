@@ -53,6 +53,32 @@ t.test('blanks at the ends of the attribute are no part of the serial number', a
   }
 });
 
+t.test(
+  'the issuer of a certificate is its CA in another letter case, spacing and kind of string, and no other',
+  async (t) => {
+    const subject = 'O="Acme, Inc", OU=Plant Süd, CN=Factory 7';
+    const made = await makeAuthority({ subject });
+    await registerAuthority(service, made, { identity: 'serialNumber' });
+    await newDevice('SN-ISSUER');
+    const signedAs = (name: string, by = made): Made => ({ ...by, signer: { ...by.signer, subject: name } });
+    const below = await makeAuthority({ subject: 'O="Acme, Inc", CN=Line', issuer: signedAs(subject.toUpperCase()) });
+    const codeFor = async (issuer: Made, more = '') => {
+      const own = await makeCertificate({ subject: 'CN=SN-ISSUER', issuer });
+      return codeOf(t, { ...own, cert: `${own.cert}${more}` });
+    };
+    for (const name of [
+      subject,
+      'O="acme, INC", OU=plant süd, CN=FACTORY 7',
+      'O="\\ Acme,   Inc", OU="Plant  Süd\\ ", CN=Factory   7',
+    ])
+      t.equal(await codeFor(signedAs(name)), 0, name);
+    t.equal(await codeFor(below, below.cert), 0, 'by a CA in between');
+    t.equal(await codeFor(signedAs('O="ACME, Inc", CN=line', below)), 0, 'that is remembered');
+    for (const name of ['O="Acme,Inc", OU=Plant Süd, CN=Factory 7', 'CN=Factory 7, OU=Plant Süd, O="Acme, Inc"'])
+      t.equal(await codeFor(signedAs(name)), 4, name);
+  },
+);
+
 t.test('a certificate names its device by the serial number, which exactly one device must have', async (t) => {
   const { made, ca } = await bySerialNumber();
   t.equal(ca.identity, 'serialNumber');

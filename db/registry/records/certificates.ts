@@ -185,6 +185,8 @@ export const certificateAuthorityColumns = {
   }),
   /** Of an issuing CA: its key, PKCS#8, sealed with its id. */
   sealedKey: hidden(OptionalText),
+  /** Of its subject as names are compared. */
+  subjectHash: hidden(Type.String()),
 };
 
 /**

@@ -33,7 +33,7 @@ import type { RegistryContext } from '../context.ts';
 import { expiresShape, readValid } from './certificates.ts';
 import { issuingProperties, newIssuer } from './new-issuer.ts';
 import { refusesNow } from './revoked.ts';
-import { authorityFault, isSignedBy, readPem, storedForm } from './x509.ts';
+import { authorityFault, isSignedBy, readPem, storedAuthority } from './x509.ts';
 
 const maxPerAccount = 20;
 
@@ -131,7 +131,7 @@ async function registerAuthority(ctx: RegistryContext, caller: Caller, body: Sta
   const certificate = readValid(body.certificate, ctx.clock);
   const fault = authorityFault(certificate, 0);
   if (fault !== undefined) throw invalid('certificate', fault);
-  const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
+  const columns = { ...readNew(certificateAuthorityColumns, body), ...storedAuthority(certificate) };
   checkUrl(ctx, columns);
   demandFitting(columns);
   const unproven = { state: 'pending', challenge: makeSecret() };

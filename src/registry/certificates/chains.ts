@@ -1,5 +1,6 @@
 /** Which registered CAs vouch for a certificate: chains up to them, with CAs in between that were sent or seen before. */
 import { X509Certificate } from 'node:crypto';
+import { comparableName } from '../../../db/registry/distinguished-names.ts';
 import type { AuthorityRow, Registry } from '../../../db/registry/index.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
 import type { Signature } from '../../ports/proofs.ts';
@@ -56,7 +57,7 @@ export class Chains {
         found.push({ authority, validFrom, validTo, serial: last.serial });
         for (const between of chain.slice(1))
           for (const seenBy of [authority.accountId, everyAccount])
-            this.#between.set(`${seenBy} ${between.subject}`, between);
+            this.#between.set(`${seenBy} ${comparableName(between.subject)}`, between);
       }
       last = chain.length > maxIntermediates ? undefined : this.#issuerOf(last, others, accountId);
       if (last) chain.push(last);
@@ -89,8 +90,11 @@ export class Chains {
     accountId = everyAccount,
   ): Certificate | undefined {
     if (issuer === subject) return undefined;
-    const sent = others.find((other) => x509.checkIssued(other));
-    return (sent && readable(sent)) ?? this.#between.get(`${accountId} ${issuer}`);
+    const name = comparableName(issuer);
+    const named = others.flatMap((one) => readable(one) ?? []).filter((one) => comparableName(one.subject) === name);
+    const known = this.#between.get(`${accountId} ${name}`);
+    // Of several of one name Node finds the one by its key; it knows the letter case of ASCII only.
+    return named.find((one) => x509.checkIssued(one.x509)) ?? known ?? named[0];
   }
 
   #certificateOf({ certificate: pem }: AuthorityRow): Certificate {

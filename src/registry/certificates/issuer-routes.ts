@@ -12,7 +12,7 @@ import type { RegistryContext } from '../context.ts';
 import { authorityShape, recordAuthority, showAuthority } from './authorities.ts';
 import { addCertificate, certificateShape, readValid } from './certificates.ts';
 import { issuerFault, maxCsrLength, storeLeaf } from './issuing.ts';
-import { authorityFault, blocksOf, type Certificate, isSignedBy, storedForm } from './x509.ts';
+import { authorityFault, blocksOf, type Certificate, isSignedBy, storedAuthority } from './x509.ts';
 
 const defaultDays = 365;
 const maxDays = 3650;
@@ -149,7 +149,7 @@ async function setCertificate(ctx: RegistryContext, caller: Caller, id: string, 
     await demandHas(tx, caller, { device: ['publish'] });
     if (!(await findEntity(tx, 'certificateAuthorities', id))) throw new PlatformError('notFound');
     const chain = above.length > 0 ? above.map(({ x509 }) => x509.toString()).join('') : null;
-    const changes = { ...storedForm(certificate), chain, state: 'active', certificateRequest: null };
+    const changes = { ...storedAuthority(certificate), chain, state: 'active', certificateRequest: null };
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock }, changes);
     await recordAuthority(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;

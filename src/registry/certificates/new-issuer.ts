@@ -6,7 +6,7 @@ import type { Caller } from '../../caller.ts';
 import { laneOf } from '../../limits/lanes.ts';
 import type { RegistryContext } from '../context.ts';
 import { keyOwner } from './issuing.ts';
-import { readPem, storedForm } from './x509.ts';
+import { readPem, storedAuthority } from './x509.ts';
 
 const lifetime = 10 * 365 * 24 * 60 * 60_000;
 /** Characters of a CN [RFC 5280, ub-common-name]. */
@@ -40,7 +40,7 @@ export async function newIssuer(
     Row<'certificateAuthorities'>,
     'state' | 'challenge' | 'issuing' | 'sealedKey' | 'certificateRequest' | 'chain'
   > &
-    ReturnType<typeof storedForm>
+    ReturnType<typeof storedAuthority>
 > {
   const from = clock.now();
   const made = await pki.ask(laneOf(caller), 'makeNewAuthority', {
@@ -51,7 +51,7 @@ export async function newIssuer(
   const certificate = readPem(made.certificate);
   if (typeof certificate === 'string') throw new Error(certificate);
   return {
-    ...storedForm(certificate),
+    ...storedAuthority(certificate),
     ...{ issuing: 1, challenge: null, chain: null },
     state: request ? 'pending' : 'active',
     certificateRequest: request ? made.request : null,

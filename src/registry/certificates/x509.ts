@@ -1,5 +1,6 @@
 /** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { comparableName, nameHash } from '../../../db/registry/distinguished-names.ts';
 import { normalSerial } from './pki/serial-numbers.ts';
 import { pssHashes, rsaPss, signatureHashes } from './pki/signatures.ts';
 
@@ -122,6 +123,11 @@ export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: C
   };
 }
 
+/** The stored columns of the certificate of a CA: by its subject it is found. */
+export function storedAuthority(certificate: Certificate) {
+  return { ...storedForm(certificate), subjectHash: nameHash(certificate.subject) };
+}
+
 /** Why a key or a signature cannot be relied on; undefined when it can. */
 export function weaknessOf({ x509, hasStrongSignature: isStrong }: Certificate): string | undefined {
   return keyWeakness(x509) ?? (isStrong ? undefined : 'is signed with a weak or unknown algorithm');
@@ -147,9 +153,9 @@ export function clientFault(certificate: Certificate): string | undefined {
 }
 
 /** Whether `issuer` has signed it. Costs one check of a signature, if the names fit. */
-export function isSignedBy({ x509 }: Certificate, issuer: Certificate): boolean {
+export function isSignedBy({ x509, issuer: name }: Certificate, issuer: Certificate): boolean {
   try {
-    return x509.checkIssued(issuer.x509) && x509.verify(issuer.x509.publicKey);
+    return comparableName(name) === comparableName(issuer.subject) && x509.verify(issuer.x509.publicKey);
   } catch {
     return false;
   }

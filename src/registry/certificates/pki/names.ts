@@ -1,4 +1,5 @@
 /** Names of subjects and issuers (RFC 5280, 4.1.2.4): their attributes as text, and whether two are the same. */
+import { comparableText } from '../../../../db/registry/distinguished-names.ts';
 import { type Element, elementsOf, partsOf } from './elements.ts';
 
 /** One attribute: its type, the hex of an object identifier, and its value. */
@@ -49,10 +50,6 @@ export function isSameName(one: Uint8Array, other: Uint8Array): boolean {
 
 function formOf(name: Uint8Array): string {
   const pairOf = ({ type, text, value }: Attribute) =>
-    text === undefined ? [type, Buffer.from(value.whole).toString('hex')] : [type, '', plain(text)];
+    text === undefined ? [type, Buffer.from(value.whole).toString('hex')] : [type, '', comparableText(text)];
   return JSON.stringify(attributesOf(name).map((set) => set.map((one) => JSON.stringify(pairOf(one))).sort()));
-}
-
-function plain(text: string): string {
-  return text.normalize('NFKC').toLowerCase().replace(/\s+/g, ' ').trim();
 }
