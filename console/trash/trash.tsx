@@ -7,6 +7,7 @@ import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
+import { withKnownEmails } from '../people/emails.ts';
 import { texts } from '../texts.ts';
 
 const words = texts.trash;
@@ -21,16 +22,20 @@ interface Trashed {
   deleted?: string;
   name?: string | null;
   serialNumber?: string;
+  email?: string | undefined;
 }
 
-const nameOf = ({ serialNumber, name }: Trashed) => serialNumber ?? name;
+const nameOf = ({ serialNumber, name, email }: Trashed) => serialNumber ?? name ?? email;
 
 async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
   const params = { query: { accountId: accountId.value, page, pageSize } };
   if (tab === 'fields') return (await fieldsOf(of, params)) ?? {};
   if (tab === '') return (await done(api.GET('/api/v1/trash/devices', { params }))).devices;
   if (tab === 'organizations') return (await done(api.GET('/api/v1/trash/organizations', { params }))).organizations;
-  if (tab === 'people') return (await done(api.GET('/api/v1/trash/end-users', { params }))).endUsers;
+  if (tab === 'people') {
+    const { endUsers } = await done(api.GET('/api/v1/trash/end-users', { params }));
+    return can('read', 'profile') ? withKnownEmails(endUsers) : endUsers;
+  }
   if (tab === 'products') return (await done(api.GET('/api/v1/trash/devices/templates', { params }))).deviceTemplates;
   if (tab === 'channels') return (await done(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
   if (tab === 'enrollment-groups')

@@ -139,7 +139,7 @@ export function profileRoutes(app: App, ctx: IdentityContext): void {
   );
 }
 
-/** The people among these whom the caller sees as live end-users in its reach. */
+/** The people among these whom the caller sees as end-users in its reach; one of the whole account also as those in the trash. */
 export async function seenAsEndUsers(
   { registry, access }: { registry: Registry; access: Access },
   caller: Caller,
@@ -148,12 +148,9 @@ export async function seenAsEndUsers(
   if (userIds.length === 0) return new Set();
   // An account-wide caller reaches everyone, whatever its role.
   if (isAccountWide(caller) && !usesForOthers(caller)) return new Set();
-  const rows = await registry.query
-    .selectFrom('endUsers')
-    .select(['userId', 'accountId', 'organizationId'])
-    .where('userId', 'in', userIds)
-    .where('deleted', 'is', null)
-    .execute();
+  const endUsers = registry.query.selectFrom('endUsers').select(['userId', 'accountId', 'organizationId']);
+  const ofPeople = endUsers.where('userId', 'in', userIds);
+  const rows = await (isAccountWide(caller) ? ofPeople : ofPeople.where('deleted', 'is', null)).execute();
   const seen = rows.filter(({ accountId, organizationId }) => access.reaches(caller, accountId, organizationId));
   return new Set(seen.flatMap(({ userId }) => userId ?? []));
 }

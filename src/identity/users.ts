@@ -37,7 +37,7 @@ const batch = Type.Object(
   { success: Type.Boolean(), users: Type.Array(profileShape, { maxItems: maxUsers }) },
   {
     description:
-      'The profiles in the order asked for; anyone who is not the caller and no end-user in reach is left out.',
+      'The profiles in the order asked for; anyone who is not the caller and no end-user in reach is left out. Callers of the whole account also see those in the trash.',
   },
 );
 const deleted = Type.Object(

@@ -91,6 +91,19 @@ t.test('a deleted device is in the trash and is recovered from there', async (t)
   t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 200);
 });
 
+t.test('a deleted person without a name is in the trash by the email address', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const { endUser, email } = await service.endUser(organizationId);
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+  const { page } = await openAs(t, browser, service, 'trash/people');
+  await page
+    .getByRole('row', { name: email })
+    .getByRole('button', { name: `Recover ${email}` })
+    .click();
+  await page.getByText(`${email} was recovered.`).waitFor();
+  t.equal((await service.http('GET', `/api/v1/end-users/${endUser.id}`)).status, 200);
+});
+
 t.test('an end-user sees its own devices and no place of admins', async (t) => {
   const organization = await service.organization();
   const person = await service.endUser(organization.id);

@@ -123,7 +123,7 @@ t.test('a batch shows whom the caller sees as end-users, and itself, in the orde
   t.strictSame(await seen(boss.token), [kidId, bossId]);
   t.strictSame(await seen(kid.token), [kidId], 'not whom is above');
   t.strictSame(await seen(gone.token), [goneId], 'without an end-user, itself');
-  t.strictSame(await seen(service.admin), [kidId, outsideId, bossId]);
+  t.strictSame(await seen(service.admin), [kidId, outsideId, bossId, goneId], 'those in the trash, too');
   t.strictSame(await seen(other.token), [other.userId], 'another account is a wall');
   const [profile] = (await batch(boss.token, [kidId])).body.users;
   t.match(profile, { userId: kidId, emailAddress: kid.email, accountId: service.accountId, name: null });
