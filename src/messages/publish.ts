@@ -95,9 +95,10 @@ function mountPublish(scope: App, ctx: MessagesContext, hide: boolean): void {
         hide,
         tags: ['Messages'],
         operationId: 'publishMessage',
-        summary: 'Publish a message, with a token or with a username and secret (Basic)',
+        summary:
+          'Publish a message, with a token, a username and secret (Basic), or the client certificate of a device',
         description:
-          'The path goes on with a topic, raw or percent-encoded, and the body is the payload as it is, of any media type. Rights, refusals and what is stored are those of a PUBLISH. Devices publish with Basic; the path without `/api/v1` does the same. In a batch the payload is the JSON of `payload`.',
+          'The path goes on with a topic, raw or percent-encoded, and the body is the payload as it is, of any media type. Rights, refusals and what is stored are those of a PUBLISH. Devices publish with Basic or their client certificate; the path without `/api/v1` does the same. In a batch the payload is the JSON of `payload`.',
         security: [{ basic: [] }],
         params: Type.Object({ '*': Type.String({ description: 'The topic.' }) }),
         querystring: query,

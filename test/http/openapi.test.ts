@@ -113,6 +113,14 @@ t.test('the OpenAPI document is valid', async (t) => {
   t.ok(result.valid, JSON.stringify(result.errors));
 });
 
+t.test('what devices call says that a client certificate is taken as a secret is', async (t) => {
+  const { description } = partOf<{ description: string }>(published, '#/components/securitySchemes/basic');
+  t.match(description, /client certificate/);
+  const ofDevices = operations().filter(({ 'x-callers': callers }) => callers.includes('device'));
+  t.ok(ofDevices.length >= 4);
+  t.match(ofDevices.find(({ operationId }) => operationId === 'publishMessage')?.summary, /client certificate/);
+});
+
 t.test('its components lose nothing of what the routes say', async (t) => {
   const short = withoutRepetitions(made);
   const [said, sent] = [comparable(short), comparable(published)];

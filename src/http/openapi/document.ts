@@ -108,7 +108,8 @@ export async function documentation(app: App, { access }: { access: Access }): P
           basic: {
             type: 'http',
             scheme: 'basic',
-            description: 'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token.',
+            description:
+              'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token. A device with a client certificate shows it in the TLS handshake and needs no password.',
           },
           cookie: {
             type: 'apiKey',
@@ -295,9 +296,9 @@ const deviceCaller: Caller = { kind: 'device', id: '', accountId: '' };
 
 /** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
 function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined, schema: FastifySchema): string[] {
-  // A device has no token; its secret is a password.
-  const takesPasswords = schema.security?.some((one) => 'basic' in one) ?? false;
-  const known = takesPasswords ? [...callers, deviceCaller] : callers;
+  // A device has no token; where its secret is taken as a password, its client certificate is, too.
+  const takesDevices = schema.security?.some((one) => 'basic' in one) ?? false;
+  const known = takesDevices ? [...callers, deviceCaller] : callers;
   return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
 }
 
