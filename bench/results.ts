@@ -128,6 +128,12 @@ export function readResults(file: string): Results {
   return JSON.parse(readFileSync(file, 'utf8')) as Results;
 }
 
+/** When the commit of a checkout was written, which a rebase keeps as its hash does not; empty where it is not one. */
+export function commitTime(directory: string): string {
+  const { stdout } = spawnSync('git', ['log', '-1', '--format=%aI'], { cwd: directory, encoding: 'utf8' });
+  return stdout?.trim() ?? '';
+}
+
 function versions(): Record<string, string> {
   const root = new URL('../', import.meta.url);
   const read = (path: string) => JSON.parse(readFileSync(fileURLToPath(new URL(path, root)), 'utf8'));
@@ -135,10 +141,9 @@ function versions(): Record<string, string> {
   const memory = new Database(':memory:');
   const sqlite = memory.prepare('SELECT sqlite_version()').pluck().get() as string;
   memory.close();
-  const { stdout } = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: fileURLToPath(root), encoding: 'utf8' });
-  const commit = stdout?.trim();
+  const commit = commitTime(fileURLToPath(root));
   return {
-    slipway: commit ? `${version} (${commit})` : version,
+    slipway: commit ? `${version} (commit of ${commit})` : version,
     node: process.versions.node,
     v8: process.versions.v8,
     sqlite,

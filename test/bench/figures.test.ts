@@ -1,10 +1,11 @@
 /** How the bench judges, and what it writes of it. */
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { cells, isMet, type Row } from '../../bench/figures.ts';
 import { sharesOf } from '../../bench/profile.ts';
 import { described, tables } from '../../bench/report.ts';
-import { isBusy, type Results } from '../../bench/results.ts';
+import { commitTime, isBusy, type Results } from '../../bench/results.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -58,6 +59,22 @@ t.test('the machine and the versions of several runs are written once, without t
     `Measured on 2026-11-23: slipway 1 (a); ${text}`,
     `Measured on 2026-11-23: slipway 1 (a); ${text} **With \`--quick\`: these figures say little.**`,
   ]);
+});
+
+t.test('what was measured is named by a time that stays when its commit is rebased', async (t) => {
+  const directory = temporaryDirectory(t);
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=A', '-c', 'user.email=a@example.com', ...args], {
+      cwd: directory,
+      encoding: 'utf8',
+    }).trim();
+  git('init', '-q');
+  git('commit', '-q', '--allow-empty', '-m', 'first', '--date', '2026-11-23T01:02:03+00:00');
+  const hash = git('rev-parse', 'HEAD');
+  t.equal(commitTime(directory), '2026-11-23T01:02:03+00:00');
+  git('commit', '-q', '--allow-empty', '--amend', '-m', 'rebased');
+  t.not(git('rev-parse', 'HEAD'), hash);
+  t.equal(commitTime(directory), '2026-11-23T01:02:03+00:00');
 });
 
 t.test(
