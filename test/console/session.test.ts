@@ -116,7 +116,7 @@ t.test('a page that cannot tell who is signed in says so, and tries again', asyn
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
 });
 
-t.test('a page acts only as the person it shows, whoever signs in in another tab', async (t) => {
+t.test('a page acts only as the person that it shows, also after another person signs in in another tab', async (t) => {
   const person = await service.endUser((await service.organization()).id);
   const { page, errors } = await openPage(t, browser, service);
   await signIn(page, undefined, undefined, '/console/devices');

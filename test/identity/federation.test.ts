@@ -602,7 +602,7 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   t.match(headers.get('location'), /^https:\/\/app\.example\.com\/in#error=ProviderFailedError&message=/);
 });
 
-t.test('whoever makes a provider is told what is wrong with its issuer', async (t) => {
+t.test('a new provider with a wrong issuer says what is wrong with it', async (t) => {
   const discovery = '/.well-known/openid-configuration';
   const make = (issuer: string) => register(service, { issuer, clientSecret: 'x' });
   t.equal((await make(provider.issuer)).issuerProblem, null);

@@ -347,7 +347,7 @@ t.test('an account user whom an admin made is not taken over, an end-user is lin
   await scim.patch(`/Users/${id}`, { op: 'replace', path: 'active', value: true });
   t.equal((await logIn()).status, 200);
   await scim.ok('DELETE', `/Users/${id}`);
-  t.equal((await logIn()).status, 401, 'whoever the provider removes is out');
+  t.equal((await logIn()).status, 401, 'a person whom the provider removes is out');
   await scim.ok('POST', '/Users', { userName: known.email });
   t.equal((await logIn()).status, 200);
 });

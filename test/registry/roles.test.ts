@@ -348,7 +348,7 @@ t.test('a raised role does not open to a password that somebody with less has ch
   t.equal((await service.http('GET', '/api/v1/profile/me', { token: made.token })).status, 401);
 });
 
-t.test('nor does a role that gets more rights, to whoever has it', async (t) => {
+t.test('nor does a role to which rights are added', async (t) => {
   const rights = { accountUser: ['create', 'read', 'update'], device: ['read'] } as const;
   const made = await role(service, 'account', rights);
   const limited = await accountUser(service, { roleId: made.id });

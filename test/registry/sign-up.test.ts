@@ -54,7 +54,7 @@ const unknownCode = () => {
 const counts = () =>
   ['identities', 'organizations', 'endUsers'].map((table) => countStored(service, table as 'identities', 'TRUE', []));
 
-t.test('whoever holds a device gets a login, an organization and the device with one request', async (t) => {
+t.test('a person with a device gets a login, an organization and the device with one request', async (t) => {
   const template = await service.template({ name: 'Thermometer' });
   const { device, code } = await labelled({ deviceTemplateId: template.id });
   t.same((await lookUp(code.toLowerCase().replaceAll('-', ' '))).body, {
