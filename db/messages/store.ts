@@ -1,36 +1,25 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { LongWork } from '../../src/scheduler/long-work.ts';
 import { bringUpToDate } from '../files/schema.ts';
 import { isRefusal, storeFull } from '../sqlite/dialect.ts';
 import { openSqlite } from '../sqlite/open.ts';
 import { LogReads } from './logs/reads.ts';
 import { type OutboxChange, OutboxRows } from './outbox/rows.ts';
-import { CategoryPages } from './series/category-pages.ts';
 import { MissedRows } from './series/missed.ts';
 import { PromisedBytes } from './series/promised-bytes.ts';
-import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.ts';
+import { SeriesReads } from './series/reads.ts';
+import { OpenBatch, refusalOf, toLogRow } from './series/rows.ts';
 import { type AccountBytes, prepareShares } from './series/shares.ts';
 import { sizeOfLog, sizeOfPoints } from './series/sizes.ts';
-import { SeriesSums, type Sum, type SumsQuery } from './series/sums.ts';
 import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
-import { fitting, mergePoints, seenRange } from './series/views.ts';
 import type { MqttChange } from './sessions/changes.ts';
 import { MqttRows } from './sessions/rows.ts';
 import type { Done, Expired, Place, StepOrder } from './threads/protocol.ts';
 import { MessageReader } from './threads/reader.ts';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.ts';
-import {
-  everything,
-  type NewLogEntry,
-  type Point,
-  type Range,
-  type SeriesKey,
-  type SeriesView,
-  type StoredPoint,
-} from './types.ts';
+import type { NewLogEntry, Point, SeriesKey } from './types.ts';
 
 export * from './types.ts';
 
@@ -52,6 +41,8 @@ export class MessageStore {
   readonly missed: MissedRows;
   /** What is on disk of messages on their way to bridges. */
   readonly outbox: OutboxRows;
+  /** Reading points. */
+  readonly series: SeriesReads;
   /** Reading log entries. */
   readonly logs: LogReads;
   /** Series that have got points while their account is copied. */
@@ -61,11 +52,8 @@ export class MessageStore {
   readonly #log: StoreLog;
   readonly #reader: Sqlite.Database;
   readonly #thread: MessageReader;
-  readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
   readonly #shares: ReturnType<typeof prepareShares>;
-  readonly #categoryPages: CategoryPages;
-  readonly #sums: SeriesSums;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
   #accountsFull: ReadonlyMap<string, Error> = new Map();
@@ -83,12 +71,10 @@ export class MessageStore {
     this.#log = options.log;
     this.#reader = openSqlite(path, { readonly: true });
     this.#thread = new MessageReader(directory);
-    this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
     this.#shares = prepareShares(this.#reader);
-    this.#categoryPages = new CategoryPages(this.#reader);
-    this.#sums = new SeriesSums(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
+    this.series = new SeriesReads(this.#reader);
     this.logs = new LogReads(this.#thread);
     this.missed = new MissedRows(this.#reader);
     this.outbox = new OutboxRows(this.#reader);
@@ -173,7 +159,7 @@ export class MessageStore {
 
   /** Accounts with more than so many bytes of points and log entries. */
   storedAbove(bytes: number): string[] {
-    return this.#statements.storedAbove.all(bytes);
+    return this.#shares.storedAbove(bytes);
   }
 
   /** Takes nothing more from these accounts, each for its reason, until called again. */
@@ -297,73 +283,6 @@ export class MessageStore {
     if (!refusal) for (const change of changes) this.#open.outbox.push(change);
     this.#open.calls.push(this.#settled(nothing, refusal, done));
     this.#collected();
-  }
-
-  /** Points of a series in a range, committed ones only, at most `limit`: all at once, as rows one by one take twice as long. */
-  read(view: SeriesView, range: Range): StoredPoint[] {
-    const seen = seenRange(range, view);
-    if (!seen) return [];
-    const all = this.#seriesOf(view, range).map(({ id, ahead }) => marked(this.#read(id, seen), ahead));
-    return fitting(
-      all.reduce((one, other) => mergePoints(one, other, seen), []),
-      all.length > 1 ? range.characters : undefined,
-    );
-  }
-
-  /** The series of the possessions that are seen, oldest first. */
-  #seriesOf(
-    { accountId, deviceId, channelTemplateId, sight }: SeriesView,
-    { withoutAhead = false }: Pick<Range, 'withoutAhead'> = {},
-  ): { id: number; ahead: 0 | 1 }[] {
-    const key = { accountId, deviceId, channelTemplateId };
-    return this.#statements.series.all({ ...key, first: sight?.first ?? 0, mostAhead: withoutAhead ? 0 : 1 });
-  }
-
-  #read(series: number, range: Range): StoredPoint[] {
-    const { from, to, order, limit, after, characters = Number.POSITIVE_INFINITY } = range;
-    if (order === 'asc') {
-      const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
-      const rows = this.#statements.ascending.all({ series, time, sequence, bound: to, limit });
-      return fittingPoints(rows, characters);
-    }
-    const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
-    const rows = this.#statements.descending.all({ series, time, sequence, bound: from, limit });
-    return fittingPoints(rows, characters);
-  }
-
-  /** As `read`; of one category when it is given, which may take some turns of the event loop. */
-  async page(view: SeriesView, range: Range, category?: string): Promise<StoredPoint[]> {
-    const seen = seenRange(range, view);
-    const id = category === undefined ? undefined : this.#statements.category.get(category);
-    if (!seen || (category !== undefined && id === undefined)) return [];
-    const longWork = new LongWork();
-    const all = this.#seriesOf(view, range);
-    let found: StoredPoint[] = [];
-    for (const series of all) {
-      const points =
-        id === undefined ? this.#read(series.id, seen) : await this.#categoryPages.page(series.id, id, seen, longWork);
-      found = mergePoints(found, marked(points, series.ahead), seen);
-      if (all.length > 1) await longWork.giveWay();
-    }
-    return all.length > 1 ? fitting(found, range.characters) : found;
-  }
-
-  /** The last points of a series by time, newest first, at most `limit`; without those that came ahead of their time. */
-  latest(key: SeriesView, limit: number): StoredPoint[] {
-    return this.read(key, { ...everything, order: 'desc', limit, withoutAhead: true });
-  }
-
-  /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */
-  async sums(view: SeriesView, query: SumsQuery): Promise<Sum[] | undefined> {
-    const seen = seenRange(query, view);
-    const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
-    if (!seen || (query.category !== undefined && category === undefined)) return [];
-    return this.#sums.sums(
-      this.#seriesOf(view).map(({ id }) => id),
-      category,
-      seen,
-      new LongWork(),
-    );
   }
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
@@ -515,9 +434,4 @@ function bySeries(key: SeriesKey, points: readonly Point[]): Array<[SeriesKey, r
   const onTime = points.filter((point) => !isAhead(point));
   const ahead: [SeriesKey, Point[]] = [{ ...key, ahead: true }, points.filter(isAhead)];
   return onTime.length > 0 ? [[key, onTime], ahead] : [ahead];
-}
-
-/** Says of the points of a series that is ahead that they are. */
-function marked(points: StoredPoint[], ahead: 0 | 1): StoredPoint[] {
-  return ahead === 0 ? points : points.map((point) => ({ ...point, aheadOfTime: true }));
 }

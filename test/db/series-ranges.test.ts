@@ -55,7 +55,7 @@ const pointOf = (time: number, category: string, numericValue: number | null = 1
 async function pages(key: SeriesKey, range: Omit<Range, 'after'>, category: string): Promise<StoredPoint[]> {
   const all: StoredPoint[] = [];
   for (let after: StoredPoint | undefined; ; after = all.at(-1)) {
-    const page = await store.page(key, { ...range, ...(after && { after }) }, category);
+    const page = await store.series.page(key, { ...range, ...(after && { after }) }, category);
     all.push(...page);
     if (page.length < range.limit) return all;
   }
@@ -155,7 +155,7 @@ t.test('sums are those of the points of each bucket and category', async () => {
           .flat()
           .filter(({ time, ...point }) => time >= from && time < to && (category ?? point.category) === point.category);
         const query = { from, to, edges, wanted: aggregates, limit: 10_000, ...(category && { category }) };
-        deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(within, edges)));
+        deepStrictEqual(inOrder(await store.series.sums(key, query)), inOrder(sumsOf(within, edges)));
       },
     ),
     { numRuns: 20 },
@@ -193,7 +193,7 @@ t.test(
         const edges = [start];
         while ((edges.at(-1) ?? to) < to) edges.push((edges.at(-1) ?? to) + width * 1000);
         const query = { from: start, to, edges, wanted: aggregates, limit: 100_000 };
-        deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(points, edges)));
+        deepStrictEqual(inOrder(await store.series.sums(key, query)), inOrder(sumsOf(points, edges)));
       }),
       { numRuns: 6, examples: [[manyCategories, 60]] },
     );
@@ -208,7 +208,7 @@ t.test('a bucket sums up to the same, to the last bit, wherever the range begins
   const edges = Array.from({ length: 287 }, (_, n) => start + n * 70_000);
   const from = async (first: number) => {
     const query = { from: edges[first] ?? to, to, edges, wanted: aggregates, limit: 1000 };
-    return inOrder(await store.sums(key, query)).filter(({ bucket }) => bucket >= 90);
+    return inOrder(await store.series.sums(key, query)).filter(({ bucket }) => bucket >= 90);
   };
   const expected = await from(0);
   t.equal(expected.length, 2 * 196);
@@ -223,9 +223,9 @@ t.test('sums of many points of one bucket, or of one moment, hold them all', asy
   await append(key, points);
   const edges = [start - day, start + day];
   const query = { from: start - 1, to: start + day, edges, wanted: aggregates };
-  t.strictSame(inOrder(await store.sums(key, { ...query, limit: 2 })), inOrder(sumsOf(points, edges)));
-  t.equal(await store.sums(key, { ...query, limit: 1 }), undefined, 'more than the limit are refused');
-  t.strictSame(await store.sums(newKey(), { ...query, limit: 1 }), []);
+  t.strictSame(inOrder(await store.series.sums(key, { ...query, limit: 2 })), inOrder(sumsOf(points, edges)));
+  t.equal(await store.series.sums(key, { ...query, limit: 1 }), undefined, 'more than the limit are refused');
+  t.strictSame(await store.series.sums(newKey(), { ...query, limit: 1 }), []);
 });
 
 t.test('many categories of one moment are summed up in their turn, each point looked at once', async (t) => {
@@ -249,7 +249,7 @@ t.test('many categories of one moment are summed up in their turn, each point lo
     if (!over) setImmediate(others);
   };
   setImmediate(others);
-  const sums = await store.sums(key, { from: start - 1, to: start + day, edges, wanted: aggregates, limit: 5000 });
+  const sums = await store.series.sums(key, { from: start - 1, to: start + day, edges, wanted: aggregates, limit: 5000 });
   over = true;
   t.strictSame(inOrder(sums), inOrder(sumsOf(points, edges)));
   t.ok(turns > 1, `${turns} turns`);
@@ -264,7 +264,7 @@ t.test('somebody else has a turn while a long series is summed up', async (t) =>
     turns += 1;
   }, 1);
   const edges = [start, start + 60_000_000];
-  await store.sums(key, { from: start, to: start + 60_000_000, edges, wanted: ['avg'], limit: 10 });
+  await store.series.sums(key, { from: start, to: start + 60_000_000, edges, wanted: ['avg'], limit: 10 });
   clearInterval(others);
   t.ok(turns > 1, `${turns} turns`);
 });
@@ -353,7 +353,7 @@ t.test('the points of a message get marks in the order of time, whatever order t
   const { marks, outside } = storedMarks(t, key);
   t.equal(outside, 0);
   t.ok(marks < 300, `${marks} marks of 3,000 points`);
-  const stored = await store.page(key, { ...everything, order: 'asc', limit: 3000 });
+  const stored = await store.series.page(key, { ...everything, order: 'asc', limit: 3000 });
   t.strictSame(
     stored.map(({ numericValue }) => numericValue),
     byTime(descending).map(({ numericValue }) => numericValue),
@@ -428,7 +428,7 @@ t.test('points that were there before there were marks are found by category', a
     ['a', (n: number) => n % 50 > 0] as const,
     ['b', (n: number) => n % 50 === 0] as const,
   ]) {
-    const found = await opened.page(key, { ...everything, order: 'asc', limit: 1000 }, category);
+    const found = await opened.series.page(key, { ...everything, order: 'asc', limit: 1000 }, category);
     t.strictSame(
       found.map((point) => point.time),
       times.filter((_, n) => at(n)),

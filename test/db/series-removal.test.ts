@@ -161,7 +161,7 @@ t.test('the oldest arrivals go first, over all series and the log, whatever thei
   t.ok(store.size < before * 0.8, 'the room is there again');
   const all = { from: -timeLimit, to: timeLimit, order: 'asc', limit: 1_000_000 } as const;
   const oldest = devices.map((device) => {
-    const left = store.read(keyOf('a', device), all).map(({ time }) => came.get(`${device} ${time}`) ?? -1);
+    const left = store.series.read(keyOf('a', device), all).map(({ time }) => came.get(`${device} ${time}`) ?? -1);
     t.ok(left.includes(rounds - 1), `${device}: the newest is there`);
     return Math.min(...left);
   });
@@ -218,9 +218,9 @@ t.test('categories count for who brought them, and go with their last point', as
   t.same(texts(), ['shared', long(7), 'last']);
   t.ok((await held('a')) < 10_000);
   await append(store, keyOf('a', '2'), [named(long(8), 5)]);
-  const { time, category } = store.latest(keyOf('a', '2'), 1)[0] ?? {};
+  const { time, category } = store.series.latest(keyOf('a', '2'), 1)[0] ?? {};
   t.same({ time, category }, { time: 5, category: long(8) }, 'a text that comes back is a new category');
-  t.equal(store.latest(keyOf('b', '3'), 3).length, 3);
+  t.equal(store.series.latest(keyOf('b', '3'), 3).length, 3);
 });
 
 t.test('many small series give way as well, and nothing is left in the end', async (t) => {

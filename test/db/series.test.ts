@@ -68,12 +68,12 @@ const values = (points: Point[]) => points.map((point) => point.numericValue);
 t.test('a point is readable as soon as it is acknowledged, and after the store was opened again', async (t) => {
   const { store, directory } = await open(t);
   await append(store, keyOf('device'), pointOf());
-  t.match(store.read(keyOf('device'), everything), [pointOf()]);
+  t.match(store.series.read(keyOf('device'), everything), [pointOf()]);
   t.equal(store.pending, 0);
   await store.close();
 
   const again = await open(t, directory);
-  t.match(again.store.read(keyOf('device'), everything), [pointOf()]);
+  t.match(again.store.series.read(keyOf('device'), everything), [pointOf()]);
 });
 
 t.test('texts and numbers are kept exactly, whatever they hold', async (t) => {
@@ -94,7 +94,7 @@ t.test('texts and numbers are kept exactly, whatever they hold', async (t) => {
       run += 1;
       const key = keyOf(`device ${run}`);
       await append(store, key, ...points);
-      const stored = store.read(key, everything).map(({ sequence: _, ...rest }) => rest);
+      const stored = store.series.read(key, everything).map(({ sequence: _, ...rest }) => rest);
       t.strictSame(
         stored,
         points.toSorted((a, b) => a.time - b.time),
@@ -103,7 +103,7 @@ t.test('texts and numbers are kept exactly, whatever they hold', async (t) => {
     { numRuns: 30 },
   );
   await append(store, keyOf('nul'), pointOf({ category: 'a\0b', numericValue: null, stringValue: '\0' }));
-  t.match(store.read(keyOf('nul'), everything), [{ category: 'a\0b', numericValue: null, stringValue: '\0' }]);
+  t.match(store.series.read(keyOf('nul'), everything), [{ category: 'a\0b', numericValue: null, stringValue: '\0' }]);
 });
 
 t.test('callbacks come in the order of the calls, points and logs alike, and never inside the call', async (t) => {
@@ -157,7 +157,7 @@ t.test('a point that cannot be stored is refused alone', async (t) => {
     results.map((result) => result.status),
     ['rejected', 'rejected', 'rejected', 'rejected', 'fulfilled'],
   );
-  t.strictSame(values(store.read(keyOf('device'), everything)), [7]);
+  t.strictSame(values(store.series.read(keyOf('device'), everything)), [7]);
 });
 
 t.test('a range has its start and not its end, one category when asked, in either order', async (t) => {
@@ -166,13 +166,13 @@ t.test('a range has its start and not its end, one category when asked, in eithe
   const points = [1, 2, 3, 4].map((n) => pointOf({ time: now + n, numericValue: n, category: n % 2 ? 'odd' : 'even' }));
   await append(store, key, ...points.toReversed());
   const range = { from: now + 2, to: now + 4, limit: 10 };
-  t.strictSame(values(store.read(key, { ...range, order: 'asc' })), [2, 3]);
-  t.strictSame(values(store.read(key, { ...range, order: 'desc' })), [3, 2]);
-  t.strictSame(values(await store.page(key, { ...range, order: 'asc' }, 'odd')), [3]);
-  t.strictSame(values(await store.page(key, { ...range, order: 'asc' }, 'unknown')), []);
-  t.strictSame(values(store.read(keyOf('other'), everything)), []);
-  t.strictSame(values(store.latest(key, 3)), [4, 3, 2]);
-  t.strictSame(values(await store.page(key, { ...everything, order: 'desc', limit: 3 }, 'odd')), [3, 1]);
+  t.strictSame(values(store.series.read(key, { ...range, order: 'asc' })), [2, 3]);
+  t.strictSame(values(store.series.read(key, { ...range, order: 'desc' })), [3, 2]);
+  t.strictSame(values(await store.series.page(key, { ...range, order: 'asc' }, 'odd')), [3]);
+  t.strictSame(values(await store.series.page(key, { ...range, order: 'asc' }, 'unknown')), []);
+  t.strictSame(values(store.series.read(keyOf('other'), everything)), []);
+  t.strictSame(values(store.series.latest(key, 3)), [4, 3, 2]);
+  t.strictSame(values(await store.series.page(key, { ...everything, order: 'desc', limit: 3 }, 'odd')), [3, 1]);
 });
 
 for (const order of ['asc', 'desc'] as const)
@@ -183,13 +183,13 @@ for (const order of ['asc', 'desc'] as const)
     const first = Array.from({ length: 60 }, (_, n) => pointOf({ time: now + Math.floor(n / 3), numericValue: n }));
     await append(store, key, ...first);
     const seen: Array<number | null> = [];
-    let page = store.read(key, { ...everything, order, limit: 7 });
+    let page = store.series.read(key, { ...everything, order, limit: 7 });
     for (let pages = 0; page.length > 0; pages += 1) {
       seen.push(...values(page));
       const arriving = [-5, 3, 10, 30].map((n) => pointOf({ time: now + n, numericValue: -1 }));
       if (pages < 10) await append(store, key, ...arriving);
       const after = page.at(-1);
-      page = after ? store.read(key, { ...everything, order, limit: 7, after }) : [];
+      page = after ? store.series.read(key, { ...everything, order, limit: 7, after }) : [];
     }
     const old = seen.filter((value) => value !== -1);
     const expected = values(first).toSorted((a, b) => (order === 'asc' ? 1 : -1) * (Number(a) - Number(b)));
@@ -203,7 +203,7 @@ t.test('the sequence goes on where it was after the store was opened again', asy
   await store.close();
   const again = await open(t, directory);
   await append(again.store, keyOf('device'), pointOf());
-  t.match(again.store.read(keyOf('device'), everything), [{ sequence: 3 }]);
+  t.match(again.store.series.read(keyOf('device'), everything), [{ sequence: 3 }]);
 });
 
 t.test('a transaction that fails fails its own messages, and the next ones are stored', async (t) => {
@@ -219,7 +219,7 @@ t.test('a transaction that fails fails its own messages, and the next ones are s
 
   // The series and the category of the failed transaction were not kept either.
   await append(store, keyOf('new'), pointOf({ numericValue: 3 }));
-  t.match(store.read(keyOf('new'), everything), [{ numericValue: 3, category: 'temperature', sequence: 1 }]);
+  t.match(store.series.read(keyOf('new'), everything), [{ numericValue: 3, category: 'temperature', sequence: 1 }]);
   t.equal(store.pending, 0);
 });
 
@@ -243,7 +243,7 @@ t.test('when the writer dies, what it had is refused, and it comes back', async 
   const [next] = (await once(process, 'worker')) as [Worker];
   await once(next, 'message');
   await append(store, keyOf('device'), pointOf({ numericValue: 3 }));
-  t.equal(store.latest(keyOf('device'), 1)[0]?.numericValue, 3);
+  t.equal(store.series.latest(keyOf('device'), 1)[0]?.numericValue, 3);
 });
 
 t.test('closing stores what was appended before, and refuses what comes later', async (t) => {
@@ -254,7 +254,7 @@ t.test('closing stores what was appended before, and refuses what comes later', 
   await closed;
   await Promise.all(appended);
   const again = await open(t, directory);
-  t.equal(again.store.read(keyOf('device'), everything).length, 500);
+  t.equal(again.store.series.read(keyOf('device'), everything).length, 500);
 });
 
 t.test('a store that cannot be written does not open', async (t) => {
@@ -274,8 +274,8 @@ t.test('deleting a device removes its points and logs, and nothing else', async 
   const meanwhile = append(store, keyOf('stays'), pointOf());
   await Promise.all([deleted, meanwhile]);
 
-  t.equal(store.latest(keyOf('gone'), 1).length, 0);
-  t.equal(store.latest(keyOf('stays'), 10).length, 2);
+  t.equal(store.series.latest(keyOf('gone'), 1).length, 0);
+  t.equal(store.series.latest(keyOf('stays'), 10).length, 2);
   t.equal((await store.logs.read('gone', {}, { page: 1, pageSize: 10 }))?.total, 0);
   t.equal((await store.logs.read('stays', {}, { page: 1, pageSize: 10 }))?.total, 1);
   const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
@@ -335,7 +335,7 @@ t.test('kill -9 loses nothing that was acknowledged', async (t) => {
 
   const { store } = await open(t, directory);
   const range = { ...everything, limit: 1_000_000 };
-  const stored = new Set(values(store.read(keyOf('device'), range)));
+  const stored = new Set(values(store.series.read(keyOf('device'), range)));
   t.strictSame(
     acknowledged.filter((value) => !stored.has(value)),
     [],

@@ -523,7 +523,7 @@ export function countQueueLooks(t: Test, { server }: Service): () => number {
 export function countPages(t: Test, { server }: Service): () => number {
   let count = 0;
   t.teardown(
-    replace(server.ctx.messages, 'page', (page) => (...asked) => {
+    replace(server.ctx.messages.series, 'page', (page) => (...asked) => {
       count += 1;
       return page(...asked);
     }),

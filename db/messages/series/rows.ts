@@ -146,7 +146,6 @@ export function prepareReads(reader: Sqlite.Database) {
          WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId
            AND "possession" >= @first AND "ahead" <= @mostAhead ORDER BY "possession", "ahead"`,
     ),
-    storedAbove: reader.prepare<[number], string>('SELECT "accountId" FROM "messageCounts" WHERE "bytes" > ?').pluck(),
     category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     ascending: points('>', '<', 'ASC'),
     descending: points('<', '>=', 'DESC'),

@@ -45,10 +45,16 @@ function shareOf(held: readonly AccountBytes[], room: number): number {
 export function prepareShares(file: Sqlite.Database): {
   rows(): number;
   accountsAbove(shortage: Shortage): AccountBytes[];
+  storedAbove(bytes: number): string[];
 } {
   const held = file.prepare<[], AccountBytes>(heldByAccount);
   const rows = file
     .prepare<[], number>('SELECT (SELECT count(*) FROM "messageCounts") + (SELECT count(*) FROM "heldBytes")')
     .pluck();
-  return { rows: () => rows.get() ?? 0, accountsAbove: (shortage) => aboveShare(held.all(), shortage) };
+  const stored = file.prepare<[number], string>('SELECT "accountId" FROM "messageCounts" WHERE "bytes" > ?').pluck();
+  return {
+    rows: () => rows.get() ?? 0,
+    accountsAbove: (shortage) => aboveShare(held.all(), shortage),
+    storedAbove: (bytes) => stored.all(bytes),
+  };
 }

@@ -249,9 +249,9 @@ export async function readInTurn<R>(
   category: string | undefined,
   show: (points: StoredPoint[]) => R,
 ): Promise<R> {
-  if (category !== undefined) return show(await messages.page(key, range, category));
-  if (range.limit <= shortPage + 1) return show(await messages.page(key, range));
-  return reads.run(laneOf(caller), range.limit / pointsOfRow, async () => show(await messages.page(key, range)));
+  if (category !== undefined) return show(await messages.series.page(key, range, category));
+  if (range.limit <= shortPage + 1) return show(await messages.series.page(key, range));
+  return reads.run(laneOf(caller), range.limit / pointsOfRow, async () => show(await messages.series.page(key, range)));
 }
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */

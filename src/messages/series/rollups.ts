@@ -77,7 +77,7 @@ export async function sumUp(
   const edges = await bucketEdges({ from, to }, size, zone, new LongWork());
   const { category } = query;
   const asked = { from, to, edges, wanted, limit: maxValues, ...(category !== undefined && { category }) };
-  const found = key ? await services.messages.sums(key, asked) : [];
+  const found = key ? await services.messages.series.sums(key, asked) : [];
   const sums = found && (await inOrder(found, edges, { ...asked, ...query }));
   if (!sums) throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
   demandStillReadable(services, caller, topic, key);
