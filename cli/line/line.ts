@@ -277,7 +277,7 @@ async function labelsOf({ labels }: Line, named: readonly Named[]): Promise<File
   for (const { file, unit } of named)
     files.push({
       path: `labels/${file}.${labels}`,
-      content: await (labels === 'svg' ? labelSvg(unit) : labelPng(unit)),
+      content: labels === 'svg' ? labelSvg(unit) : labelPng(unit),
     });
   return files;
 }

@@ -28,7 +28,7 @@ export async function provisionOne(flags: UnitFlags): Promise<void> {
   const files = readFileOptions(flags);
   const fields = readFields(flags.field);
   // It is there when the answers are.
-  if (files.labels !== 'none') void import('qrcode');
+  if (files.labels !== 'none') void import('../../src/factory/results/labels.ts');
   await withLine(flags, { out: flags.out, serialNumber, files, printLine: printError }, async (line) => {
     await makeUnit(line, flags, serialNumber, fields);
     printPlaces(line, flags, serialNumber);

@@ -1,5 +1,4 @@
-/** A QR code. Its library is loaded with the first one. */
-import { useEffect, useState } from 'preact/hooks';
+/** A QR code. What draws it is loaded with the first one. */
 import { Boundary, useFile } from './boundary.tsx';
 
 export function QrCode(props: { text: string; label: string }) {
@@ -11,19 +10,7 @@ export function QrCode(props: { text: string; label: string }) {
 }
 
 function Picture({ text, label }: { text: string; label: string }) {
-  const [source, setSource] = useState<string>();
-  const qrcode = useFile(() => import('qrcode'))?.default;
-  useEffect(() => {
-    let isGone = false;
-    const draw = async () => {
-      if (!qrcode) return;
-      const svg = await qrcode.toString(text, { type: 'svg', errorCorrectionLevel: 'Q', margin: 4 });
-      if (!isGone) setSource(`data:image/svg+xml,${encodeURIComponent(svg)}`);
-    };
-    draw();
-    return () => {
-      isGone = true;
-    };
-  }, [text, qrcode]);
-  return source ? <img class="qr" src={source} alt={label} /> : null;
+  const drawing = useFile(() => import('../../src/formats/qr-code.ts'));
+  if (!drawing) return null;
+  return <img class="qr" src={`data:image/svg+xml,${encodeURIComponent(drawing.qrSvg(text))}`} alt={label} />;
 }

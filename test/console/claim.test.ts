@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
-import qrcode from 'qrcode';
 import type { Test } from 'tap';
+import { labelPng } from '../../src/factory/results/labels.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
@@ -173,7 +173,10 @@ t.test('who signs in with an identity provider comes back to the device', async 
 t.test('the camera reads the code of a label, also where the browser reads none by itself', async (t) => {
   const unit = await labelled();
   const { page, errors } = await openPage(t, browser, service, phone);
-  const picture = await qrcode.toDataURL(`${service.server.url}${unit.link}`, { errorCorrectionLevel: 'Q', scale: 6 });
+  const claimUrl = `${service.server.url}${unit.link}`;
+  const { serialNumber } = unit.device;
+  const label = labelPng({ claimUrl, serialNumber, deviceId: unit.device.id, associationCode: '' });
+  const picture = `data:image/png;base64,${label.toString('base64')}`;
   // Stands for the camera: a label that it sees after a while.
   await page.addInitScript(`
     Object.defineProperty(navigator.mediaDevices, 'getUserMedia', { value: async () => {
@@ -186,7 +189,7 @@ t.test('the camera reads the code of a label, also where the browser reads none 
       setInterval(() => {
         drawing.fillStyle = '#ddd';
         drawing.fillRect(0, 0, 640, 480);
-        drawing.drawImage(label, 80, 20);
+        drawing.drawImage(label, 80, 20, 440, 440);
       }, 50);
       return canvas.captureStream(20);
     } });`);

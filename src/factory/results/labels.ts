@@ -1,41 +1,50 @@
 /** Labels of units: anyone who scans one comes to the page where the unit is claimed. They never hold the secret. */
-import type { QRCodeToStringOptions } from 'qrcode';
+import { crc32, deflateSync } from 'node:zlib';
+import { qrModules, qrSvg } from '../../formats/qr-code.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { Label } from '../provisioning/unit.ts';
 import type { Drawing, LabelAnswer } from './label-drawer.ts';
 
 /** Readable when a quarter of the code is scratched away. */
-const code = { errorCorrectionLevel: 'Q', margin: 4 } as const;
-
-/** Loaded with the first label: most starts of the service and the command need none. */
-async function qrCode() {
-  return (await import('qrcode')).default;
-}
+const ecc = 'quartile';
 
 /** A label of 60 by 30 mm: the QR code, and the serial number and code to read and type. */
-export async function labelSvg(label: Label): Promise<string> {
-  const square = await qrSquare(label);
+export function labelSvg(label: Label): string {
   return `<svg xmlns="http://www.w3.org/2000/svg" width="60mm" height="30mm" viewBox="0 0 60 30" font-family="sans-serif">
-<rect width="60" height="30" fill="#fff"/>${square.replace('<svg ', '<svg width="30" height="30" ')}
+<rect width="60" height="30" fill="#fff"/>${qrSquare(label).replace('<svg ', '<svg width="30" height="30" ')}
 ${textLines(label)}
 </svg>
 `;
 }
 
-/** The QR code alone, 8 pixels a module. */
-export async function labelPng(label: Label): Promise<Buffer> {
-  return (await qrCode()).toBuffer(label.claimUrl, { ...code, type: 'png', scale: 8 });
+/** The QR code alone, 8 pixels a module: of one bit each, so that a module of a line is a byte. */
+export function labelPng({ claimUrl }: Label): Buffer {
+  const modules = qrModules(claimUrl, ecc);
+  const header = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+  for (const at of [0, 4]) header.writeUInt32BE(8 * modules.length, at);
+  const lines = modules.flatMap((row) =>
+    Array<Buffer>(8).fill(Buffer.from([0, ...row.map((dark) => (dark ? 0 : 255))])),
+  );
+  const chunks = [pngChunk('IHDR', header), pngChunk('IDAT', deflateSync(Buffer.concat(lines))), pngChunk('IEND')];
+  return Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), ...chunks]);
+}
+
+function pngChunk(name: string, data = Buffer.alloc(0)): Buffer {
+  const chunk = Buffer.concat([Buffer.alloc(4), Buffer.from(name), data, Buffer.alloc(4)]);
+  chunk.writeUInt32BE(data.length);
+  chunk.writeUInt32BE(crc32(chunk.subarray(4, -4)), chunk.length - 4);
+  return chunk;
 }
 
 /** Draws where it is called. */
-export function drawLabel(drawing: Drawing, label: Label): Promise<LabelAnswer> {
+export function drawLabel(drawing: Drawing, label: Label): LabelAnswer {
   return { svg: labelSvg, png: labelPng, square: qrSquare }[drawing](label);
 }
 
 /** All labels as one page to print on A4, three in a row, eight rows a sheet; it needs no script and nothing from elsewhere. */
 export async function* labelSheet(
   labels: AsyncIterable<Label>,
-  draw: (drawing: Drawing, label: Label) => Promise<LabelAnswer> = drawLabel,
+  draw: (drawing: Drawing, label: Label) => LabelAnswer | Promise<LabelAnswer> = drawLabel,
 ): AsyncIterable<string> {
   yield sheetHead;
   const longWork = new LongWork();
@@ -62,9 +71,8 @@ small { font-size: 5pt }
 </style></head><body><main>
 `;
 
-async function qrSquare({ claimUrl }: Label): Promise<string> {
-  const options: QRCodeToStringOptions = { ...code, type: 'svg' };
-  return (await (await qrCode()).toString(claimUrl, options)).trim();
+function qrSquare({ claimUrl }: Label): string {
+  return qrSvg(claimUrl, ecc);
 }
 
 /** Long serial numbers go on in a second line, and no further. */

@@ -7,6 +7,7 @@ import { demandRightsOf } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
+import { qrSvg } from '../../formats/qr-code.ts';
 import type { IdentityContext } from '../context.ts';
 import { factorTry } from '../sessions/login-limits.ts';
 import {
@@ -53,10 +54,7 @@ export async function enrolTotp(ctx: Needed, caller: Caller): Promise<TotpEnrolm
   const totp = newTotp(accountName, email);
   const secret = totp.secret.base32;
   const otpauthUrl = totp.toString();
-  // Loaded when somebody enrols.
-  const { default: QRCode } = await import('qrcode');
-  const qrSvg = await QRCode.toString(otpauthUrl, { type: 'svg' });
-  const answer = { secret, otpauthUrl, qrSvg };
+  const answer = { secret, otpauthUrl, qrSvg: qrSvg(otpauthUrl) };
   await storeUnconfirmed(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) }, answer);
   return answer;
 }

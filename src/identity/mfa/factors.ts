@@ -62,7 +62,9 @@ export async function purposeOf(db: Db, userId: string): Promise<{ accountName: 
 
 /** The text of the QR code for an authenticator app. The account's name is cut so that it fits. */
 export function newTotp(accountName: string, email: string): TOTP {
-  const issuer = [...accountName].slice(0, 30).join('');
+  let issuer = '';
+  for (const character of [...accountName].slice(0, 30))
+    if (Buffer.byteLength(issuer + character) <= 80) issuer += character;
   return new TOTP({ issuer, label: email, secret: new Secret({ size: 20 }) });
 }
 
