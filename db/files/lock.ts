@@ -65,10 +65,11 @@ export class Fence {
  * Commits as the holder of a directory: compared before the commit, and after it, because only then it is certain that the next
  * holder has read what was committed. @throws Fenced if another process has taken over: nothing of it may be acknowledged.
  */
-export function commitAsHolder(fence: { checkHolder(): void } | undefined, commit: () => void): void {
+export function commitAsHolder<R>(fence: { checkHolder(): void } | undefined, commit: () => R): R {
   fence?.checkHolder();
-  commit();
+  const committed = commit();
   fence?.checkHolder();
+  return committed;
 }
 
 /** Makes a directory and those above it, one by one: where the system refuses oddly, `recursive` tries for ever. */

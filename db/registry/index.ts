@@ -135,11 +135,6 @@ export class Registry {
     return this.writer.proveWritable();
   }
 
-  /** Ends the thread of long transactions; the next one starts it again. */
-  async restLong(): Promise<void> {
-    await this.#writerThread.close();
-  }
-
   // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
 
   /** When the hardware of a device was replaced last; undefined where it never was. */

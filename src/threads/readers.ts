@@ -2,9 +2,9 @@
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import type { Db } from '../../db/registry/index.ts';
 import { compileQuery, type Read } from '../../db/registry/statement.ts';
+import { AskedThread } from '../../db/threads/asked-thread.ts';
 import type { Lane } from '../scheduler/lanes.ts';
 import { Scheduler } from '../scheduler/scheduler.ts';
-import { AskedThread } from './asked-thread.ts';
 
 /** With one more than an account may use, a list that takes long keeps no other account waiting. */
 const threadCount = 2;

@@ -4,7 +4,7 @@ import { constants, PerformanceObserver } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { startThread } from '../../db/sqlite/threads.ts';
+import { startThread } from '../../db/threads/thread.ts';
 import { boundHeap, newCapacity } from '../../src/threads/heap.ts';
 
 const mebibyte = 1024 * 1024;

@@ -106,7 +106,7 @@ t.test('its thread ends when nobody needs it, never in the middle, and starts ag
   let resting: Promise<void> | undefined;
   await transact(threaded, async (tx) => {
     await tx.insertInto('items').values(item('first')).execute();
-    resting = thread.close();
+    resting = thread.rest();
     // Time in which a thread that did not wait for the transaction would end.
     await sleep(20);
     await tx.insertInto('items').values(item('second')).execute();
@@ -120,7 +120,7 @@ t.test('its thread ends when nobody needs it, never in the middle, and starts ag
 
 t.test('one that begins while the thread ends is done by the next thread', async (t) => {
   await transact(threaded, async (tx) => void (await tx.insertInto('items').values(item('before')).execute()));
-  const resting = thread.close();
+  const resting = thread.rest();
   const next = thread.transaction();
   for (const sql of ['BEGIN IMMEDIATE', `INSERT INTO items VALUES ('meanwhile', 7, NULL)`, 'COMMIT'])
     await next.run({ sql, parameters: [] });
@@ -132,7 +132,7 @@ t.test('one that begins while the thread ends is done by the next thread', async
 t.test('a statement for a thread that has ended is refused, and is not done by another', async (t) => {
   const open = thread.transaction();
   open.ended();
-  await thread.close();
+  await thread.rest();
   await t.rejects(open.run({ sql: `INSERT INTO items VALUES ('alone', 0, NULL)`, parameters: [] }), /has ended/);
   t.equal(await sizeOf('alone'), undefined);
 });

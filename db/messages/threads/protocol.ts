@@ -1,5 +1,6 @@
 /** The messages between the message store (store.ts) and its writer thread (writer-worker.ts). */
 
+import type { Failure } from '../../threads/answering.ts';
 import type { AccountBytes } from '../outbox/amounts.ts';
 import type { OutboxChange } from '../outbox/rows.ts';
 import type { MqttChange } from '../sessions/changes.ts';
@@ -106,7 +107,7 @@ export interface Held {
 export type Answer =
   | ({ ready: true; outbox: AccountBytes[] } & Held)
   | ({ more: boolean; end: Place; commitTime: number; outbox: AccountBytes[] } & Held)
-  | { failure: { message: string; code?: string | undefined } };
+  | { failure: Failure };
 
 export interface WorkerSettings {
   path: string;

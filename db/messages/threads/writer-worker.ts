@@ -8,6 +8,7 @@ import type Sqlite from 'better-sqlite3';
 import { commitAsHolder, Fence } from '../../files/lock.ts';
 import { boundedCache } from '../../sqlite/cache.ts';
 import { openSqlite } from '../../sqlite/open.ts';
+import { failureOf } from '../../threads/answering.ts';
 import { LogWriter } from '../logs/writer.ts';
 import type { AccountBytes } from '../outbox/amounts.ts';
 import type { OutboxChange } from '../outbox/rows.ts';
@@ -415,7 +416,6 @@ function carryOut(order: Exclude<Order, { close: true }>): Answer {
     else more = writer.step(order);
     return { more, end: writer.end, commitTime: writer.commitTime, outbox: writer.outboxChanges(), ...writer.held };
   } catch (error) {
-    const { message, code } = error as { message: string; code?: string };
-    return { failure: { message, code } };
+    return { failure: failureOf(error) };
   }
 }

@@ -1,8 +1,8 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import type { Worker } from 'node:worker_threads';
-import Sqlite from 'better-sqlite3';
 import { Commits } from '../../sqlite/commits.ts';
-import { exitOf, startThread } from '../../sqlite/threads.ts';
+import { errorOf } from '../../threads/asked-thread.ts';
+import { exitOf, startThread } from '../../threads/thread.ts';
 import type { Answer, Held, Order, Place, WorkerSettings } from './protocol.ts';
 
 export interface StoreLog {
@@ -138,7 +138,7 @@ export class SeriesWriter {
   #answered(answer: Exclude<Answer, { ready: true }>): void {
     const job = this.#inFlight.shift();
     if ('failure' in answer) {
-      const failure = toError(answer.failure);
+      const failure = errorOf(answer.failure);
       this.commits.failed(failure);
       this.#log.error({ err: failure }, 'A transaction of the message store has failed.');
       job?.settle(failure, false);
@@ -177,9 +177,4 @@ export class SeriesWriter {
 
 export function unavailable(): Error {
   return new Error('The message store is not available: its writer has ended.');
-}
-
-/** Errors lose their class between threads; isStoreFull looks at it. */
-function toError({ message, code }: { message: string; code?: string | undefined }): Error {
-  return code?.startsWith('SQLITE_') ? new Sqlite.SqliteError(message, code) : new Error(message);
 }

@@ -108,7 +108,7 @@ export class Jobs {
     clearInterval(this.#timer);
     await this.#filling;
     await Promise.all(this.#open.values());
-    await this.#equipping.closeForGood();
+    await this.#equipping.close();
     await this.#looking;
   }
 
@@ -176,7 +176,6 @@ export class Jobs {
       });
       this.#open.set(id, ended);
     }
-    if (this.#open.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
   }
 
   /** Runs a job in as many turns as it needs. Never rejects. */

@@ -1,7 +1,8 @@
 /** The threads of certificates, seen from here: one for single certificates, one for lists. Accounts take turns at each. */
+
+import { AskedThread } from '../../../../db/threads/asked-thread.ts';
 import type { Lane } from '../../../scheduler/lanes.ts';
 import { Scheduler } from '../../../scheduler/scheduler.ts';
-import { AskedThread } from '../../../threads/asked-thread.ts';
 import type { tasks } from './tasks.ts';
 
 type Tasks = typeof tasks;
