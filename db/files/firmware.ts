@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { queueRun } from '../../src/scheduler/runs.ts';
 import { openSqlite } from '../sqlite/open.ts';
 import { sync } from './copies.ts';
 
@@ -108,17 +109,7 @@ export class FirmwareFiles {
 
   /** Runs work on `key`, an account or a SHA-256, one piece after the other. Who takes both takes the account first. */
   exclusive<R>(key: string, work: () => Promise<R>): Promise<R> {
-    const done = (this.#turns.get(key) ?? Promise.resolve()).then(work);
-    const turn = done
-      .then(
-        () => {},
-        () => {},
-      )
-      .then(() => {
-        if (this.#turns.get(key) === turn) this.#turns.delete(key);
-      });
-    this.#turns.set(key, turn);
-    return done;
+    return queueRun(this.#turns, key, work);
   }
 
   /** Bytes of a content; undefined when it is missing. */

@@ -13,6 +13,7 @@ import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { keptOf } from '../limits/kept.ts';
 import { exceeded } from '../limits/table.ts';
+import { queueTurn } from '../scheduler/runs.ts';
 import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from './kept-answers.ts';
 
 /** Characters of an answer that is kept; a longer one is made again, or read back. */
@@ -86,8 +87,7 @@ class FirstAnswers {
   async answerAgain(request: FastifyRequest, reply: FastifyReply, keyed: Keyed): Promise<boolean> {
     const { clock, registry } = this.#ctx;
     const { keyHash, requestHash } = keyed;
-    for (let first = this.#underWay.get(keyHash); first; first = this.#underWay.get(keyHash)) await first;
-    this.#started.set(request, { keyed, done: this.#beginRequest(keyHash) });
+    this.#started.set(request, { keyed, done: await queueTurn(this.#underWay, keyHash) });
     const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
     const kept = await rows.executeTakeFirst();
     if (!kept) {
@@ -181,18 +181,6 @@ class FirstAnswers {
     const trashed = await this.#app.inject({ method: 'GET', url: inTrash, ...caller });
     // Not every kind has a trash that can be read.
     return trashed.statusCode === 200 ? trashed : live;
-  }
-
-  #beginRequest(keyHash: string): () => void {
-    let done = () => {};
-    const ended = new Promise<void>((resolve) => {
-      done = () => {
-        if (this.#underWay.get(keyHash) === ended) this.#underWay.delete(keyHash);
-        resolve();
-      };
-    });
-    this.#underWay.set(keyHash, ended);
-    return done;
   }
 
   async keepAnswer(request: FastifyRequest, reply: FastifyReply, first: Started, payload: unknown) {

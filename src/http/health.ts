@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.ts';
 import { diskFault, isStoreBusy, type Registry } from '../../db/registry/index.ts';
 import type { Config } from '../config.ts';
+import { joinRun } from '../scheduler/runs.ts';
 import type { App } from './app.ts';
 import { demandToken } from './guards/operator-token.ts';
 
@@ -95,11 +96,7 @@ export class Health {
 
   /** One at a time: those of a store that hangs would pile up. */
   #proof(store: Store): Promise<void> {
-    const running = this.#proving.get(store);
-    if (running) return running;
-    const proof = store.proveWritable().finally(() => this.#proving.delete(store));
-    this.#proving.set(store, proof);
-    return proof;
+    return joinRun(this.#proving, store, () => store.proveWritable());
   }
 }
 

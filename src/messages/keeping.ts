@@ -7,6 +7,7 @@ import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Config } from '../config.ts';
 import { PlatformError } from '../errors.ts';
+import { joinRun } from '../scheduler/runs.ts';
 import type { Readers } from '../threads/readers.ts';
 import { DiskShare } from './disk-share.ts';
 
@@ -62,10 +63,7 @@ export class Keeping {
   #removed = { points: 0, logs: 0 };
   #sayRemoved = 0;
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
-  #weighing: Promise<void> | undefined;
-  #refusing: Promise<void> | undefined;
-  #evicting: Promise<void> | undefined;
+  readonly #runs = new Map<'disk' | 'shares' | 'refusals' | 'eviction', Promise<void>>();
   #stopped = false;
 
   private constructor(services: Services) {
@@ -77,14 +75,10 @@ export class Keeping {
   static async start(services: Services): Promise<Keeping> {
     const keeping = new Keeping(services);
     await keeping.#lookAtDisk();
-    await keeping.#weighing;
+    await keeping.#runs.get('shares');
     keeping.#lookAtSize();
     services.messages.watchSize(() => keeping.#lookAtSize());
-    keeping.#timer = setInterval(() => {
-      keeping.#looking ??= keeping.#lookAtDisk().finally(() => {
-        keeping.#looking = undefined;
-      });
-    }, diskInterval);
+    keeping.#timer = setInterval(() => void joinRun(keeping.#runs, 'disk', () => keeping.#lookAtDisk()), diskInterval);
     keeping.#timer.unref();
     return keeping;
   }
@@ -93,8 +87,8 @@ export class Keeping {
   async stop(): Promise<void> {
     this.#stopped = true;
     clearInterval(this.#timer);
-    await this.#looking;
-    await Promise.all([this.#weighing, this.#refusing, this.#evicting]);
+    await this.#runs.get('disk');
+    await Promise.all(this.#runs.values());
   }
 
   /** Why nothing that grows is taken; undefined while the disk has more free than the reserve. */
@@ -128,11 +122,8 @@ export class Keeping {
     this.#reportDisk();
     const { unused } = this.#services.messages;
     // Not awaited: with many accounts it waits for a thread, and the disk fills meanwhile.
-    this.#weighing ??= this.#lookAtShares(this.diskFree === null ? null : this.diskFree + unused - reserve).finally(
-      () => {
-        this.#weighing = undefined;
-      },
-    );
+    const left = this.diskFree === null ? null : this.diskFree + unused - reserve;
+    void joinRun(this.#runs, 'shares', () => this.#lookAtShares(left));
   }
 
   async #lookAtShares(free: number | null): Promise<void> {
@@ -164,16 +155,14 @@ export class Keeping {
     const isOver = maxBytes > 0 && messages.size > maxBytes;
     const isAccountOver = accountBytes > 0 && messages.largestAccount > accountBytes;
     if (!isOver) this.#isStuck = false;
-    this.#refusing ??= this.#refuseAccounts()
-      .catch((error) => this.#services.log.error({ err: error }, 'who is above its share of the cap is not known'))
-      .finally(() => {
-        this.#refusing = undefined;
-      });
+    void joinRun(this.#runs, 'refusals', () =>
+      this.#refuseAccounts().catch((error) =>
+        this.#services.log.error({ err: error }, 'who is above its share of the cap is not known'),
+      ),
+    );
     if (this.#stopped || !(isOver || isAccountOver)) return;
     const room = maxBytes > 0 ? maxBytes * (isOver ? evictTo : 1) : Number.MAX_SAFE_INTEGER;
-    this.#evicting ??= this.#evict(room, accountBytes * (isAccountOver ? evictTo : 1)).finally(() => {
-      this.#evicting = undefined;
-    });
+    void joinRun(this.#runs, 'eviction', () => this.#evict(room, accountBytes * (isAccountOver ? evictTo : 1)));
   }
 
   /** Whether eviction does not make enough room below the cap. */

@@ -15,6 +15,7 @@ import { newId } from '../../ids.ts';
 import { openCommands } from '../../limits/use.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { DeviceName, Downlink } from '../../ports/downlink.ts';
+import { queueRun } from '../../scheduler/runs.ts';
 import { Watchers } from '../watchers.ts';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.ts';
 import type { Reply } from './replies.ts';
@@ -182,18 +183,11 @@ export class Commands {
     this.watchers.tellWatchers(sent);
   }
 
-  #inTurn(device: DeviceName, work: () => Promise<void>): void {
+  #inTurn({ accountId, deviceId }: DeviceName, work: () => Promise<void>): void {
     const { log, gate } = this.#services;
-    const before = this.#turns.get(device.deviceId) ?? Promise.resolve();
-    const after = onBehalfOf({ lane: { accountId: device.accountId, callerId: device.deviceId } }, () =>
-      before
-        .then(() => gate.workFor(device.accountId, work))
-        .catch((error) => log.error({ err: error, deviceId: device.deviceId }, 'commands could not go on')),
-    );
-    this.#turns.set(device.deviceId, after);
-    void after.then(() => {
-      if (this.#turns.get(device.deviceId) === after) this.#turns.delete(device.deviceId);
-    });
+    onBehalfOf({ lane: { accountId, callerId: deviceId } }, () =>
+      queueRun(this.#turns, deviceId, () => gate.workFor(accountId, work)),
+    ).catch((error) => log.error({ err: error, deviceId }, 'commands could not go on'));
   }
 
   /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */

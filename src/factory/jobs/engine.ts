@@ -11,6 +11,7 @@ import { inThread, writeAs } from '../../entity/verbs.ts';
 import { PlatformError } from '../../errors.ts';
 import { onBehalfOf } from '../../log.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
+import { joinRun } from '../../scheduler/runs.ts';
 import { Scheduler, type Turn, unbounded } from '../../scheduler/scheduler.ts';
 import { Equipping } from '../provisioning/equipping.ts';
 import { provision } from '../provisioning/provision.ts';
@@ -170,11 +171,10 @@ export class Jobs {
     for (const { id, accountId, createdById } of open) {
       if (this.#stopped || this.#open.has(id) || this.#ctx.gate.isAway(accountId)) continue;
       const lane = { accountId, callerId: createdById };
-      const ended = onBehalfOf({ cause: { jobId: id }, lane }, () => this.#goThrough(id, lane)).finally(() => {
-        this.#open.delete(id);
-        this.wake();
-      });
-      this.#open.set(id, ended);
+      const ended = joinRun(this.#open, id, () =>
+        onBehalfOf({ cause: { jobId: id }, lane }, () => this.#goThrough(id, lane)),
+      );
+      void ended.then(() => this.wake());
     }
   }
 

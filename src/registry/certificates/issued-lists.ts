@@ -3,6 +3,7 @@ import type { Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { sizedCache } from '../../../db/sqlite/cache.ts';
 import type { Clock } from '../../clock.ts';
+import { joinRun } from '../../scheduler/runs.ts';
 import type { Readers } from '../../threads/readers.ts';
 import type { Issuing } from './issuing.ts';
 import type { PkiThreads } from './pki/threads.ts';
@@ -46,14 +47,7 @@ export class IssuedLists {
     // One that is being signed may have begun before the newest revocation.
     const before = await this.#underWay.get(id);
     if (isCurrent(before)) return before.der;
-    return (await (this.#underWay.get(id) ?? this.#sign(authority))).der;
-  }
-
-  #sign(authority: Authority): Promise<List> {
-    const { id } = authority;
-    const signing = this.#makeList(authority).finally(() => this.#underWay.delete(id));
-    this.#underWay.set(id, signing);
-    return signing;
+    return (await joinRun(this.#underWay, id, () => this.#makeList(authority))).der;
   }
 
   async #makeList(authority: Authority): Promise<List> {

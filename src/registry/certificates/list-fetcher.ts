@@ -8,6 +8,7 @@ import type { Config } from '../../config.ts';
 import { PlatformError } from '../../errors.ts';
 import { onBehalfOf } from '../../log.ts';
 import { exchange, NotPublic } from '../../network/outbound.ts';
+import { joinRun } from '../../scheduler/runs.ts';
 import { Scheduler } from '../../scheduler/scheduler.ts';
 import { maxListBytes, type RevocationLists } from './revocation-lists.ts';
 
@@ -35,7 +36,7 @@ export class ListFetcher {
   readonly #ctx: Needed;
   readonly #turns = new Scheduler({ atOnce, perAccount: 1, maxWaiting });
   /** CAs whose list is fetched, or waits for it. */
-  readonly #underWay = new Map<string, Promise<unknown>>();
+  readonly #underWay = new Map<string, Promise<void>>();
   readonly #end = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #lookAgain = 0;
@@ -84,19 +85,16 @@ export class ListFetcher {
    * Fetches the list of a CA. Never rejects: the CA shows what went wrong. Where it is being fetched from another URL, the
    * present one is due at the next look.
    */
-  fetchList({ id, accountId }: { id: string; accountId: string }): Promise<unknown> {
-    const before = this.#underWay.get(id);
-    if (before) return before;
+  fetchList({ id, accountId }: { id: string; accountId: string }): Promise<void> {
     const lane = { accountId, callerId: id };
-    const fetching = this.#turns
-      .run(lane, 1, () => onBehalfOf({ lane }, () => this.#fetch(id, accountId)))
-      .catch((error) => {
-        // More than may wait: they are due at the next look.
-        if (!(error instanceof PlatformError)) this.#ctx.log.error({ err: error }, 'a list could not be fetched');
-      })
-      .then(() => this.#underWay.delete(id));
-    this.#underWay.set(id, fetching);
-    return fetching;
+    return joinRun(this.#underWay, id, () =>
+      this.#turns
+        .run(lane, 1, () => onBehalfOf({ lane }, () => this.#fetch(id, accountId)))
+        .catch((error) => {
+          // More than may wait: they are due at the next look.
+          if (!(error instanceof PlatformError)) this.#ctx.log.error({ err: error }, 'a list could not be fetched');
+        }),
+    );
   }
 
   async #fetch(id: string, accountId: string): Promise<void> {

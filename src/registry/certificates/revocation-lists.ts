@@ -10,6 +10,7 @@ import { demandLive, inThread, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError } from '../../errors.ts';
 import type { Revocations, Revoked } from '../../ports/revocations.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
+import { queueRun } from '../../scheduler/runs.ts';
 import type { RevocationList } from './pki/reading.ts';
 import { digestBytes, isListed } from './pki/serial-numbers.ts';
 import type { PkiThreads } from './pki/threads.ts';
@@ -30,7 +31,7 @@ export class RevocationLists {
   readonly #ctx: Needed;
   #revocations: Revocations | undefined;
   /** Lists that are being taken, by CA: one after the other. */
-  readonly #underWay = new Map<string, Promise<unknown>>();
+  readonly #underWay = new Map<string, Promise<void>>();
   /** Milliseconds: the lists that had expired by then have ended what they end. */
   #looked: number;
 
@@ -57,14 +58,7 @@ export class RevocationLists {
    * caller: there the present list again is no fault. @throws PlatformError 404, 410, 400/106 for an older list.
    */
   take(id: string, list: RevocationList, by: { caller: Caller } | { url: string }): Promise<Taken> {
-    const taking = (this.#underWay.get(id) ?? Promise.resolve()).then(() => this.#take(id, list, by));
-    const ended = taking
-      .catch(() => {})
-      .finally(() => {
-        if (this.#underWay.get(id) === ended) this.#underWay.delete(id);
-      });
-    this.#underWay.set(id, ended);
-    return taking;
+    return queueRun(this.#underWay, id, () => this.#take(id, list, by));
   }
 
   async #take(id: string, list: RevocationList, by: { caller: Caller } | { url: string }): Promise<Taken> {
