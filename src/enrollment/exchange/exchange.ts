@@ -19,7 +19,6 @@ import type { Streams } from '../../ports/streams.ts';
 import { type Csr, presentLeaf } from '../../registry/certificates/issuing.ts';
 import { EnrollmentRefusals } from '../groups/refusals.ts';
 import { answerFor } from './answer.ts';
-import { Flights } from './flights.ts';
 import { Hooks } from './hook.ts';
 import { type Asked, demandSaid, type Made, type MakingContext, makeCredential, valuesOf } from './making.ts';
 import { exchangeMessage } from './messages.ts';
@@ -27,6 +26,7 @@ import { type Proven, Proving } from './proving.ts';
 import { refused } from './refused.ts';
 import { demandSerialNumber, readRequest } from './request.ts';
 import { decideAgain, demandOpen, demandRoom, demandSame, type Known, type Shown } from './rules.ts';
+import { SingleFlight } from './single-flight.ts';
 
 type Needed = Omit<MakingContext, 'revocations'> &
   Pick<MessagesContext, 'certificates' | 'gate' | 'sealing'> & { log: Logger };
@@ -37,7 +37,7 @@ export type EnrollmentCounts = Record<'made' | 'repeated' | 'refused' | 'unprove
 
 export class Enrollment implements EnrollmentService {
   readonly #ctx: Needed;
-  readonly #flights = new Flights<Made>();
+  readonly #flights = new SingleFlight<Made>();
   readonly #hooks: Hooks;
   readonly #proving: Proving;
   readonly refusals: EnrollmentRefusals;

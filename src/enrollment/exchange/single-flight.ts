@@ -51,8 +51,8 @@ export class Flight<M> {
   }
 }
 
-/** The flights of this process, by serial number. */
-export class Flights<M> {
+/** The flights of this process, by serial number: one at a time makes a credential. */
+export class SingleFlight<M> {
   readonly #flights = new Map<string, Flight<M>>();
 
   /**
