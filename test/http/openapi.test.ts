@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
@@ -119,6 +120,25 @@ t.test('what devices call says that a client certificate is taken as a secret is
   const ofDevices = operations().filter(({ 'x-callers': callers }) => callers.includes('device'));
   t.ok(ofDevices.length >= 4);
   t.match(ofDevices.find(({ operationId }) => operationId === 'publishMessage')?.summary, /client certificate/);
+});
+
+t.test('a component keeps its name, by which generated clients know it', async (t) => {
+  const names = Object.entries(published.components).flatMap(([section, group]) =>
+    Object.keys(group).map((name) => `${section}/${name}`),
+  );
+  const kept = readFileSync(new URL('component-names.txt', import.meta.url), 'utf8')
+    .trimEnd()
+    .split('\n');
+  t.strictSame(
+    kept.filter((name) => !names.includes(name)),
+    [],
+    'none is gone',
+  );
+  t.strictSame(
+    names.filter((name) => !kept.includes(name)),
+    [],
+    'a new one is appended to component-names.txt',
+  );
 });
 
 t.test('its components lose nothing of what the routes say', async (t) => {
