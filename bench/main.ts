@@ -1,6 +1,5 @@
 /** `npm run bench`: measures what the README promises in figures. Each scenario can be run singly. */
 import { parseArgs } from 'node:util';
-import { measureBackup } from './backup.ts';
 import { measureBridges } from './bridges.ts';
 import { measureCells } from './cells.ts';
 import { measureConsole } from './console.ts';
@@ -11,20 +10,15 @@ import { measureEnrollment } from './enroll.ts';
 import { measureCreates, measureReads } from './entities.ts';
 import { measureFan } from './fan.ts';
 import { measureGrowth } from './growth.ts';
-import { measureKeeping } from './keeping.ts';
 import { measureLatency } from './latency.ts';
 import { measureLevels } from './levels.ts';
 import { measureLists } from './lists.ts';
-import { measureLogins } from './logins.ts';
-import { measureLogs } from './logs.ts';
 import { measureMemory } from './memory.ts';
-import { measureMoves } from './move.ts';
 import { measureOne } from './one.ts';
 import { measureOverview } from './overview.ts';
 import { processes } from './processes.ts';
 import { sayProfiles } from './profile.ts';
 import { measureProvisioning } from './provision.ts';
-import { measureQos } from './qos.ts';
 import { measureReconnect } from './reconnect.ts';
 import { writeReport } from './report.ts';
 import { begin, loadNow, machineCpu, pressureNow, pressureSince, sayResults, writeResults } from './results.ts';
@@ -63,7 +57,6 @@ const figures: Record<string, Listed> = {
   growth: { shows: 'what the same costs from a thousand to a million devices', run: measureGrowth },
 };
 const others: Record<string, Listed> = {
-  backup: { shows: 'what publishers feel of a backup next to them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
   cells: {
     shows: 'two cells behind HAProxy: CPU of a message, and what one feels when the other is killed',
@@ -72,12 +65,7 @@ const others: Record<string, Listed> = {
   console: { shows: 'the console in a real browser: first view, keystrokes, scrolling, memory', run: measureConsole },
   downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
   bridges: { shows: 'the rate of bridges to NATS and a webhook, and what they cost publishers', run: measureBridges },
-  keeping: { shows: 'ingest while the cap on bytes is reached, against ingest without', run: measureKeeping },
-  logins: { shows: 'what logins cost others, and what their time tells', run: measureLogins },
-  move: { shows: 'an organization with many devices moves under live connections', run: measureMoves },
   one: { shows: 'one unit by a process of its own, as a line makes it', run: measureOne },
-  qos: { shows: 'what a message costs at QoS 0, 1 and 2', run: measureQos },
-  logs: { shows: 'a million log entries: stored, paged, searched', run: measureLogs },
 };
 const scenarios = { ...figures, ...others };
 
@@ -90,7 +78,7 @@ npm run bench -- profile [--skip S] FILE...        shares of what a profile of t
 
 Without a scenario these run, one after the other:
 ${listed(figures).join('\n')}
-These have no figure of their own, or one of a single part, and run by name:
+These take long, need other programs or are about a single part, and run by name:
 ${listed(others).join('\n')}
 
   --quick       small sizes: shows that everything works, and figures that say little
