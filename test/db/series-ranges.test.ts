@@ -249,7 +249,13 @@ t.test('many categories of one moment are summed up in their turn, each point lo
     if (!over) setImmediate(others);
   };
   setImmediate(others);
-  const sums = await store.series.sums(key, { from: start - 1, to: start + day, edges, wanted: aggregates, limit: 5000 });
+  const sums = await store.series.sums(key, {
+    from: start - 1,
+    to: start + day,
+    edges,
+    wanted: aggregates,
+    limit: 5000,
+  });
   over = true;
   t.strictSame(inOrder(sums), inOrder(sumsOf(points, edges)));
   t.ok(turns > 1, `${turns} turns`);
