@@ -3,6 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { rootCertificates } from 'node:tls';
 import type { Config } from '../../src/config.ts';
+import { pemCertificates } from '../../src/formats/pem.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning, error } = findings('tls');
@@ -14,7 +15,7 @@ type Shown = Pick<Config, 'tls'> & Partial<Pick<Config, 'publicUrl' | 'mqttPubli
 
 export function lookAtTls({ tls, publicUrl, mqttPublicUrl }: Shown, now: number): Finding[] {
   if (!tls) return [ok('there is no certificate')];
-  const [own, ...authorities] = split(tls.chain).map((pem) => new X509Certificate(pem));
+  const [own, ...authorities] = pemCertificates(tls.chain).map((pem) => new X509Certificate(pem));
   if (!own) return [error('SLIPWAY_TLS_CERT holds no certificate.')];
   const found = [
     ...validity('SLIPWAY_TLS_CERT', own, now),
@@ -75,10 +76,6 @@ function isIssuedByRoot(certificate: X509Certificate): boolean {
 
 function isFor(certificate: X509Certificate, host: string): boolean {
   return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined;
-}
-
-function split(chain: string): string[] {
-  return chain.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
 }
 
 function ends(certificates: readonly X509Certificate[]): string {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashFormat, flashFormats, type Unit } from '../../src/factory/provisioning/unit.ts';
 import { type FlashExtra, flashFile } from '../../src/factory/results/formats.ts';
+import { type PemBlock, pemBlocks, pemCertificates } from '../../src/formats/pem.ts';
 import { isLoopback, isUnspecified } from '../../src/network/own-machine.ts';
 import { Ending, refused, trouble, UsageError } from '../usage.ts';
 import type { Client } from './client.ts';
@@ -89,8 +90,7 @@ export function readPem(path: string | undefined): string | undefined {
   } catch (error) {
     throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
   }
-  if (!text.includes('-----BEGIN CERTIFICATE-----'))
-    throw new UsageError(`${path} is not a PEM file with a certificate.`);
+  if (pemCertificates(text).length === 0) throw new UsageError(`${path} is not a PEM file with a certificate.`);
   return text;
 }
 
@@ -224,10 +224,10 @@ async function certificateOf(certify: string, { deviceId, serialNumber }: Unit):
       throw new UsageError(`--certify ${certify} cannot be called: ${error.message}`);
     throw trouble(`${certify} has failed for ${serialNumber}: ${error.message.trim()}`);
   });
-  const blocks = stdout.match(/-----BEGIN ([A-Z0-9 ]+)-----[^-]+-----END \1-----/g) ?? [];
-  const isKey = (block: string) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block);
-  const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];
-  const [privateKey] = keys;
+  const blocks = pemBlocks(stdout);
+  const isKey = ({ label }: PemBlock) => label.endsWith('PRIVATE KEY');
+  const certificates = blocks.filter((block) => !isKey(block)).map(({ text }) => text);
+  const privateKey = blocks.find(isKey)?.text;
   if (certificates.length === 0 || privateKey === undefined)
     throw trouble(`${certify} printed no certificate and key for ${serialNumber}.`);
   if (!isPair(certificates[0] ?? '', privateKey))

@@ -1,9 +1,13 @@
 /** CAs that issue: their key and certificate, what they issue, how it ends, and their revocation list. */
-import { X509Certificate } from 'node:crypto';
+import { createPublicKey, X509Certificate } from 'node:crypto';
+import { CertificationRequest } from '@peculiar/asn1-csr';
+import { AsnConvert } from '@peculiar/asn1-schema';
+import * as asn1 from '@peculiar/asn1-x509';
 import type { Test } from 'tap';
+import { pemBlocks, pemOf } from '../../src/formats/pem.ts';
 import { certificate } from '../broker/certificate.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
-import { download, joinWith, type KeyKind, openssl, type Requested } from '../support/openssl.ts';
+import { download, joinWith, openssl, type Requested } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 
@@ -42,6 +46,13 @@ const refusal = (path: string, message: RegExp) => ({
   status: 400,
   body: { error: { code: 106, details: [{ path, message }] } },
 });
+const derOf = (pem: string) => pemBlocks(pem)[0]?.der ?? Buffer.alloc(0);
+/** A public RSA key (SPKI) that nobody has the other half of. */
+const rsaKeyOf = (bits: number) => {
+  const modulus = (1n << BigInt(bits - 1)) | 1n;
+  const n = Buffer.from(modulus.toString(16).padStart(2 * Math.ceil(bits / 8), '0'), 'hex').toString('base64url');
+  return createPublicKey({ key: { kty: 'RSA', n, e: 'AQAB' }, format: 'jwk' }).export({ type: 'spki', format: 'der' });
+};
 const remove = (path: string, { id, version }: { id: string; version: string }) =>
   service.http('DELETE', `${path}/${id}`, { headers: { etag: version } });
 /** OpenSSL's word on certificates of a CA, with the list that is there now. */
@@ -132,9 +143,9 @@ t.test('a certificate is issued for a request, and lets the device in at once', 
   t.equal((await service.ok('GET', `${list}&expiresBefore=${ca.created}`)).mqttCertificates.results.length, 0);
 });
 
-t.test('keys of four kinds are taken; weak ones, others, false signatures and junk are refused', async (t) => {
+t.test('keys of five kinds are taken; weak ones, false signatures and junk are refused', async (t) => {
   const [ca, device, shell] = [await newIssuer(), await newDevice(), openssl(t)];
-  for (const kind of ['P-256', 'P-384', 'Ed25519', 'RSA-2048'] as const) {
+  for (const kind of ['P-256', 'P-384', 'P-521', 'Ed25519', 'RSA-2048'] as const) {
     const asked = shell.request({ kind });
     const { certificate: cert } = await issued(ca.id, device.id, asked);
     const { returnCode } = await joinWith(t, service.mqttsPort, { cert, key: asked.key }, { clientId: kind });
@@ -142,8 +153,7 @@ t.test('keys of four kinds are taken; weak ones, others, false signatures and ju
   }
   const refused = async (csr: string, message: RegExp) =>
     t.match(await issueTo(ca.id, { deviceId: device.id, csr }), refusal('csr', message));
-  for (const kind of ['P-521', 'RSA-1024'] satisfies KeyKind[])
-    await refused(shell.request({ kind }).csr, /has a key that is not P-256/);
+  await refused(shell.request({ kind: 'RSA-1024' }).csr, /has an RSA key of fewer than 2048 bits/);
   const asked = shell.request();
   const der = Buffer.from(asked.csr.replace(/-----.*-----/g, ''), 'base64');
   t.equal((await issueTo(ca.id, { deviceId: device.id, csr: der.toString('base64') })).status, 200, 'base64 of DER');
@@ -171,6 +181,30 @@ t.test('keys of four kinds are taken; weak ones, others, false signatures and ju
       t.equal(answer.status, 400, `seed ${seed}, round ${round}`);
     }
   await refused(`${asked.csr}${'x'.repeat(16_384)}`, /16384/);
+});
+
+t.test('the bounds of an RSA key are the same in a request and in a certificate', async (t) => {
+  const [ca, device, shell] = [await newIssuer(), await newDevice(), openssl(t)];
+  shell.run(...'req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout rsa.key -out rsa.pem'.split(' '));
+  const request = AsnConvert.parse(derOf(shell.request({ kind: 'RSA-2048' }).csr), CertificationRequest);
+  const own = AsnConvert.parse(derOf(shell.read('rsa.pem').toString()), asn1.Certificate);
+  for (const [bits, inRequest, status] of [
+    [2047, /fewer than 2048/, 400],
+    // The key is not the one that has signed: only a request has to show that it has.
+    [8192, /not signed by its own key/, 200],
+    [8193, /more than 8192/, 400],
+  ] as const) {
+    const key = AsnConvert.parse(rsaKeyOf(bits), asn1.SubjectPublicKeyInfo);
+    request.certificationRequestInfo.subjectPKInfo = key;
+    own.tbsCertificate.subjectPublicKeyInfo = key;
+    const csr = Buffer.from(AsnConvert.serialize(request)).toString('base64');
+    t.match(await issueTo(ca.id, { deviceId: device.id, csr }), refusal('csr', inRequest), `${bits} in a request`);
+    const certificate = pemOf('CERTIFICATE', new Uint8Array(AsnConvert.serialize(own)));
+    const body = { accountId: service.accountId, entityId: device.id, entityType: 'device', certificate };
+    const answer = await service.http('POST', certificates, { body });
+    t.equal(answer.status, status, `${bits} in a certificate`);
+    if (status === 400) t.match(answer, refusal('certificate', inRequest));
+  }
 });
 
 t.test('blocks before a request are skipped; explicit parameters of a curve are refused everywhere', async (t) => {

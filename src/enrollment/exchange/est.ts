@@ -10,7 +10,6 @@ import { provenCaller, takePasswords } from '../../messages/publish.ts';
 import { isOverTls, trustOf } from '../../network/addresses.ts';
 import type { ProvenCaller } from '../../ports/publisher.ts';
 import { maxCsrLength } from '../../registry/certificates/issuing.ts';
-import { blocksOf } from '../../registry/certificates/x509.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { EnrollmentContext } from '../context.ts';
 import type { GroupRow } from '../groups/group.ts';
@@ -117,7 +116,7 @@ async function demandMember({ registry }: EnrollmentContext, groupId: string, de
 
 /** Certificates (PEM) as PKCS#7, in base64 without lines, which RFC 8951 demands and some clients do, too. */
 async function pkcs7Of({ pki }: EnrollmentContext, lane: Lane, certificates: string): Promise<string> {
-  return Buffer.from(await pki.ask(lane, 'makePkcs7', blocksOf(certificates))).toString('base64');
+  return Buffer.from(await pki.ask(lane, 'makePkcs7', certificates)).toString('base64');
 }
 
 function sendCertificates(reply: FastifyReply, text: string): FastifyReply {

@@ -6,13 +6,14 @@ import { demandHas } from '../../entity/giving.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
 import { invalid, PlatformError, unknownReference } from '../../errors.ts';
+import { pemCertificates } from '../../formats/pem.ts';
 import type { App } from '../../http/app.ts';
 import { laneOf } from '../../limits/lanes.ts';
 import type { RegistryContext } from '../context.ts';
 import { authorityShape, recordAuthority, showAuthority } from './authorities.ts';
 import { addCertificate, certificateShape, readValid } from './certificates.ts';
 import { issuerFault, maxCsrLength, storeLeaf } from './issuing.ts';
-import { authorityFault, blocksOf, type Certificate, isSignedBy, storedAuthority } from './x509.ts';
+import { authorityFault, type Certificate, isSignedBy, storedAuthority } from './x509.ts';
 
 const defaultDays = 365;
 const maxDays = 3650;
@@ -25,7 +26,7 @@ export const csrShape = Type.String({
   minLength: 1,
   maxLength: maxCsrLength,
   description:
-    'PKCS#10, PEM or base64 of DER, with a key of P-256, P-384, Ed25519, or RSA of 2,048 to 4,096 bits. Its extensions are ignored.',
+    'PKCS#10, PEM or base64 of DER, with a key of RSA of 2,048 to 8,192 bits, of a named elliptic curve of at least 256 bits, or of EdDSA. Its extensions are ignored.',
 });
 const issueBody = Type.Object({
   deviceId: Type.String(),
@@ -137,7 +138,7 @@ async function setCertificate(ctx: RegistryContext, caller: Caller, id: string, 
   if (before.issuing !== 1) throw invalid('id', 'is not a CA that issues certificates');
   const { key } = issuing.signerOf(before);
   const isOwn = (one: Certificate) => pki.ask(laneOf(caller), 'hasKey', one.x509.toString(), key);
-  const pems = blocksOf(text);
+  const pems = pemCertificates(text);
   const given = pems.length > 1 ? pems : [text];
   if (given.length > maxChain) throw invalid('certificate', `has more than ${maxChain} certificates`);
   if (text.includes('PRIVATE KEY')) readValid(text, clock);

@@ -14,7 +14,7 @@ import type { PkiThreads } from './pki/threads.ts';
 
 const day = 24 * 60 * 60_000;
 const serialBytes = 16;
-/** Characters of a request: RSA of 4,096 bits with many attributes has a third of it. */
+/** Characters of a request: RSA of 8,192 bits with many attributes has half of it. */
 export const maxCsrLength = 16_384;
 
 type Authority = Row<'certificateAuthorities'>;

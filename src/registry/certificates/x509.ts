@@ -1,8 +1,10 @@
 /** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { comparableName, nameHash } from '../../../db/registry/distinguished-names.ts';
+import { pemCertificates } from '../../formats/pem.ts';
+import { contextTag, elementsOf, partsOf, tags } from './der.ts';
 import { normalSerial } from './pki/serial-numbers.ts';
-import { pssHashes, rsaPss, signatureHashes } from './pki/signatures.ts';
+import { keyWeakness, strongScheme } from './strength.ts';
 
 /** The used fields of a certificate. Times in milliseconds since 1970. */
 export interface Certificate {
@@ -28,10 +30,6 @@ export interface Certificate {
   /** Whether it asks for something that nobody here knows. */
   readonly isPeculiar: boolean;
 }
-
-/** Bits: fewer are too weak, more take too long to check. */
-const rsaBits = { least: 2048, most: 8192 };
-const minCurveBits = 256;
 
 const extensionIds = {
   keyUsage: '551d0f',
@@ -88,7 +86,7 @@ export function readable(x509: X509Certificate): Certificate | undefined {
 /** The one certificate of a PEM text; a sentence about it when it holds none, several, or a private key. */
 export function readPem(text: string): Certificate | string {
   if (text.includes('PRIVATE KEY')) return 'holds a private key, which belongs to the device alone';
-  const blocks = blocksOf(text);
+  const blocks = pemCertificates(text);
   if (blocks.length > 1) return 'must hold exactly one certificate';
   try {
     return readCertificate(new X509Certificate(blocks[0] ?? ''));
@@ -97,16 +95,14 @@ export function readPem(text: string): Certificate | string {
   }
 }
 
-/** The certificates of a PEM text, each a text of its own, as they stand there. */
-export function blocksOf(text: string): string[] {
-  return text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-}
-
 /** The certificates of a PEM text, without what stands around them; undefined if it holds none, or one that cannot be read. */
 export function cleanPem(text: string): string | undefined {
-  const blocks = blocksOf(text);
   try {
-    return blocks.map((block) => new X509Certificate(block).toString()).join('') || undefined;
+    return (
+      pemCertificates(text)
+        .map((block) => new X509Certificate(block).toString())
+        .join('') || undefined
+    );
   } catch {
     return undefined;
   }
@@ -130,7 +126,13 @@ export function storedAuthority(certificate: Certificate) {
 
 /** Why a key or a signature cannot be relied on; undefined when it can. */
 export function weaknessOf({ x509, hasStrongSignature: isStrong }: Certificate): string | undefined {
-  return keyWeakness(x509) ?? (isStrong ? undefined : 'is signed with a weak or unknown algorithm');
+  let key: KeyObject;
+  try {
+    key = x509.publicKey;
+  } catch {
+    return 'has a key of an unknown kind';
+  }
+  return keyWeakness(key) ?? (isStrong ? undefined : 'is signed with a weak or unknown algorithm');
 }
 
 /**
@@ -169,105 +171,32 @@ function useFault({ x509, isPeculiar }: Certificate): string | undefined {
   return undefined;
 }
 
-function keyWeakness(x509: X509Certificate): string | undefined {
-  let key: KeyObject;
-  try {
-    key = x509.publicKey;
-  } catch {
-    return 'has a key of an unknown kind';
-  }
-  const { modulusLength = 0, namedCurve } = key.asymmetricKeyDetails ?? {};
-  switch (key.asymmetricKeyType) {
-    case 'rsa':
-    case 'rsa-pss':
-      if (modulusLength < rsaBits.least) return `has an RSA key of fewer than ${rsaBits.least} bits`;
-      return modulusLength > rsaBits.most ? `has an RSA key of more than ${rsaBits.most} bits` : undefined;
-    case 'ec': {
-      const { bits = 0 } = x509.toLegacyObject() as { bits?: number };
-      if (!hasNamedCurve(key)) return 'has a curve that is not named (explicit EC parameters)';
-      return namedCurve && bits >= minCurveBits ? undefined : `has a curve of fewer than ${minCurveBits} bits`;
-    }
-    case 'ed25519':
-    case 'ed448':
-      return undefined;
-    default:
-      return 'has a key of an unknown kind';
-  }
-}
-
-/** RFC 5480, 2.1.1: the parameters of a curve must not be written out, which lets somebody choose their own. */
-export function hasNamedCurve(key: KeyObject): boolean {
-  const [algorithm] = partsOf(first(key.export({ type: 'spki', format: 'der' })));
-  return partsOf(algorithm?.body)[1]?.tag === objectIdTag;
-}
-
 // Fields that only the DER has. OpenSSL has parsed it before, and accepts some that is not strict DER.
 
 function hasStrongSignature(der: Buffer): boolean {
-  const [, algorithm] = partsOf(first(der));
-  const [id, parameters] = partsOf(algorithm?.body);
-  if (!id) return false;
-  if (id.body.toString('hex') !== rsaPss) return signatureHashes.has(id.body.toString('hex'));
-  const hash = partsOf(parameters?.body).find(({ tag }) => tag === contextTag(0));
-  const [hashId] = partsOf(first(hash?.body));
-  return pssHashes.has(hashId?.body.toString('hex') ?? '');
+  return strongScheme(partsOf(der)[1]) !== undefined;
 }
 
 function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar' | 'serial'> {
-  const [body] = partsOf(first(der));
-  const content = partsOf(body?.body);
-  const serial = content.find(({ tag }) => tag === integerTag)?.body.toString('hex') ?? '';
-  const list = content.find(({ tag }) => tag === contextTag(3));
+  const content = [...elementsOf(partsOf(der)[0]?.content)];
+  const serial = content.find(({ tag }) => tag === tags.integer)?.content.toString('hex') ?? '';
+  const [list] = partsOf(content.find(({ tag }) => tag === contextTag(3))?.whole);
   let keyUsage: number | undefined;
   let pathLength: number | undefined;
   let isPeculiar = false;
-  for (const { body: extension } of partsOf(first(list?.body))) {
-    const [id, ...rest] = partsOf(extension);
-    const name = id?.body.toString('hex') ?? '';
-    const isCritical = rest.length > 1 && rest[0]?.body[0] !== 0;
-    const value = rest.at(-1)?.body;
-    if (name === extensionIds.keyUsage) keyUsage = partsOf(value)[0]?.body[1] ?? 0;
+  for (const extension of elementsOf(list?.content)) {
+    const [id, ...rest] = elementsOf(extension.content);
+    const name = id?.content.toString('hex') ?? '';
+    const isCritical = rest.length > 1 && rest[0]?.content[0] !== 0;
+    const value = rest.at(-1)?.content;
+    if (name === extensionIds.keyUsage) keyUsage = [...elementsOf(value)][0]?.content[1] ?? 0;
     if (name === extensionIds.basicConstraints) {
-      const depth = partsOf(first(value)).find(({ tag }) => tag === integerTag)?.body;
+      const depth = partsOf(value).find(({ tag }) => tag === tags.integer)?.content;
       if (depth) pathLength = depth.length === 1 ? depth.readUInt8() : Number.POSITIVE_INFINITY;
     }
     if (isCritical && !knownExtensions.has(name)) isPeculiar = true;
   }
   return { keyUsage, pathLength, isPeculiar, serial: normalSerial(serial) };
-}
-
-const integerTag = 0x02;
-const objectIdTag = 0x06;
-const contextTag = (number: number) => 0xa0 + number;
-
-interface Part {
-  tag: number;
-  body: Buffer;
-}
-
-/** The body of the first element. */
-function first(der: Buffer | undefined): Buffer | undefined {
-  return partsOf(der)[0]?.body;
-}
-
-/** The elements of a DER sequence, in their order. @throws Error if the bytes are not a DER sequence. */
-function partsOf(der: Buffer | undefined): Part[] {
-  const parts: Part[] = [];
-  for (let at = 0; der && at < der.length; ) {
-    const tag = der.readUInt8(at);
-    let length = der.readUInt8(at + 1);
-    at += 2;
-    if (length === 0x80) throw new Error('not DER');
-    if (length > 0x80) {
-      const bytes = length & 0x7f;
-      length = der.readUIntBE(at, bytes);
-      at += bytes;
-    }
-    if (at + length > der.length) throw new Error('not DER');
-    parts.push({ tag, body: der.subarray(at, at + length) });
-    at += length;
-  }
-  return parts;
 }
 
 /** Node puts each attribute on a line of its own, with commas escaped. */

@@ -15,6 +15,7 @@ import { AsnConvert, OctetString } from '@peculiar/asn1-schema';
 import * as asn1 from '@peculiar/asn1-x509';
 import * as asn1js from 'asn1js';
 import { boundedCache } from '../../../../db/sqlite/cache.ts';
+import { pemBlocks, pemOf } from '../../../formats/pem.ts';
 
 /** What a certificate or a list is signed with. */
 export interface Signer {
@@ -128,9 +129,9 @@ export function makeRevocationList(
   return signed(list, key);
 }
 
-/** Certificates alone, as PKCS#7 (RFC 5652 SignedData without signers), DER. */
-export function makePkcs7(pems: readonly string[]): Uint8Array<ArrayBuffer> {
-  const certificates = pems.map((pem) => new CertificateChoices({ certificate: certificateIn(pem) }));
+/** The certificates of a text (PEM) alone, as PKCS#7 (RFC 5652 SignedData without signers), DER. */
+export function makePkcs7(text: string): Uint8Array<ArrayBuffer> {
+  const certificates = certificatesIn(text).map((certificate) => new CertificateChoices({ certificate }));
   const data = new SignedData({
     version: 1,
     encapContentInfo: new EncapsulatedContentInfo({ eContentType: id_data }),
@@ -140,13 +141,8 @@ export function makePkcs7(pems: readonly string[]): Uint8Array<ArrayBuffer> {
   return serialize(new ContentInfo({ contentType: id_signedData, content: AsnConvert.serialize(data) }));
 }
 
-/** The DER between the lines of a PEM text. */
-export function derOf(pem: string): Buffer {
-  return Buffer.from(pem.replace(/-----[^-]+-----/g, ''), 'base64');
-}
-
-function certificateIn(pem: string): asn1.Certificate {
-  return AsnConvert.parse(derOf(pem), asn1.Certificate);
+function certificatesIn(text: string): asn1.Certificate[] {
+  return pemBlocks(text).map(({ der }) => AsnConvert.parse(der, asn1.Certificate));
 }
 
 interface Content {
@@ -205,17 +201,19 @@ function authorityOf({ key, certificate }: Signer): Authority {
   const id = createHash('sha256').update(key).update(certificate).digest('base64');
   const known = authorities.get(id);
   if (known) return known;
-  const { subject, extensions, subjectPublicKeyInfo } = certificateIn(certificate).tbsCertificate;
+  const [own] = certificatesIn(certificate);
+  if (!own) throw new Error('not a certificate');
+  const { subject, extensions, subjectPublicKeyInfo } = own.tbsCertificate;
   // The identifier that the CA has, or the one that its key would have.
-  const own = extensions?.find(({ extnID }) => extnID === asn1.id_ce_subjectKeyIdentifier);
-  const keyId = own
-    ? AsnConvert.parse(own.extnValue.buffer, asn1.SubjectKeyIdentifier).buffer
+  const named = extensions?.find(({ extnID }) => extnID === asn1.id_ce_subjectKeyIdentifier);
+  const keyId = named
+    ? AsnConvert.parse(named.extnValue.buffer, asn1.SubjectKeyIdentifier).buffer
     : keyIdOf(subjectPublicKeyInfo);
-  const named = new asn1.AuthorityKeyIdentifier({ keyIdentifier: new asn1.KeyIdentifier(keyId) });
+  const identifier = new asn1.AuthorityKeyIdentifier({ keyIdentifier: new asn1.KeyIdentifier(keyId) });
   const authority = {
     key: createPrivateKey(key),
     subject,
-    authorityKey: extension(asn1.id_ce_authorityKeyIdentifier, named),
+    authorityKey: extension(asn1.id_ce_authorityKeyIdentifier, identifier),
   };
   authorities.set(id, authority);
   return authority;
@@ -264,12 +262,4 @@ function sequence(parts: readonly Uint8Array[], tag = { tagClass: 1, tagNumber: 
   const block = new asn1js.Primitive({ idBlock: tag, valueHex: Uint8Array.from(Buffer.concat(parts)).buffer });
   block.idBlock.isConstructed = true;
   return new Uint8Array(block.toBER());
-}
-
-function pemOf(label: string, der: Uint8Array): string {
-  const lines =
-    Buffer.from(der)
-      .toString('base64')
-      .match(/.{1,64}/g) ?? [];
-  return `-----BEGIN ${label}-----\n${lines.join('\n')}\n-----END ${label}-----\n`;
 }

@@ -1,6 +1,6 @@
 /** Names of subjects and issuers (RFC 5280, 4.1.2.4): their attributes as text, and whether two are the same. */
 import { comparableText } from '../../../../db/registry/distinguished-names.ts';
-import { type Element, elementsOf, partsOf } from './elements.ts';
+import { type Element, elementsOf, partsOf } from '../der.ts';
 
 /** One attribute: its type, the hex of an object identifier, and its value. */
 interface Attribute {
@@ -23,19 +23,17 @@ export function attributesOf(name: Uint8Array): Attribute[][] {
     [...elementsOf(set.content)].map((pair) => {
       const [type, value, more] = elementsOf(pair.content);
       if (!type || !value || more) throw new Error('not an attribute');
-      return { type: Buffer.from(type.content).toString('hex'), text: textOf(value), value };
+      return { type: type.content.toString('hex'), text: textOf(value), value };
     }),
   );
 }
 
-function textOf({ tagClass, tagNumber, content }: Element): string | undefined {
-  if (tagClass !== 1) return undefined;
-  const bytes = Buffer.from(content);
-  if (byteStrings.has(tagNumber)) return bytes.toString('latin1');
-  if (tagNumber === bmpString && bytes.length % 2 === 0) return Buffer.from(bytes).swap16().toString('utf16le');
+function textOf({ tag, content: bytes }: Element): string | undefined {
+  if (byteStrings.has(tag)) return bytes.toString('latin1');
+  if (tag === bmpString && bytes.length % 2 === 0) return Buffer.from(bytes).swap16().toString('utf16le');
   try {
-    if (tagNumber === utf8String) return utf8.decode(bytes);
-    if (tagNumber !== universalString || bytes.length % 4 !== 0) return undefined;
+    if (tag === utf8String) return utf8.decode(bytes);
+    if (tag !== universalString || bytes.length % 4 !== 0) return undefined;
     const points = Array.from({ length: bytes.length / 4 }, (_, at) => bytes.readUInt32BE(4 * at));
     return String.fromCodePoint(...points);
   } catch {
@@ -50,6 +48,6 @@ export function isSameName(one: Uint8Array, other: Uint8Array): boolean {
 
 function formOf(name: Uint8Array): string {
   const pairOf = ({ type, text, value }: Attribute) =>
-    text === undefined ? [type, Buffer.from(value.whole).toString('hex')] : [type, '', comparableText(text)];
+    text === undefined ? [type, value.whole.toString('hex')] : [type, '', comparableText(text)];
   return JSON.stringify(attributesOf(name).map((set) => set.map((one) => JSON.stringify(pairOf(one))).sort()));
 }

@@ -4,11 +4,11 @@ import { CertificationRequest } from '@peculiar/asn1-csr';
 import { AsnConvert } from '@peculiar/asn1-schema';
 import * as asn1 from '@peculiar/asn1-x509';
 import * as asn1js from 'asn1js';
-import { hasNamedCurve } from '../x509.ts';
-import { contextClass, type Element, elementsOf, partsOf, tags } from './elements.ts';
+import { pemBlocks } from '../../../formats/pem.ts';
+import { contextTag, type Element, elementsOf, partsOf, tags } from '../der.ts';
+import { keyWeakness, strongScheme } from '../strength.ts';
 import { attributesOf, isSameName } from './names.ts';
 import { digestOf } from './serial-numbers.ts';
-import { edwardsKeys, pssHashes, rsaPss, signatureHashes } from './signatures.ts';
 
 /** A request whose signature fits its key. */
 export interface SigningRequest {
@@ -36,13 +36,9 @@ export interface Fault {
   fault: string;
 }
 
-const curves = ['prime256v1', 'secp384r1'];
-const rsaBits = { min: 2048, max: 4096 };
 /** Their types, the hex of object identifiers. */
 const subjectAttributes = { commonName: '550403', serialNumber: '550405' } as const;
 const strongEnough = 'with SHA-256 or better, or with EdDSA';
-/** Bytes of the salt of RSA-PSS where its parameters do not say. */
-const usualSalt = 20;
 
 /** The request in a PEM text, or in base64 of DER. */
 export function readRequest(text: string): SigningRequest | Fault {
@@ -63,7 +59,7 @@ export function readRequest(text: string): SigningRequest | Fault {
   } catch {
     return { fault: 'has a key of an unknown kind' };
   }
-  const weakness = keyFault(key);
+  const weakness = keyWeakness(key);
   if (weakness !== undefined) return { fault: weakness };
   if (!isSigned(frame, key)) return { fault: `is not signed by its own key ${strongEnough}` };
   const subject = subjectIn(frame.content);
@@ -76,7 +72,9 @@ export function readRequest(text: string): SigningRequest | Fault {
 export function readRevocationList(given: Uint8Array, authority: string, now: number): RevocationList | Fault {
   let parts: Parts;
   try {
-    parts = partsOfList(given[0] === 0x30 ? given : bytesOfText(Buffer.from(given).toString('latin1'), 'X509 CRL'));
+    parts = partsOfList(
+      given[0] === tags.sequence ? given : bytesOfText(Buffer.from(given).toString('latin1'), 'X509 CRL'),
+    );
   } catch {
     return { fault: 'must be a certificate revocation list, as DER or PEM' };
   }
@@ -100,8 +98,6 @@ const clockTolerance = 300_000;
 const maxNumberBytes = 20;
 /** Bytes of the date of an entry: 2611271530Z. */
 const shortestDate = 11;
-/** The first byte of a constructed SEQUENCE. */
-const sequenceTag = 0x30;
 /** Bytes of all extensions of a list, which become objects. */
 const maxExtensions = 65_536;
 
@@ -110,7 +106,7 @@ interface Parts {
   issuer: Uint8Array;
   thisUpdate: number;
   nextUpdate: number | undefined;
-  entries: Uint8Array;
+  entries: Uint8Array | undefined;
   number: string | undefined;
   extensions: readonly asn1.Extension[];
 }
@@ -120,18 +116,16 @@ function partsOfList(der: Uint8Array): Parts {
   const frame = frameOf(der);
   const { content: list, algorithm } = frame;
   const rest = [...elementsOf(list.content)];
-  const take = (isWanted: (element: Element) => boolean) => (rest[0] && isWanted(rest[0]) ? rest.shift() : undefined);
-  const isSequence = ({ tagClass, tagNumber }: Element) => tagClass === 1 && tagNumber === tags.sequence;
-  const isTime = ({ tagNumber }: Element) => tagNumber === tags.utcTime || tagNumber === tags.generalizedTime;
-  take(({ tagNumber, tagClass }) => tagClass === 1 && tagNumber === tags.integer);
-  const inner = take(isSequence)?.whole;
-  const issuer = take(isSequence)?.whole;
-  const thisUpdate = take(isTime)?.whole;
-  const nextUpdate = take(isTime)?.whole;
-  const entries = take(isSequence)?.content ?? new Uint8Array();
-  const tagged = take(({ tagClass, tagNumber }) => tagClass === contextClass && tagNumber === 0)?.content;
+  const take = (...wanted: number[]) => (wanted.includes(rest[0]?.tag ?? 0) ? rest.shift() : undefined);
+  take(tags.integer);
+  const inner = take(tags.sequence)?.whole;
+  const issuer = take(tags.sequence)?.whole;
+  const thisUpdate = take(tags.utcTime, tags.generalizedTime)?.whole;
+  const nextUpdate = take(tags.utcTime, tags.generalizedTime)?.whole;
+  const entries = take(tags.sequence)?.content;
+  const tagged = take(contextTag(0))?.content;
   if (!inner || !issuer || !thisUpdate || rest.length > 0) throw new Error('not a revocation list');
-  if (!Buffer.from(inner).equals(algorithm.whole)) throw new Error('two algorithms');
+  if (!inner.equals(algorithm.whole)) throw new Error('two algorithms');
   if (inner.length + thisUpdate.length + (nextUpdate?.length ?? 0) + (tagged?.length ?? 0) > maxExtensions)
     throw new Error('too long');
   const extensions = tagged ? [...AsnConvert.parse(tagged, asn1.Extensions)] : [];
@@ -154,12 +148,11 @@ interface Frame {
 /** @throws Error for anything else. */
 function frameOf(der: Uint8Array): Frame {
   const [content, algorithm, signature, more] = partsOf(der);
-  const isSequence = (element: Element | undefined) => element?.tagClass === 1 && element.tagNumber === tags.sequence;
-  const isSigned = signature?.tagClass === 1 && signature.tagNumber === tags.bitString && signature.content[0] === 0;
-  if (der[0] !== sequenceTag || !isSequence(content) || !isSequence(algorithm) || !isSigned || more)
+  const isFrame = content?.tag === tags.sequence && algorithm?.tag === tags.sequence && !more;
+  if (der[0] !== tags.sequence || !isFrame || signature?.tag !== tags.bitString || signature.content[0] !== 0)
     throw new Error('not signed');
   // The first byte of a BIT STRING says how many bits of the last one are unused.
-  return { content, algorithm, signature: signature.content.subarray(1) } as Frame;
+  return { content, algorithm, signature: signature.content.subarray(1) };
 }
 
 function timeIn(der: Uint8Array): number {
@@ -186,72 +179,37 @@ function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
   return critical;
 }
 
-function listedIn(entries: Uint8Array): Pick<RevocationList, 'count' | 'digests'> {
+function listedIn(entries: Uint8Array | undefined): Pick<RevocationList, 'count' | 'digests'> {
   const digests: string[] = [];
   for (const entry of elementsOf(entries)) {
     const [number, date] = elementsOf(entry.content);
     // Without the date, which each must have, four times as many would fit.
-    if (number?.tagNumber !== tags.integer || !date || date.content.length < shortestDate)
-      throw new Error('not an entry');
-    digests.push(digestOf(Buffer.from(number.content).toString('hex')));
+    if (number?.tag !== tags.integer || !date || date.content.length < shortestDate) throw new Error('not an entry');
+    digests.push(digestOf(number.content.toString('hex')));
   }
   digests.sort();
   return { count: digests.length, digests: Uint8Array.from(Buffer.from(digests.join(''), 'hex')) };
 }
 
 /** The subject of a certificate, as it is written there. */
-function subjectOf(certificate: Uint8Array): Buffer {
-  const [content] = partsOf(certificate);
-  const parts = [...elementsOf(content?.content ?? new Uint8Array())];
+function subjectOf(certificate: Uint8Array): Uint8Array {
+  const parts = [...elementsOf(partsOf(certificate)[0]?.content)];
   // The version is left out in certificates of the first version.
-  const subject = parts[parts[0]?.tagClass === contextClass ? 5 : 4];
-  return Buffer.from(subject?.whole ?? new Uint8Array());
+  return parts[parts[0]?.tag === contextTag(0) ? 5 : 4]?.whole ?? new Uint8Array();
 }
 
 function isSigned({ content, algorithm, signature }: Frame, key: KeyObject): boolean {
   try {
-    const [id, parameters] = elementsOf(algorithm.content);
-    const name = hexOf(id);
-    if (name === rsaPss) return isSignedWithPss(content.whole, parameters, signature, key);
-    const digest = signatureHashes.get(name);
-    const isOfKey = edwardsKeys.get(name) === (digest === null ? key.asymmetricKeyType : undefined);
-    return digest !== undefined && isOfKey && verify(digest, content.whole, key, signature);
+    const scheme = strongScheme(algorithm);
+    if (!scheme?.keys.includes(key.asymmetricKeyType ?? '')) return false;
+    const { pss } = scheme;
+    if (!pss) return verify(scheme.hash, content.whole, key, signature);
+    // Node knows no other hash for the mask.
+    const how = { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: pss.saltLength };
+    return pss.isMaskOfHash && verify(scheme.hash, content.whole, how, signature);
   } catch {
     return false;
   }
-}
-
-/** RFC 4055, 3.1: the hash, the same one in the mask, and the length of the salt. */
-function isSignedWithPss(
-  content: Uint8Array,
-  parameters: Element | undefined,
-  signature: Uint8Array,
-  key: KeyObject,
-): boolean {
-  const parts = [...elementsOf(parameters?.content ?? new Uint8Array())];
-  const part = (number: number) => parts.find((one) => one.tagClass === contextClass && one.tagNumber === number);
-  const within = (of: Element | undefined) => [...elementsOf(of?.content ?? new Uint8Array())];
-  const [hashId] = within(within(part(0))[0]);
-  const [, mask] = within(within(part(1))[0]);
-  const [salt] = within(part(2));
-  const digest = pssHashes.get(hexOf(hashId));
-  if (digest === undefined || hexOf(within(mask)[0]) !== hexOf(hashId) || !/^rsa/.test(key.asymmetricKeyType ?? ''))
-    return false;
-  const saltLength = salt ? Number(`0x${hexOf(salt)}`) : usualSalt;
-  return verify(digest, content, { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength }, signature);
-}
-
-function hexOf(element: Element | undefined): string {
-  return Buffer.from(element?.content ?? []).toString('hex');
-}
-
-function keyFault(key: KeyObject): string | undefined {
-  const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
-  const { asymmetricKeyType: kind } = key;
-  if (kind === 'ec' && !hasNamedCurve(key)) return 'has a curve that is not named (explicit EC parameters)';
-  if (kind === 'ed25519' || (kind === 'ec' && curves.includes(namedCurve))) return undefined;
-  if (kind === 'rsa' && modulusLength >= rsaBits.min && modulusLength <= rsaBits.max) return undefined;
-  return `has a key that is not P-256, P-384, Ed25519, or RSA of ${rsaBits.min} to ${rsaBits.max} bits`;
 }
 
 /** What the subject of a request says; its version comes first. */
@@ -270,7 +228,7 @@ function subjectIn(content: Element): SigningRequest['subject'] | Fault {
 
 /** DER from PEM, or from base64 alone. OpenSSL writes other blocks before what was asked for, such as EC PARAMETERS. */
 function bytesOfText(text: string, label: string): Uint8Array {
-  const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([^-]+)-----END [A-Z0-9 ]+-----/g)];
-  const [, , body = text] = blocks.find(([, name]) => name?.endsWith(label)) ?? blocks[0] ?? [];
-  return Buffer.from(body, 'base64');
+  const blocks = pemBlocks(text);
+  const { der } = blocks.find((one) => one.label.endsWith(label)) ?? blocks[0] ?? { der: Buffer.from(text, 'base64') };
+  return der;
 }
