@@ -45,11 +45,6 @@ export interface EnrolledMessage {
 export interface EnrollmentService {
   /** The account of a group whose devices have this proof. @throws PlatformError 401/30, 429. */
   proveAccount(proof: EnrollmentProof): Promise<string>;
-  /**
-   * One exchange. The serial number is in the body, or in the subject of its csr. @throws PlatformError 401/30, 400/106,
-   * 403/21, 429, 503, 507.
-   */
-  exchange(proof: EnrollmentProof, request: unknown, namedBy?: 'body' | 'csr'): Promise<Enrolled>;
-  /** As exchange, of a message in JSON or CBOR. Never rejects: what was refused has the platform's error body. */
+  /** One exchange, as a message in JSON or CBOR. Never rejects: what was refused has the platform's error body. */
   exchangeMessage(proof: EnrollmentProof, message: Buffer): Promise<EnrolledMessage>;
 }

@@ -10,7 +10,9 @@ import { Progress } from '../downlink/rollouts/progress.ts';
 import { ControlMessages } from '../downlink/ways/control-topics.ts';
 import { Downloads } from '../downlink/ways/downloads.ts';
 import { DownlinkMessages } from '../downlink/ways/json.ts';
+import type { Serving } from '../enrollment/exchange/answer.ts';
 import { Enrollment } from '../enrollment/exchange/exchange.ts';
+import { EnrollmentRefusals } from '../enrollment/groups/refusals.ts';
 import { Renewals } from '../enrollment/renewal/renewals.ts';
 import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
@@ -47,22 +49,32 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   firmwareEngine.addListener(json);
   firmwareEngine.addListener(control);
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
-  const enrollment = new Enrollment({ ...base, downlink });
-  closers.push(() => enrollment.close());
+  const enrollmentRefusals = new EnrollmentRefusals(base);
+  closers.push(() => enrollmentRefusals.close());
   const renewals = await Renewals.open(base);
   const broker = await openBroker(foundation, {
     ...ground,
     ...servicesBehind({ ...base, downlink, renewals, firmwareEngine }),
-    ...{ control, deviceWork, enrollment, downlink: json },
+    ...{ control, deviceWork, downlink: json },
+    // Nobody connects before the broker listens, and then it is there.
+    enrollment: {
+      proveAccount: (proof) => enrollment.proveAccount(proof),
+      exchangeMessage: (proof, message) => enrollment.exchangeMessage(proof, message),
+    },
   });
   closers.push(() => broker.close());
   const { revocations, publisher, streams } = broker;
-  enrollment.open({ revocations, streams, broker });
+  const serving: Serving = { url: undefined };
+  const enrollment = new Enrollment({
+    ...{ ...base, downlink, revocations, streams, broker, serving },
+    refusals: enrollmentRefusals,
+  });
   renewals.start(revocations);
   base.revocationLists.start(revocations);
   const collector = new Collector(base);
   return {
-    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals },
+    ...{ firmwareEngine, downloads, commands, collector, downlink },
+    ...{ enrollment, enrollmentRefusals, renewals, serving },
     ...{ revocations, publisher, streams, broker },
   };
 }

@@ -81,8 +81,8 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   opened.ctx.listFetcher.start();
   const { port } = listening.server.address() as AddressInfo;
   const url = addressAt(config, port);
+  opened.ctx.serving.url = url;
   opened.ctx.firmwareEngine.startServing(url);
-  opened.ctx.enrollment.startServing(url);
   return {
     ...opened,
     firstAccount,

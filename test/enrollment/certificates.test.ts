@@ -10,6 +10,7 @@ import {
   makeCertificate,
   registerAuthority,
 } from '../support/certificates.ts';
+import { countEnrollmentLookups } from '../support/faults.ts';
 import { joinWith, openssl, type Requested } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Made, nextMessage, present, type Service, startService } from '../support/service.ts';
@@ -99,6 +100,18 @@ t.test('a CSR for the key of the present certificate gets that certificate, and 
   t.equal(await join(t, first.body, asked), 0);
   const other = shell.request();
   t.match(await claim(service, group, { serialNumber: 'S-1', csr: other.csr }), refusal(/connected already/));
+});
+
+t.test('what a group has made for a serial number is looked up once, whatever is asked for', async (t) => {
+  const group = await issuing({ issues: 'either' });
+  const [one, two] = [openssl(t).request(), openssl(t).request()];
+  const looks = countEnrollmentLookups(t, service, 'POST /api/v1/enroll');
+  for (const [what, csr] of Object.entries({ made: one.csr, present: one.csr, replaced: two.csr, secret: undefined })) {
+    const before = looks();
+    const { status, text } = await claim(service, group, { serialNumber: 'L-1', ...(csr && { csr }) });
+    t.equal(status, 200, text);
+    t.equal(looks() - before, 1, what);
+  }
 });
 
 t.test('a certificate that was never used is replaced; a former one ends with the next', async (t) => {

@@ -100,6 +100,18 @@ export function watchStatements(t: Test, { server }: Service): Executed[] {
   return executed;
 }
 
+/** How often a request has looked up what a group has made for a serial number, since. */
+export function countEnrollmentLookups(t: Test, { server }: Service, request: string): () => number {
+  nameRequests(server);
+  let count = 0;
+  const put = replace(server.ctx.registry, 'enrollment', (look) => (...asked) => {
+    if (requests.getStore() === request) count += 1;
+    return look(...asked);
+  });
+  t.teardown(put);
+  return () => count;
+}
+
 /** Holds the transactions that no request asks for, as those of presence, until the answer is called. */
 export function holdUnasked(t: Test, { server }: Service): () => void {
   nameRequests(server);

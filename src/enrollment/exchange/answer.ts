@@ -1,6 +1,6 @@
 /** The answer of an exchange, and of a renewal: the device, its credential, and where it connects. */
 import { Type } from 'typebox';
-import { Id } from '../../../db/registry/records.ts';
+import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../access.ts';
 import type { Config } from '../../config.ts';
 import type { BrokerState } from '../../ports/broker-state.ts';
@@ -29,18 +29,28 @@ export const answerShape = Type.Object(
   { description: 'The device, and the only answer with its new secret.' },
 );
 
+/** Where HTTP is, once it listens. */
+export interface Serving {
+  url: string | undefined;
+}
+
 export interface AnswerServices {
   access: Access;
   config: Config;
   broker: BrokerState;
-  /** Where HTTP is; undefined until it listens. */
-  httpUrl: string | undefined;
+  serving: Serving;
 }
 
+/** What a device is told with a new credential, of an exchange or of a renewal. */
 export function answerFor(
   ctx: AnswerServices,
-  device: { id: string; serialNumber: string; accountId: string; deviceTemplateId: string },
-  credential: Omit<EnrollmentAnswer['credential'], 'username'>,
+  {
+    device,
+    credential,
+  }: {
+    device: Pick<Row<'devices'>, 'id' | 'serialNumber' | 'accountId' | 'deviceTemplateId'>;
+    credential: Omit<EnrollmentAnswer['credential'], 'username'>;
+  },
 ): EnrollmentAnswer {
   const { access, config } = ctx;
   const { id, serialNumber, accountId, deviceTemplateId } = device;
@@ -55,14 +65,14 @@ export function answerFor(
 
 /** The address for devices, and the ports that are open there. */
 function whereBroker(ctx: AnswerServices): Pick<EnrollmentAnswer['broker'], 'host' | 'ports'> {
-  const { config, broker, httpUrl } = ctx;
+  const { config, broker, serving } = ctx;
   const url = new URL(brokerUrl(ctx));
   const { mqtt, mqtts } = broker.addresses;
   const own = { mqtt, ...(mqtts !== undefined && { mqtts }) };
   const scheme = url.protocol === 'mqtts:' ? 'mqtts' : 'mqtt';
   const usual = { mqtt: 1883, mqtts: 8883 };
   const ports = config.mqttPublicUrl ? { [scheme]: Number(url.port || usual[scheme]) } : own;
-  const http = config.publicUrl ?? httpUrl;
+  const http = config.publicUrl ?? serving.url;
   return { host: url.hostname, ports: { ...ports, ...(http !== undefined && { http: httpPort(new URL(http)) }) } };
 }
 

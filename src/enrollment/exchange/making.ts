@@ -13,17 +13,18 @@ import { invalid } from '../../errors.ts';
 import { hashOfNothing, makeSecret } from '../../identity/secrets/secrets.ts';
 import { newId } from '../../ids.ts';
 import type { MessagesContext } from '../../messages/context.ts';
-import type { EnrollmentAnswer, EnrollmentRequest } from '../../ports/enrollment.ts';
-import { type Csr, endLeaves, findIssuer, type Leaf, storeLeaf } from '../../registry/certificates/issuing.ts';
+import type { EnrollmentAnswer } from '../../ports/enrollment.ts';
+import { endLeaves, findIssuer, type Leaf, storeLeaf } from '../../registry/certificates/issuing.ts';
 import { activate, newCredential, secretStored, storeSecret } from '../../registry/credentials/credentials.ts';
 import { deviceChanged, newDevice } from '../../registry/devices/changes.ts';
 import { versionSaid } from '../../registry/devices/firmware-version.ts';
 import { placing } from '../../registry/devices/possession.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { GroupRow } from '../groups/group.ts';
+import type { EnrollmentAttempt, Shown } from './attempt.ts';
 import type { HookAnswer } from './hook.ts';
 import { refused } from './refused.ts';
-import { decideAgain, demandOpen, demandRoom, isPermitted, type Shown, type Verdict } from './rules.ts';
+import { decideAgain, demandOpen, demandRoom, isPermitted, type Verdict } from './rules.ts';
 
 export type MakingContext = Pick<
   MessagesContext,
@@ -44,18 +45,6 @@ export type MakingContext = Pick<
 
 const countOne = 'UPDATE "enrollmentGroups" SET "enrolledCount" = "enrolledCount" + 1 WHERE "id" = ?';
 
-/** A request that may go on, and all that is known of it. */
-export interface Asked {
-  group: GroupRow;
-  serialNumber: string;
-  request: EnrollmentRequest;
-  /** Where it is to get a certificate. */
-  csr: Csr | undefined;
-  shown: Shown;
-  said: HookAnswer;
-  address: string;
-}
-
 /** What has been made. */
 export interface Made {
   isNew: boolean;
@@ -67,17 +56,21 @@ export interface Made {
 type Fresh = { hash: string } & ({ secret: string; leaf?: undefined } | { leaf: Leaf; secret?: undefined });
 
 /** @throws PlatformError 400/106, 403/21, 507. */
-export async function makeCredential(ctx: MakingContext, asked: Asked): Promise<Made> {
-  const { group, serialNumber } = asked;
+export async function makeCredential(ctx: MakingContext, attempt: EnrollmentAttempt): Promise<Made> {
+  const { group, known } = attempt;
   const lane: Lane = { accountId: group.accountId, callerId: group.id };
   ctx.keeping.demandRoom(group.accountId);
-  const known = ctx.registry.enrollment(group.id, serialNumber);
-  const deviceId = known?.deviceId ?? newId(group.accountId);
-  const fresh = await freshFor(ctx, lane, asked, deviceId);
-  return known ? makeAgain(ctx, asked, deviceId, fresh) : makeFirst(ctx, asked, deviceId, fresh);
+  const deviceId = known?.enrollment.deviceId ?? newId(group.accountId);
+  const fresh = await freshFor(ctx, lane, attempt, deviceId);
+  return known ? makeAgain(ctx, attempt, deviceId, fresh) : makeFirst(ctx, attempt, deviceId, fresh);
 }
 
-async function freshFor(ctx: MakingContext, lane: Lane, { group, csr }: Asked, deviceId: string): Promise<Fresh> {
+async function freshFor(
+  ctx: MakingContext,
+  lane: Lane,
+  { group, csr }: EnrollmentAttempt,
+  deviceId: string,
+): Promise<Fresh> {
   if (!csr) {
     const secret = makeSecret();
     return { secret, hash: await ctx.secrets.hash(secret, lane) };
@@ -101,14 +94,19 @@ function actorOf({ id, accountId }: GroupRow): Caller {
   return { kind: 'device', id, accountId };
 }
 
-async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fresh: Fresh): Promise<Made> {
+async function makeFirst(
+  ctx: MakingContext,
+  attempt: EnrollmentAttempt,
+  deviceId: string,
+  fresh: Fresh,
+): Promise<Made> {
   const { registry } = ctx;
-  const { serialNumber, request, shown } = asked;
+  const { serialNumber, request, shown } = attempt;
   const row = await registry.transaction(async (tx) => {
-    const group = await currentGroup(ctx, tx, asked);
+    const group = await currentGroup(ctx, tx, attempt);
     demandRoom(group);
-    const place = await placeOf(tx, group, asked.said);
-    const values = valuesOf(ctx, place.deviceTemplateId, asked);
+    const place = await placeOf(tx, group, attempt.said);
+    const values = valuesOf(ctx, place.deviceTemplateId, attempt);
     const body = {
       ...values,
       serialNumber,
@@ -132,7 +130,7 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
     const proofKeyHash = shown.proofKeyHash ?? null;
     await insertMany(tx, 'enrollments', [{ ...enrollment, ...unused, proofKeyHash }]);
     await rowsOf(tx, countOne, [group.id]);
-    await recordEnrollment(ctx, tx, asked, deviceId, 'made');
+    await recordEnrollment(ctx, tx, attempt, deviceId, 'made');
     return device;
   });
   ctx.access.deviceChanged(deviceId);
@@ -140,12 +138,17 @@ async function makeFirst(ctx: MakingContext, asked: Asked, deviceId: string, fre
   return { isNew: true, device: row, credential: toldOf(fresh) };
 }
 
-async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fresh: Fresh): Promise<Made> {
+async function makeAgain(
+  ctx: MakingContext,
+  attempt: EnrollmentAttempt,
+  deviceId: string,
+  fresh: Fresh,
+): Promise<Made> {
   const { clock, registry } = ctx;
-  const { serialNumber, shown } = asked;
-  const actor = actorOf(asked.group);
+  const { serialNumber, shown } = attempt;
+  const actor = actorOf(attempt.group);
   const made = await registry.transaction(async (tx) => {
-    const group = await currentGroup(ctx, tx, asked);
+    const group = await currentGroup(ctx, tx, attempt);
     const rows = tx.selectFrom('enrollments').selectAll().where('groupId', '=', group.id);
     const enrollment = await rows.where('serialNumber', '=', serialNumber).executeTakeFirst();
     const before = await findEntity(tx, 'devices', deviceId);
@@ -153,7 +156,7 @@ async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fre
     const credential = await credentials.where('entityId', '=', deviceId).executeTakeFirst();
     if (!enrollment || !before) throw refused('The device has been deleted meanwhile.');
     const verdict = decideAgain(group, { enrollment, device: before, credential }, shown, clock.now());
-    const after = await changedDevice(ctx, tx, asked, group, before, verdict);
+    const after = await changedDevice(ctx, tx, attempt, group, before, verdict);
     const now = timestamp(clock);
     await endLeaves(tx, clock, deviceId);
     // What a CA has issued for the former hardware ends, too.
@@ -161,7 +164,7 @@ async function makeAgain(ctx: MakingContext, asked: Asked, deviceId: string, fre
       await tx.updateTable('devices').set({ replaced: now }).where('id', '=', deviceId).execute();
     const activated = await storeFresh(tx, actor, deviceId, fresh, credential !== undefined, now);
     await renewEnrollment(tx, enrollment, shown, isPermitted(enrollment, clock.now()));
-    await recordEnrollment(ctx, tx, asked, deviceId, verdict);
+    await recordEnrollment(ctx, tx, attempt, deviceId, verdict);
     return { before, after, activated };
   });
   const { before, after, activated } = made;
@@ -187,7 +190,11 @@ async function storeFresh(
 }
 
 /** The group as it is now: it may have been changed since it was asked. @throws PlatformError 403/21. */
-async function currentGroup({ clock }: MakingContext, tx: Tx, { group, serialNumber }: Asked): Promise<GroupRow> {
+async function currentGroup(
+  { clock }: MakingContext,
+  tx: Tx,
+  { group, serialNumber }: EnrollmentAttempt,
+): Promise<GroupRow> {
   const current = await findEntity(tx, 'enrollmentGroups', group.id);
   if (!current) throw refused('The enrollment group has been deleted.');
   demandOpen(current, serialNumber, clock.now());
@@ -207,29 +214,30 @@ async function placeOf(tx: Tx, group: GroupRow, said: HookAnswer): Promise<Place
   return { deviceTemplateId, organizationId };
 }
 
-/** @throws PlatformError 403/21 where the hook names what is not there. */
-export async function demandSaid(
-  { registry }: Pick<MakingContext, 'registry'>,
-  group: GroupRow,
-  said: HookAnswer,
+/** @throws PlatformError 400/106 and 403/21 for names of the request, or of the hook, that are not there. */
+export async function checkHookAnswer(
+  ctx: Pick<MakingContext, 'registry' | 'fields'>,
+  attempt: EnrollmentAttempt,
 ): Promise<void> {
+  const { group, known, said } = attempt;
   const named = [
     ['deviceTemplates', said.deviceTemplateId],
     ['organizations', said.organizationId],
   ] as const;
   for (const [table, id] of named)
-    if (id !== undefined && id !== null && !(await findLive(registry.query, table, group.accountId, id)))
+    if (id !== undefined && id !== null && !(await findLive(ctx.registry.query, table, group.accountId, id)))
       throw refused('The hook of the enrollment group names something that does not exist.');
+  valuesOf(ctx, (known?.device ?? { ...group, ...said }).deviceTemplateId, attempt);
 }
 
 /**
  * The custom fields of a request, with those of the hook over them. @throws PlatformError 400/106 for a field that the
  * template does not have, 403/21 for one that the hook names, or for a value of it that the field cannot have.
  */
-export function valuesOf(
+function valuesOf(
   { fields }: Pick<MakingContext, 'fields'>,
   deviceTemplateId: string,
-  { request, said }: Pick<Asked, 'request' | 'said'>,
+  { request, said }: Pick<EnrollmentAttempt, 'request' | 'said'>,
 ): Record<string, unknown> {
   const known = fields.of('devices', deviceTemplateId);
   const unknown = unknownField(known, request.fields);
@@ -253,15 +261,15 @@ function unknownField(known: readonly Field[], given: Record<string, unknown> = 
 async function changedDevice(
   ctx: MakingContext,
   tx: Tx,
-  asked: Asked,
+  attempt: EnrollmentAttempt,
   group: GroupRow,
   before: Row<'devices'>,
   verdict: Verdict,
 ): Promise<Row<'devices'>> {
   const { deviceTemplateId } = before;
-  const values = valuesOf(ctx, deviceTemplateId, asked);
+  const values = valuesOf(ctx, deviceTemplateId, attempt);
   if (verdict === 'keep') return before;
-  const { organizationId } = await placeOf(tx, group, { ...asked.said, deviceTemplateId });
+  const { organizationId } = await placeOf(tx, group, { ...attempt.said, deviceTemplateId });
   await tx.deleteFrom('associationCodes').where('deviceId', '=', before.id).execute();
   const nothing = { latitude: null, longitude: null, externalIp: null, reverseDns: null };
   return change(
@@ -274,7 +282,7 @@ async function changedDevice(
       ...nothing,
       ...(await placing(tx, ctx.clock, before, organizationId, false)),
       provisioningState: 'activated',
-      ...versionSaid(ctx.clock, before, asked.request.firmwareVersion ?? null, 'device'),
+      ...versionSaid(ctx.clock, before, attempt.request.firmwareVersion ?? null, 'device'),
       fields: readNewFields(ctx.fields.of('devices', deviceTemplateId), values, ctx.fields.limits),
     },
   );
@@ -304,7 +312,7 @@ async function renewEnrollment(
 function recordEnrollment(
   { audit }: MakingContext,
   tx: Tx,
-  { group, serialNumber, address }: Asked,
+  { group, serialNumber, address }: EnrollmentAttempt,
   deviceId: string,
   how: string,
 ): Promise<void> {

@@ -1,7 +1,6 @@
 /** Proves that a device belongs to a group: by a claim secret, a derived key, or a manufacturer's certificate. */
 
 import type { Registry } from '../../../db/registry/index.ts';
-import type { Row } from '../../../db/registry/records.ts';
 import type { Audit } from '../../audit/index.ts';
 import type { Clock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
@@ -16,6 +15,7 @@ import { secretsInForce } from '../../registry/credentials/overlaps.ts';
 import type { GroupRow } from '../groups/group.ts';
 import { isDerivedKey } from '../groups/group-secrets.ts';
 import type { EnrollmentRefusals } from '../groups/refusals.ts';
+import type { KnownDevice } from './attempt.ts';
 import { unproven } from './refused.ts';
 
 /** Characters of a username's serial number, of an id. */
@@ -73,12 +73,12 @@ export class Proving {
   /** The stored hash of the device that this secret is that of; undefined for none. Wrong ones count as guesses. */
   async previousHashOf(
     { group, address }: { group: GroupRow; address: string },
-    enrollment: Row<'enrollments'>,
+    { enrollment, credential }: KnownDevice,
     secret: string,
   ): Promise<string | undefined> {
-    const { registry, secrets, clock } = this.#ctx;
+    const { secrets, clock } = this.#ctx;
     const { deviceId, used, formerHash } = enrollment;
-    const inForce = secretsInForce(registry.credential(deviceId), clock).map(({ hash }) => hash);
+    const inForce = secretsInForce(credential, clock).map(({ hash }) => hash);
     const hashes = [...inForce, ...(used === 0 && formerHash !== null ? [formerHash] : [])];
     this.#demandTries(group.id, address);
     for (const hash of hashes)

@@ -3,6 +3,7 @@
 import type { CredentialRow } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { GroupRow } from '../groups/group.ts';
+import type { KnownDevice, Shown } from './attempt.ts';
 import { refused } from './refused.ts';
 
 /** @throws PlatformError 403/21 while the group takes nobody, or not this serial number. */
@@ -43,24 +44,10 @@ export function demandRoom({ maxDevices, enrolledCount }: GroupRow): void {
   if (maxDevices !== null && enrolledCount >= maxDevices) throw refused('The enrollment group is full.');
 }
 
-/** What has been shown besides the proof of the group. */
-export interface Shown {
-  /** The stored hash that the previous secret is that of. */
-  previousHash?: string | undefined;
-  /** The device's own certificate of the handshake. */
-  previousFingerprint?: string | undefined;
-  /** The key of the manufacturer's certificate. */
-  proofKeyHash?: string | undefined;
-}
-
-type Device = Pick<Row<'devices'>, 'deleted' | 'serialNumber'>;
-
-/** A device that has been made, as it is now. */
-export interface Known {
-  enrollment: Row<'enrollments'>;
-  device: Device | undefined;
+/** What of a known device decides whether it gets another credential. */
+type Known = Pick<KnownDevice, 'enrollment' | 'device'> & {
   credential: Pick<CredentialRow, 'secretHash' | 'previousHash'> | undefined;
-}
+};
 
 /** What becomes of a device: it gets another credential, and where it is reset, fields and a place as new. */
 export type Verdict = 'keep' | 'reset';

@@ -8,7 +8,7 @@ import { provenCaller, takePasswords } from '../../messages/publish.ts';
 import type { ProvenCaller } from '../../ports/publisher.ts';
 import { csrShape } from '../../registry/certificates/issuer-routes.ts';
 import type { EnrollmentContext } from '../context.ts';
-import { answerShape } from '../exchange/answer.ts';
+import { answerFor, answerShape } from '../exchange/answer.ts';
 
 const body = Type.Object({ csr: Type.Optional(csrShape) });
 
@@ -40,10 +40,9 @@ export function renewRoutes(app: App, ctx: EnrollmentContext): void {
       const proof = proven.get(request);
       const device = provenCaller(request.caller, proof);
       if (!proof?.credential) throw new PlatformError('badCredentials');
-      const { renewals, enrollment } = ctx;
-      const renewed = await renewals.renew(device.id, proof.credential, request.body.csr);
+      const renewed = await ctx.renewals.renew(device.id, proof.credential, request.body.csr);
       reply.header('cache-control', 'no-store');
-      return enrollment.answerFor(renewed);
+      return answerFor(ctx, renewed);
     },
   );
 }
