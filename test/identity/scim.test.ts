@@ -155,8 +155,21 @@ t.test('the requests that Entra ID publishes', async (t) => {
   );
 });
 
-t.test('a client of SCIM reads lists, resources and errors', async (t) => {
+interface Described {
+  name: string;
+  type: string;
+  canonicalValues?: string[] | undefined;
+  subAttributes?: Described[];
+}
+interface Listed {
+  name: string;
+  meta: object;
+  attributes: Described[];
+}
+
+t.test('a client of SCIM reads lists, resources, schemas and errors', async (t) => {
   const { default: client } = await import('scimmy');
+  client.Schemas.User.definition.extend(client.Schemas.EnterpriseUser.definition);
   const scim = await scimProvider(service);
   const { id } = await scim.person({ [enterprise]: { department: 'D' }, phoneNumbers: [{ value: '1', type: 'home' }] });
   await scim.group('Readers', id);
@@ -171,6 +184,23 @@ t.test('a client of SCIM reads lists, resources and errors', async (t) => {
       const read = JSON.parse(JSON.stringify(new schema(resource as object, 'out')));
       t.match(read, JSON.parse(JSON.stringify(resource)), path);
     }
+  }
+  // Ours have shorter descriptions, no password, and say of each attribute how unique it is.
+  const comparable = (all: Described[]): Described[] =>
+    all
+      .filter(({ name }) => name !== 'password')
+      .map(({ subAttributes, ...one }) => ({
+        ...{ ...(one.type !== 'boolean' && { uniqueness: 'none' }), ...one, description: '' },
+        canonicalValues: one.canonicalValues?.length ? one.canonicalValues : undefined,
+        ...(subAttributes && { subAttributes: comparable(subAttributes) }),
+      }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const { Resources: described } = await scim.ok('GET', '/Schemas');
+  for (const [at, schema] of [client.Schemas.User, client.Schemas.Group, client.Schemas.EnterpriseUser].entries()) {
+    const { attributes, ...known } = JSON.parse(JSON.stringify(schema.definition.describe())) as Listed;
+    const ours = described[at] as unknown as Listed;
+    t.match(ours, { ...known, meta: { resourceType: 'Schema' } });
+    t.same(comparable(ours.attributes), comparable(attributes), known.name);
   }
   const { body } = await scim.ask('POST', '/Groups', { displayName: 'readers' });
   const thrown = await (async () => new client.Messages.ErrorResponse(body as object))().catch((error) => error);
@@ -593,6 +623,11 @@ t.test('lists in pages of at most 200, and bodies that are none', async (t) => {
     ['POST', '/Users', {}, 'invalidValue'],
     ['POST', '/Users', { userName: 'no address' }, 'invalidValue'],
     ['POST', '/Users', { userName: address(), active: 'perhaps' }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), title: true }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), title: { value: 'x' } }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), name: { givenName: true } }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), emails: [{ value: address(), primary: 'no' }] }, 'invalidValue'],
+    ['POST', '/Users', { userName: address(), [enterprise]: { department: true } }, 'invalidValue'],
     ['POST', '/Users', { schemas: [groupSchema], userName: address() }, 'invalidValue'],
     ['POST', '/Users', { userName: address(), title: 'x'.repeat(20_000) }, 'invalidValue'],
     ['POST', '/Users', { userName: address(), unknown: 'x'.repeat(70_000) }, 'invalidValue'],

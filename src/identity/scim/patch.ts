@@ -6,11 +6,12 @@ import { BadFilter, type Filter, fits, keyOf, parsePath, propertyOf, type ValueP
 import { badValue, type Ignored, isObject, type Json, refused } from './protocol.ts';
 import {
   type Attribute,
+  attributeOf,
   enterpriseSchema,
   maxCharacters,
   maxValues,
+  partOf,
   readOnly,
-  type Schemas,
   userSchema,
 } from './schemas.ts';
 
@@ -65,7 +66,6 @@ export function readKey(key: string): ValuePath | undefined {
 
 /** One PATCH of one person, while its operations are applied. */
 interface Patch {
-  schemas: Schemas;
   resource: Json;
   ignored: Ignored;
   left: { operations: number; looks: number };
@@ -75,9 +75,9 @@ interface Patch {
  * The resource after the operations; it has still to be checked. What no schema knows is ignored: what stands beside it, such as
  * that somebody is not active any more, counts. @throws PlatformError 400.
  */
-export function patched(schemas: Schemas, before: Json, operations: readonly Operation[], ignored: Ignored): Json {
+export function patched(before: Json, operations: readonly Operation[], ignored: Ignored): Json {
   const resource = structuredClone(before);
-  const patch = { schemas, resource, ignored, left: { operations: maxOperations, looks: maxLooks } };
+  const patch = { resource, ignored, left: { operations: maxOperations, looks: maxLooks } };
   for (const { op, path, value } of operations)
     if (path !== undefined) applyPath(patch, op, path, value);
     else if (isObject(value)) applyKeys(patch, op, value);
@@ -116,21 +116,21 @@ function demandSmall(value: unknown): void {
 }
 
 function apply(
-  { schemas, resource, ignored, left }: Patch,
+  { resource, ignored, left }: Patch,
   op: Operation['op'],
   path: string,
   { path: at, where, sub }: ValuePath,
   value: unknown,
 ): void {
   const [first = '', second] = at.names;
-  const attribute = schemas.attribute(at.schema, first);
+  const attribute = attributeOf(at.schema, first);
   if (attribute && readOnly.includes(attribute.name)) return;
   const part = sub ?? second;
-  if (!attribute || at.names.length > 2 || (part !== undefined && !attribute.hasPart(part))) {
+  if (!attribute || at.names.length > 2 || (part !== undefined && !partOf(attribute, part))) {
     ignored.add(path);
     return;
   }
-  const { name, multiValued } = attribute;
+  const { name, multiValued = false } = attribute;
   const container = at.schema?.toLowerCase() === enterpriseSchema.toLowerCase() ? extensionOf(resource) : resource;
   if (where) {
     left.looks -= [container[name]].flat().length;
@@ -142,15 +142,10 @@ function apply(
   demandSmall(container[name]);
 }
 
-function valueAfter(
-  before: unknown,
-  op: Operation['op'],
-  value: unknown,
-  { multiValued, complex }: Attribute,
-): unknown {
+function valueAfter(before: unknown, op: Operation['op'], value: unknown, { multiValued, type }: Attribute): unknown {
   if (op === 'remove') return multiValued && value !== undefined ? without(before, value) : undefined;
   if (multiValued) return op === 'add' ? joined(before, value) : [value].flat();
-  if (!complex || !isObject(value) || !isObject(before)) return value;
+  if (type !== 'complex' || !isObject(value) || !isObject(before)) return value;
   merge(before, value);
   return before;
 }

@@ -15,7 +15,7 @@ import { identityRemoved, removeIdentity } from '../users.ts';
 import { demandLiveProvider, endFollowed, entitiesOf, type Followed, follow, setActive } from './following.ts';
 import { type Operation, patched } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, taken } from './protocol.ts';
-import type { Schemas } from './schemas.ts';
+import { readUser } from './schemas.ts';
 
 type ScimUser = Row<'scimUsers'>;
 const maxNameLength = 255;
@@ -33,8 +33,8 @@ interface Incoming {
 }
 
 /** @throws PlatformError 400/invalidValue */
-function readIncoming(schemas: Schemas, data: Json, ignored: Ignored): Incoming {
-  const resource = schemas.readUser(data, ignored);
+function readIncoming(data: Json, ignored: Ignored): Incoming {
+  const resource = readUser(data, ignored);
   const { userName, externalId, active = true, name } = resource;
   if (typeof userName !== 'string' || userName.trim() === '') throw badValue('userName must not be empty.');
   if (userName.length > maxNameLength || String(externalId ?? '').length > maxNameLength)
@@ -69,8 +69,8 @@ function emailOf({ emails }: Json): unknown {
 }
 
 /** @throws PlatformError 400/invalidValue, 409/uniqueness, 400/104. */
-export async function createPerson(ctx: IdentityContext, asked: Provisioner, schemas: Schemas, data: Json) {
-  const incoming = readIncoming(schemas, data, asked.ignored);
+export async function createPerson(ctx: IdentityContext, asked: Provisioner, data: Json) {
+  const incoming = readIncoming(data, asked.ignored);
   const { row, followed } = await ctx.registry.transaction(async (tx) => {
     const provider = await demandLiveProvider(tx, asked.provider.id);
     await demandFreeName(tx, provider.id, incoming.userNameKey);
@@ -147,7 +147,6 @@ export async function findPerson(tx: Pick<Tx, 'selectFrom'>, providerId: string,
 export async function changePerson(
   ctx: IdentityContext,
   asked: Provisioner,
-  schemas: Schemas,
   id: string,
   change: { replacement: Json } | { operations: readonly Operation[] },
 ) {
@@ -156,8 +155,8 @@ export async function changePerson(
     const before = await findPerson(tx, provider.id, id);
     const stored = JSON.parse(before.resource) as Json;
     const { ignored } = asked;
-    const data = 'replacement' in change ? change.replacement : patched(schemas, stored, change.operations, ignored);
-    const incoming = readIncoming(schemas, data, ignored);
+    const data = 'replacement' in change ? change.replacement : patched(stored, change.operations, ignored);
+    const incoming = readIncoming(data, ignored);
     await demandFreeName(tx, provider.id, incoming.userNameKey, id);
     await changeIdentity(ctx, tx, asked, before, incoming);
     const { resource, userNameKey, externalId, active } = incoming;

@@ -32,7 +32,7 @@ import {
   readProjection,
 } from './protocol.ts';
 import { groupResource, resourceTypes, serviceProviderConfig, userResource } from './resources.ts';
-import { enterpriseSchema, loadSchemas } from './schemas.ts';
+import { describeSchemas, enterpriseSchema } from './schemas.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -148,17 +148,17 @@ function personRoutes(app: App, ctx: IdentityContext): void {
     return sendPerson(request, reply, 200, row);
   });
   app.post('/Users', creating, async (request, reply) => {
-    const row = await createPerson(ctx, request.provisioner, await loadSchemas(), demandObject(request.body));
+    const row = await createPerson(ctx, request.provisioner, demandObject(request.body));
     return sendPerson(request, reply, 201, row);
   });
   app.put<Id>('/Users/:id', replacing, async (request, reply) => {
     const replacement = demandObject(request.body);
-    const row = await changePerson(ctx, request.provisioner, await loadSchemas(), request.params.id, { replacement });
+    const row = await changePerson(ctx, request.provisioner, request.params.id, { replacement });
     return sendPerson(request, reply, 200, row);
   });
   app.patch<Id>('/Users/:id', usual, async (request, reply) => {
     const operations = readOperations(demandObject(request.body));
-    const row = await changePerson(ctx, request.provisioner, await loadSchemas(), request.params.id, { operations });
+    const row = await changePerson(ctx, request.provisioner, request.params.id, { operations });
     return sendPerson(request, reply, 200, row);
   });
   app.delete<Id>('/Users/:id', usual, async ({ provisioner, params }, reply) => {
@@ -239,8 +239,7 @@ function discoveryRoutes(app: App): void {
     return found as Json;
   };
   const types = ({ provisioner: { address } }: FastifyRequest) => resourceTypes(address, enterpriseSchema);
-  const schemas = async ({ provisioner: { address } }: FastifyRequest) =>
-    (await loadSchemas()).describe(`${address}/Schemas`);
+  const schemas = ({ provisioner: { address } }: FastifyRequest) => describeSchemas(`${address}/Schemas`);
   app.get('/ServiceProviderConfig', usual, (request, reply) =>
     send(reply, 200, serviceProviderConfig(request.provisioner.address, maxPageSize)),
   );
@@ -248,8 +247,6 @@ function discoveryRoutes(app: App): void {
   app.get<Id>('/ResourceTypes/:id', usual, (request, reply) =>
     send(reply, 200, one(types(request), request.params.id)),
   );
-  app.get('/Schemas', usual, async (request, reply) => send(reply, 200, list(await schemas(request))));
-  app.get<Id>('/Schemas/:id', usual, async (request, reply) =>
-    send(reply, 200, one(await schemas(request), request.params.id)),
-  );
+  app.get('/Schemas', usual, (request, reply) => send(reply, 200, list(schemas(request))));
+  app.get<Id>('/Schemas/:id', usual, (request, reply) => send(reply, 200, one(schemas(request), request.params.id)));
 }

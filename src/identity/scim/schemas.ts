@@ -1,8 +1,4 @@
-/**
- * The attributes of SCIM (RFC 7643), which scimmy describes and checks. What providers send otherwise than the RFC says is
- * read before: booleans as texts, names in another letter case, one value where several may be.
- */
-import type SCIMMY from 'scimmy';
+/** The attributes of SCIM (RFC 7643) as a table: what a provider sends is read by it, and GET /Schemas describes it. */
 import { propertyOf } from '../../formats/filters.ts';
 import { badValue, type Ignored, isObject, type Json } from './protocol.ts';
 
@@ -16,134 +12,177 @@ export const maxCharacters = 16_384;
 const maxSent = 4 * maxCharacters;
 export const maxValues = 100;
 
-/** An attribute as PATCH has to know it. */
+/** An attribute as RFC 7643, 7 describes it. What is left out is as usual: one value, optional, to be read and written. */
 export interface Attribute {
   name: string;
-  multiValued: boolean;
-  complex: boolean;
-  /** Whether a complex attribute has this part. */
-  hasPart(name: string): boolean;
+  type: 'string' | 'boolean' | 'reference' | 'binary' | 'complex';
+  multiValued?: true;
+  required?: true;
+  caseExact?: true;
+  mutability?: 'readOnly' | 'immutable';
+  uniqueness?: 'server';
+  /** Suggestions, others are taken, too. */
+  canonicalValues?: readonly string[] | undefined;
+  referenceTypes?: readonly string[];
+  subAttributes?: readonly Attribute[];
 }
 
-export interface Schemas {
-  /** A person with attributes that the schemas know, of their types; `ignored` gets the others. @throws PlatformError 400/invalidValue */
-  readUser(data: Json, ignored: Ignored): Json;
-  /** Undefined for an attribute that there is not. */
-  attribute(schema: string | undefined, name: string): Attribute | undefined;
-  /** What GET /Schemas answers. */
-  describe(address: string): object[];
+type More = Partial<Attribute>;
+const text = (name: string, more: More = {}): Attribute => ({ name, type: 'string', ...more });
+const texts = (...names: string[]) => names.map((name) => text(name));
+const reference = (name: string, referenceTypes: string[], more: More = {}): Attribute =>
+  text(name, { type: 'reference', referenceTypes, ...more });
+const complex = (name: string, subAttributes: readonly Attribute[], more: More = {}): Attribute =>
+  text(name, { type: 'complex', subAttributes, ...more });
+/** Several values of different kinds, one of which is the primary one. */
+const several = (name: string, canonicalValues?: string[], parts: Attribute[] = texts('value', 'display')) =>
+  complex(name, [...parts, text('type', { canonicalValues }), text('primary', { type: 'boolean' })], {
+    multiValued: true,
+  });
+/** People or groups that belong to it. */
+const links = (name: string, canonicalValues: string[], mutability: 'readOnly' | 'immutable', more: More = {}) => {
+  const parts = [
+    text('value'),
+    text('display'),
+    reference('$ref', ['User', 'Group']),
+    text('type', { canonicalValues }),
+  ];
+  const subAttributes = parts.map((one) => ({ ...one, mutability }));
+  return complex(name, subAttributes, { multiValued: true, ...more });
+};
+
+const userAttributes: readonly Attribute[] = [
+  text('userName', { required: true, uniqueness: 'server' }),
+  complex('name', texts('formatted', 'familyName', 'givenName', 'middleName', 'honorificPrefix', 'honorificSuffix')),
+  ...texts('displayName', 'nickName'),
+  reference('profileUrl', ['external']),
+  ...texts('title', 'userType', 'preferredLanguage', 'locale', 'timezone'),
+  text('active', { type: 'boolean' }),
+  several('emails', ['work', 'home', 'other']),
+  several('phoneNumbers', ['work', 'home', 'mobile', 'fax', 'pager', 'other']),
+  several('ims', ['aim', 'gtalk', 'icq', 'xmpp', 'msn', 'skype', 'qq', 'yahoo']),
+  several('photos', ['photo', 'thumbnail'], [reference('value', ['external']), text('display')]),
+  several(
+    'addresses',
+    ['work', 'home', 'other'],
+    texts('formatted', 'streetAddress', 'locality', 'region', 'postalCode', 'country'),
+  ),
+  links('groups', ['direct', 'indirect'], 'readOnly', { mutability: 'readOnly' }),
+  several('entitlements'),
+  several('roles'),
+  several('x509Certificates', undefined, [text('value', { type: 'binary', caseExact: true }), text('display')]),
+];
+const groupAttributes: readonly Attribute[] = [
+  text('displayName', { required: true }),
+  links('members', ['User', 'Group'], 'immutable'),
+];
+const enterpriseAttributes: readonly Attribute[] = [
+  ...texts('employeeNumber', 'costCenter', 'organization', 'division', 'department'),
+  complex('manager', [text('value'), reference('$ref', ['User']), text('displayName', { mutability: 'readOnly' })]),
+];
+/** With those that every resource has, which schemas do not describe. */
+const personAttributes = [...texts('schemas', 'id', 'externalId'), complex('meta', []), ...userAttributes];
+const described = [
+  { id: userSchema, name: 'User', description: 'User Account', attributes: userAttributes },
+  { id: groupSchema, name: 'Group', description: 'Group', attributes: groupAttributes },
+  { id: enterpriseSchema, name: 'EnterpriseUser', description: 'Enterprise User', attributes: enterpriseAttributes },
+];
+
+/** Of these the service says what they are; providers send them back. */
+export const readOnly: readonly string[] = ['id', 'meta', 'groups', 'schemas'];
+
+/** An attribute of a person in any letter case; undefined where there is none. */
+export function attributeOf(schema: string | undefined, name: string): Attribute | undefined {
+  if (isSame(schema, enterpriseSchema)) return named(enterpriseAttributes, name);
+  return schema === undefined || isSame(schema, userSchema) ? named(personAttributes, name) : undefined;
 }
 
-let loading: Promise<Schemas> | undefined;
-
-/** Loaded with the first request: most services have no provider that speaks SCIM. */
-export function loadSchemas(): Promise<Schemas> {
-  loading ??= import('scimmy').then((module) => schemasOf(module.default));
-  return loading;
+/** The part of a complex attribute. */
+export function partOf({ subAttributes = [] }: Attribute, name: string): Attribute | undefined {
+  return named(subAttributes, name);
 }
 
-function schemasOf({ Schemas: { User, EnterpriseUser, Group } }: typeof SCIMMY): Schemas {
-  // Passwords are not taken from providers.
-  const definition = User.definition.extend(EnterpriseUser.definition).truncate('password');
-  const described = [User, Group, EnterpriseUser].map(({ definition: one }) => JSON.stringify(one.describe()));
-  // RFC 7643, 7: canonical values are suggestions, and scimmy takes no others. They are described all the same.
-  for (const one of [...User.definition.attributes, ...EnterpriseUser.definition.attributes]) takeAnyValue(one);
-  const attribute = (schema: string | undefined, name: string): Attribute | undefined => {
-    const isExtension = schema?.toLowerCase() === enterpriseSchema.toLowerCase();
-    if (schema !== undefined && !isExtension && schema.toLowerCase() !== userSchema.toLowerCase()) return undefined;
-    try {
-      const found = definition.attribute(isExtension ? `${enterpriseSchema}:${name}` : name) as unknown as {
-        name: string;
-        type: unknown;
-        config: { multiValued: boolean };
-        subAttributes?: readonly { name: string }[];
-      };
-      const { name: known, type, config, subAttributes = [] } = found;
-      const parts = new Set(subAttributes.map((part) => part.name.toLowerCase()));
-      const hasPart = (part: string) => parts.has(part.toLowerCase());
-      return { name: known, multiValued: config.multiValued, complex: String(type) === 'complex', hasPart };
-    } catch {
-      return undefined;
-    }
+function named(attributes: readonly Attribute[], name: string): Attribute | undefined {
+  return attributes.find((one) => isSame(one.name, name));
+}
+
+function isSame(one: string | undefined, other: string): boolean {
+  return one?.toLowerCase() === other.toLowerCase();
+}
+
+/** What GET /Schemas answers. */
+export function describeSchemas(address: string): Json[] {
+  return described.map(({ attributes, ...schema }) => ({
+    ...{ schemas: ['urn:ietf:params:scim:schemas:core:2.0:Schema'], ...schema, attributes: attributes.map(describe) },
+    meta: { resourceType: 'Schema', location: `${address}/${schema.id}` },
+  }));
+}
+
+function describe({ subAttributes, ...own }: Attribute): Json {
+  const { name, type } = own;
+  return {
+    ...{ multiValued: false, required: false, mutability: 'readWrite', returned: 'default' },
+    description: name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`),
+    ...(type !== 'boolean' && { uniqueness: 'none' }),
+    ...(type !== 'boolean' && type !== 'complex' && { caseExact: false }),
+    ...own,
+    ...(subAttributes && { subAttributes: subAttributes.map(describe) }),
   };
-  const readUser = (data: Json, ignored: Ignored): Json => {
-    demandSchema(data, userSchema);
-    if (JSON.stringify(data).length > maxSent) throw badValue(`It has more than ${maxSent} characters.`);
-    let checked: Json;
-    try {
-      const plain = readable(data, undefined, attribute, ignored);
-      checked = JSON.parse(JSON.stringify(definition.coerce(plain, 'in'))) as Json;
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-      throw badValue(error.message);
-    }
-    const { schemas: _, meta: __, id: ___, groups: ____, ...resource } = checked;
-    const hasExtension = Object.keys(propertyOf(resource, enterpriseSchema) ?? {}).length > 0;
-    if (!hasExtension) delete resource[enterpriseSchema];
-    if (JSON.stringify(resource).length > maxCharacters)
-      throw badValue(`It has more than ${maxCharacters} characters.`);
-    return { schemas: [userSchema, ...(hasExtension ? [enterpriseSchema] : [])], ...resource };
-  };
-  const describe = (address: string) =>
-    described.map((text) => {
-      const { meta, ...one } = JSON.parse(text) as { id: string; meta: object };
-      return { ...one, meta: { ...meta, location: `${address}/${one.id}` } };
-    });
-  return { readUser, attribute, describe };
 }
 
-function takeAnyValue(of: object): void {
-  const { config, subAttributes = [] } = of as { config?: { canonicalValues: unknown }; subAttributes?: object[] };
-  if (config) config.canonicalValues = false;
-  for (const one of subAttributes) takeAnyValue(one);
+/** A person with attributes that the schemas know, of their types; `ignored` gets the others. @throws PlatformError 400/invalidValue */
+export function readUser(data: Json, ignored: Ignored): Json {
+  demandSchema(data, userSchema);
+  if (JSON.stringify(data).length > maxSent) throw badValue(`It has more than ${maxSent} characters.`);
+  const own = Object.entries(data).filter(
+    ([key]) => !isSame(key, enterpriseSchema) && !readOnly.includes(key.toLowerCase()),
+  );
+  const read = readParts(Object.fromEntries(own), personAttributes, '', ignored);
+  const extension = propertyOf(data, enterpriseSchema);
+  const more = isObject(extension) ? readParts(extension, enterpriseAttributes, `${enterpriseSchema}:`, ignored) : {};
+  const hasExtension = Object.keys(more).length > 0;
+  // In the order of the table: what is the same is the same text.
+  const inOrder = personAttributes.flatMap(({ name }) => (name in read ? [[name, read[name]]] : []));
+  const resource = { ...Object.fromEntries(inOrder), ...(hasExtension && { [enterpriseSchema]: more }) };
+  if (JSON.stringify(resource).length > maxCharacters) throw badValue(`It has more than ${maxCharacters} characters.`);
+  return { schemas: [userSchema, ...(hasExtension ? [enterpriseSchema] : [])], ...resource };
 }
 
 /** @throws PlatformError 400/invalidValue for a body that names other schemas. */
 export function demandSchema(data: Json, schema: string): void {
   const named = propertyOf(data, 'schemas');
   if (named === undefined) return;
-  const isNamed = [named].flat().some((one) => typeof one === 'string' && one.toLowerCase() === schema.toLowerCase());
+  const isNamed = [named].flat().some((one) => typeof one === 'string' && isSame(one, schema));
   if (!isNamed) throw badValue(`schemas must have ${schema}.`);
 }
 
-/** Of these the service says what they are; providers send them back. */
-export const readOnly: readonly string[] = ['id', 'meta', 'groups', 'schemas'];
-
-/** What a provider sends, as scimmy takes it. */
-function readable(data: Json, schema: string | undefined, attribute: Schemas['attribute'], ignored: Ignored): Json {
+function readParts(data: Json, attributes: readonly Attribute[], prefix: string, ignored: Ignored): Json {
   const read: Json = {};
   for (const [key, value] of Object.entries(data)) {
     if (value === null || value === undefined) continue;
-    if (schema === undefined && key.toLowerCase() === enterpriseSchema.toLowerCase()) {
-      if (isObject(value)) read[enterpriseSchema] = readable(value, enterpriseSchema, attribute, ignored);
-      continue;
-    }
-    if (schema === undefined && readOnly.includes(key.toLowerCase())) continue;
-    const known = attribute(schema, key);
-    if (!known) {
-      ignored.add(schema === undefined ? key : `${schema}:${key}`);
-      continue;
-    }
-    const values = [value]
-      .flat()
-      .slice(0, maxValues)
-      .map((one) => readableValue(one, known, ignored));
-    read[known.name] = known.multiValued ? values : values[0];
+    const attribute = named(attributes, key);
+    const values = attribute && readValues(value, attribute, ignored);
+    if (!attribute) ignored.add(prefix + key);
+    else if (values !== undefined) read[attribute.name] = values;
   }
   return read;
 }
 
-function readableValue(value: unknown, { name, complex, hasPart }: Attribute, ignored: Ignored): unknown {
-  if (complex && !isObject(value)) return { value: plain('value', value) };
-  if (!isObject(value)) return plain(name, value);
-  const entries = Object.entries(value).filter(([, one]) => one !== null && one !== undefined);
-  for (const [key] of complex ? entries : []) if (!hasPart(key)) ignored.add(`${name}.${key}`);
-  return Object.fromEntries(entries.map(([key, one]) => [key, plain(key, one)]));
+/** Providers send one value where several may be, and several where one may be. */
+function readValues(value: unknown, attribute: Attribute, ignored: Ignored): unknown {
+  const given = [value].flat().filter((one) => one !== null);
+  const values = given.slice(0, maxValues).map((one) => readValue(one, attribute, ignored));
+  return attribute.multiValued ? values : values[0];
 }
 
-/** Entra ID sends the booleans of some attributes as "True" and "False", and numbers where texts belong. */
-function plain(name: string, value: unknown): unknown {
-  const isBoolean = /^(active|primary)$/i.test(name);
-  if (isBoolean && typeof value === 'string' && /^(true|false)$/i.test(value)) return value.toLowerCase() === 'true';
-  return typeof value === 'number' ? String(value) : value;
+/** Entra ID sends booleans as "True" and "False", and numbers where texts belong. @throws PlatformError 400/invalidValue */
+function readValue(value: unknown, { name, type, subAttributes = [] }: Attribute, ignored: Ignored): unknown {
+  if (type === 'complex') return readParts(isObject(value) ? value : { value }, subAttributes, `${name}.`, ignored);
+  if (type === 'boolean') {
+    const said = String(value).toLowerCase();
+    if (said !== 'true' && said !== 'false') throw badValue(`${name} must be true or false.`);
+    return said === 'true';
+  }
+  if (typeof value !== 'string' && typeof value !== 'number') throw badValue(`${name} must be a text.`);
+  return String(value);
 }
