@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Aedes } from 'aedes';
-import type { CertificateGround } from '../src/broker-ports.ts';
+import type { TrustPath } from '../src/broker-ports.ts';
 import type { Caller } from '../src/caller.ts';
 import type { Match } from './connections/filters.ts';
 import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
@@ -135,7 +135,7 @@ export interface ProvenIdentity {
   readonly tokenLifetime: number | undefined;
   /** The certificate, or the CA, that let it in. */
   readonly certificateId: string | undefined;
-  readonly ground: CertificateGround | undefined;
+  readonly ground: TrustPath | undefined;
   /** Milliseconds since 1970; Infinity for a secret. */
   readonly expires: number;
   /** `<root>/<account>/d/<device>/` of a device; undefined for users. */

@@ -4,7 +4,7 @@ import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { readServerUrl } from '../src/config.ts';
 import { Client, reasonOf } from './line/client.ts';
-import { readPem } from './line/line.ts';
+import { readCaFile } from './line/line.ts';
 import { printError } from './line/options.ts';
 import { forgetLogin, readLogin, saveLogin } from './saved-login.ts';
 import { refused, UsageError } from './usage.ts';
@@ -67,7 +67,7 @@ export async function logout(flags: { ca: string | undefined }): Promise<void> {
 }
 
 function anonymous(url: string, ca: string | undefined): Promise<Client> {
-  const pem = url.startsWith('https:') ? readPem(ca) : undefined;
+  const pem = url.startsWith('https:') ? readCaFile(ca) : undefined;
   return Client.openAnonymous({ url, ca: pem, retryFor: 0, signal: undefined, printLine: printError });
 }
 

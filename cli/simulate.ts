@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
 import { idsOfSerialNumber, type Page, readConnectivity } from './find-device.ts';
 import type { Client } from './line/client.ts';
-import { readPem } from './line/line.ts';
+import { readCaFile } from './line/line.ts';
 import { type Connection, printError } from './line/options.ts';
 import { withClient } from './line/work.ts';
 import { printJson } from './printed.ts';
@@ -55,7 +55,7 @@ export async function simulate(flags: SimulateFlags, [given = '']: readonly stri
     );
     const [first] = sensors as [Sensor];
     const { host, port, tls } = await readConnectivity(client, first.id);
-    const ca = tls ? readPem(flags.ca) : undefined;
+    const ca = tls ? readCaFile(flags.ca) : undefined;
     const url = `${tls ? 'mqtts' : 'mqtt'}://${host}:${port}`;
     const end = new AbortController();
     if (flags.for > 0) setTimeout(() => end.abort(), 1000 * flags.for);

@@ -28,7 +28,7 @@ const notAuthorized = 0x87;
 const normal = 0x00;
 const nothing = Buffer.alloc(0);
 
-type Done = (error?: Error | null) => void;
+type PacketDone = (error?: Error | null) => void;
 
 interface EnrollParts {
   services: Pick<BrokerServices, 'config' | 'enrollment'>;
@@ -95,7 +95,7 @@ export class EnrollHooks {
     return this.#enrolling.has(client);
   }
 
-  receive(client: BrokerClient, packet: Packet, done: Done): void {
+  receive(client: BrokerClient, packet: Packet, done: PacketDone): void {
     const enrolling = this.#enrolling.get(client);
     if (!enrolling) {
       done(new Error('not proven'));
@@ -145,7 +145,7 @@ export class EnrollHooks {
   }
 
   /** The request: its PUBACK, or PUBREC, follows when what it has made is on disk, and the answer follows that. */
-  #publish(client: BrokerClient, enrolling: Enrolling, packet: Incoming, done: Done): void {
+  #publish(client: BrokerClient, enrolling: Enrolling, packet: Incoming, done: PacketDone): void {
     const hears = enrolling.filters.size > 0;
     if (packet.topic !== this.#topic || !hears) {
       // Below level 5 no acknowledgement can say so.

@@ -65,7 +65,7 @@ export function readFileOptions(options: FileOptions): FileChoice {
   demandProgram(certify);
   const isBroker = broker === undefined || (URL.canParse(broker) && /^mqtts?:\/\/[^/]+$/.test(broker));
   if (!isBroker) throw new UsageError('--broker must be mqtt://host:port or mqtts://host:port.');
-  const ca = readPem(options.ca);
+  const ca = readCaFile(options.ca);
   const flags = JSON.stringify([broker, ca, template]);
   const madeWith = createHash('sha256').update(flags).digest('hex').slice(0, 12);
   return { format, labels, broker, extra: { ca }, certify, madeWith };
@@ -82,7 +82,7 @@ function demandProgram(certify: string | undefined): void {
 }
 
 /** @throws UsageError when there is no PEM text in the file. */
-export function readPem(path: string | undefined): string | undefined {
+export function readCaFile(path: string | undefined): string | undefined {
   if (path === undefined) return undefined;
   let text = '';
   try {

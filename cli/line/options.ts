@@ -2,7 +2,7 @@
 import { loadClientConfig } from '../../src/config.ts';
 import { readLogin } from '../saved-login.ts';
 import { Client } from './client.ts';
-import { readPem } from './line.ts';
+import { readCaFile } from './line.ts';
 
 /** Flags of every command that calls a server. */
 export interface Connection {
@@ -22,7 +22,7 @@ export function connect(
   signal?: AbortSignal,
 ): Promise<Client> {
   const config = loadClientConfig({ ...flags, saved: readLogin() });
-  const ca = config.url.startsWith('https:') ? readPem(flags.ca) : undefined;
+  const ca = config.url.startsWith('https:') ? readCaFile(flags.ca) : undefined;
   return Client.open({ ...config, ca, retryFor: 1000 * flags.retryFor, printLine, signal });
 }
 

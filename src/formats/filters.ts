@@ -17,19 +17,19 @@ export interface AttributePath {
   names: readonly string[];
 }
 
-export type Filter =
-  | { is: 'and'; of: readonly Filter[] }
-  | { is: 'or'; of: readonly Filter[] }
-  | { is: 'not'; of: Filter }
+export type ScimFilter =
+  | { is: 'and'; of: readonly ScimFilter[] }
+  | { is: 'or'; of: readonly ScimFilter[] }
+  | { is: 'not'; of: ScimFilter }
   | { is: 'present'; path: AttributePath }
   | { is: Operator; path: AttributePath; value: Value }
   /** One value of a multi-valued attribute fits. */
-  | { is: 'some'; path: AttributePath; of: Filter };
+  | { is: 'some'; path: AttributePath; of: ScimFilter };
 
 /** A path of PATCH: an attribute, those of its values that fit, and a part of them. */
 export interface ValuePath {
   path: AttributePath;
-  where: Filter | undefined;
+  where: ScimFilter | undefined;
   sub: string | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface ValuePath {
 export class BadFilter extends Error {}
 
 /** @throws BadFilter */
-export function parseFilter(text: string): Filter {
+export function parseFilter(text: string): ScimFilter {
   const reader = new Reader(text);
   const filter = reader.either();
   reader.end();
@@ -72,7 +72,7 @@ class Reader {
     if (this.#rest !== '') throw this.#unexpected();
   }
 
-  either(): Filter {
+  either(): ScimFilter {
     return this.#chain('or', () => this.#chain('and', () => this.#term()));
   }
 
@@ -83,14 +83,14 @@ class Reader {
     return { path, where, sub: this.#sub() };
   }
 
-  #chain(word: 'and' | 'or', next: () => Filter): Filter {
+  #chain(word: 'and' | 'or', next: () => ScimFilter): ScimFilter {
     const of = [next()];
     while (this.#take(word)) of.push(next());
     const [only] = of;
     return only && of.length === 1 ? only : { is: word, of };
   }
 
-  #term(): Filter {
+  #term(): ScimFilter {
     this.#terms += 1;
     if (this.#terms > maxTerms) throw new BadFilter(`It has more than ${maxTerms} terms.`);
     if (/^not\s*\(/i.test(this.#rest)) {
@@ -107,7 +107,7 @@ class Reader {
     return { is: 'some', path, of: { is: 'and', of: [where, inner] } };
   }
 
-  #nested(close: string): Filter {
+  #nested(close: string): ScimFilter {
     this.#depth += 1;
     if (this.#depth > maxDepth) throw new BadFilter(`It is more than ${maxDepth} levels deep.`);
     const filter = this.either();
@@ -116,7 +116,7 @@ class Reader {
     return filter;
   }
 
-  #comparison(path: AttributePath): Filter {
+  #comparison(path: AttributePath): ScimFilter {
     if (this.#take('pr')) return { is: 'present', path };
     const operator = operators.find((one) => this.#take(one));
     if (!operator) throw this.#unexpected();
@@ -173,7 +173,7 @@ export interface Attributes {
 }
 
 /** Whether a filter fits a resource. Attributes that the resource does not have fit `ne` and `not` alone. */
-export function fits(filter: Filter, resource: object, attributes: Attributes): boolean {
+export function fits(filter: ScimFilter, resource: object, attributes: Attributes): boolean {
   if (filter.is === 'and') return filter.of.every((one) => fits(one, resource, attributes));
   if (filter.is === 'or') return filter.of.some((one) => fits(one, resource, attributes));
   if (filter.is === 'not') return !fits(filter.of, resource, attributes);
@@ -257,7 +257,7 @@ function readTime(text: unknown): number | undefined {
 }
 
 /** The texts that an attribute must be equal to, whatever else a filter says; undefined where it may be anything. */
-export function demandedValue(filter: Filter, ...names: string[]): string | undefined {
+export function demandedValue(filter: ScimFilter, ...names: string[]): string | undefined {
   if (filter.is === 'and') return filter.of.map((one) => demandedValue(one, ...names)).find((one) => one !== undefined);
   if (filter.is === 'some' && names.length === 2 && isNamed(filter.path, names.slice(0, 1)))
     return demandedValue(filter.of, ...names.slice(1));

@@ -34,7 +34,7 @@ export interface Signature {
 }
 
 /** What a certificate rests on. */
-export interface CertificateGround {
+export interface TrustPath {
   /** What let it in: the registered certificate, and the CA that has issued it or vouches for it. */
   ids: readonly string[];
   signatures: readonly Signature[];
@@ -45,7 +45,7 @@ export interface CertificateGround {
  * names the device where the certificate is its.
  */
 export type CertificateCheck =
-  | { result: 'proven'; caller: Caller; certificateId: string; ground: CertificateGround; expires: number }
+  | { result: 'proven'; caller: Caller; certificateId: string; ground: TrustPath; expires: number }
   | { result: 'wrong'; reason: string; deviceId?: string }
   | { result: 'refused'; reason: string; deviceId: string };
 

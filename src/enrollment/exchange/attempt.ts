@@ -15,7 +15,7 @@ export interface EnrollmentAttempt {
   address: string;
   /** The device that the group has made for the serial number. */
   known: KnownDevice | undefined;
-  shown: Shown;
+  shown: PresentedCredential;
   said: HookAnswer;
 }
 
@@ -27,7 +27,7 @@ export interface KnownDevice {
 }
 
 /** What has been shown besides the proof of the group. */
-export interface Shown {
+export interface PresentedCredential {
   /** The stored hash that the previous secret is that of. */
   previousHash?: string | undefined;
   /** The device's own certificate of the handshake. */

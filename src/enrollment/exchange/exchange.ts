@@ -14,9 +14,9 @@ import type {
 import { type Csr, presentLeaf } from '../../registry/certificates/issuing.ts';
 import type { EnrollmentRefusals } from '../groups/refusals.ts';
 import { type AnswerServices, answerFor } from './answer.ts';
-import type { EnrollmentAttempt, KnownDevice, Shown } from './attempt.ts';
+import type { EnrollmentAttempt, KnownDevice, PresentedCredential } from './attempt.ts';
 import { Hooks } from './hook.ts';
-import { checkHookAnswer, type Made, type MakingContext, makeCredential } from './making.ts';
+import { checkHookAnswer, type EnrolledDevice, type MakingContext, makeCredential } from './making.ts';
 import { exchangeMessage } from './messages.ts';
 import { type Proven, Proving } from './proving.ts';
 import { refused } from './refused.ts';
@@ -33,7 +33,7 @@ export type EnrollmentCounts = Record<'made' | 'repeated' | 'refused' | 'unprove
 
 export class Enrollment implements EnrollmentService {
   readonly #ctx: EnrollmentServices;
-  readonly #flights = new SingleFlight<Made>();
+  readonly #flights = new SingleFlight<EnrolledDevice>();
   readonly #hooks: Hooks;
   readonly #proving: Proving;
   readonly counts: EnrollmentCounts = { made: 0, repeated: 0, refused: 0, unproven: 0, failed: 0 };
@@ -152,7 +152,7 @@ export class Enrollment implements EnrollmentService {
   }
 
   /** The present certificate, where the request is for its key: nothing ends, and nobody gains anything by it. */
-  async #present(known: KnownDevice, csr: Csr): Promise<{ certificateId: string; made: Made } | undefined> {
+  async #present(known: KnownDevice, csr: Csr): Promise<{ certificateId: string; made: EnrolledDevice } | undefined> {
     const { device } = known;
     if (!device) return undefined;
     demandSame(known);
@@ -168,10 +168,10 @@ export class Enrollment implements EnrollmentService {
     group: Proven['group'],
     { previousSecret }: EnrollmentRequest,
     known: KnownDevice | undefined,
-  ): Promise<Shown> {
+  ): Promise<PresentedCredential> {
     if (!known || known.enrollment.connected === null) return {};
     const { deviceId, used, formerFingerprint } = known.enrollment;
-    const shown: Shown = {};
+    const shown: PresentedCredential = {};
     if (previousSecret !== undefined)
       shown.previousHash = await this.#proving.previousHashOf({ group, address }, known, previousSecret);
     if (presented && group.proof !== 'certificate') {
@@ -185,12 +185,12 @@ export class Enrollment implements EnrollmentService {
   }
 
   /** @throws PlatformError 403/21 */
-  #decide(group: Proven['group'], known: KnownDevice | undefined, shown: Shown): void {
+  #decide(group: Proven['group'], known: KnownDevice | undefined, shown: PresentedCredential): void {
     if (known) decideAgain(group, known, shown, this.#ctx.clock.now());
     else demandRoom(group);
   }
 
-  async #make(attempt: EnrollmentAttempt): Promise<Made> {
+  async #make(attempt: EnrollmentAttempt): Promise<EnrolledDevice> {
     const made = await makeCredential(this.#ctx, attempt);
     const { group, serialNumber } = attempt;
     this.counts[made.isNew ? 'made' : 'repeated'] += 1;

@@ -21,7 +21,7 @@ import { versionSaid } from '../../registry/devices/firmware-version.ts';
 import { placing } from '../../registry/devices/possession.ts';
 import type { Lane } from '../../scheduler/lanes.ts';
 import type { GroupRow } from '../groups/group.ts';
-import type { EnrollmentAttempt, Shown } from './attempt.ts';
+import type { EnrollmentAttempt, PresentedCredential } from './attempt.ts';
 import type { HookAnswer } from './hook.ts';
 import { refused } from './refused.ts';
 import { decideAgain, demandOpen, demandRoom, isPermitted, type Verdict } from './rules.ts';
@@ -46,17 +46,17 @@ export type MakingContext = Pick<
 const countOne = 'UPDATE "enrollmentGroups" SET "enrolledCount" = "enrolledCount" + 1 WHERE "id" = ?';
 
 /** What has been made. */
-export interface Made {
+export interface EnrolledDevice {
   isNew: boolean;
   device: Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'serialNumber'>;
   credential: Omit<EnrollmentAnswer['credential'], 'username'>;
 }
 
 /** A credential that is not stored yet: a secret, or a certificate and the hash of a secret that nobody knows. */
-type Fresh = { hash: string } & ({ secret: string; leaf?: undefined } | { leaf: Leaf; secret?: undefined });
+type NewCredential = { hash: string } & ({ secret: string; leaf?: undefined } | { leaf: Leaf; secret?: undefined });
 
 /** @throws PlatformError 400/106, 403/21, 507. */
-export async function makeCredential(ctx: MakingContext, attempt: EnrollmentAttempt): Promise<Made> {
+export async function makeCredential(ctx: MakingContext, attempt: EnrollmentAttempt): Promise<EnrolledDevice> {
   const { group, known } = attempt;
   const lane: Lane = { accountId: group.accountId, callerId: group.id };
   ctx.keeping.demandRoom(group.accountId);
@@ -70,7 +70,7 @@ async function freshFor(
   lane: Lane,
   { group, csr }: EnrollmentAttempt,
   deviceId: string,
-): Promise<Fresh> {
+): Promise<NewCredential> {
   if (!csr) {
     const secret = makeSecret();
     return { secret, hash: await ctx.secrets.hash(secret, lane) };
@@ -83,7 +83,7 @@ async function freshFor(
 }
 
 /** What of a new credential is told once. */
-function toldOf({ secret, leaf }: Fresh): Made['credential'] {
+function toldOf({ secret, leaf }: NewCredential): EnrolledDevice['credential'] {
   if (!leaf) return { secret };
   const { certificate, chain, expires } = leaf;
   return { certificate, chain, expires };
@@ -98,8 +98,8 @@ async function makeFirst(
   ctx: MakingContext,
   attempt: EnrollmentAttempt,
   deviceId: string,
-  fresh: Fresh,
-): Promise<Made> {
+  fresh: NewCredential,
+): Promise<EnrolledDevice> {
   const { registry } = ctx;
   const { serialNumber, request, shown } = attempt;
   const row = await registry.transaction(async (tx) => {
@@ -142,8 +142,8 @@ async function makeAgain(
   ctx: MakingContext,
   attempt: EnrollmentAttempt,
   deviceId: string,
-  fresh: Fresh,
-): Promise<Made> {
+  fresh: NewCredential,
+): Promise<EnrolledDevice> {
   const { clock, registry } = ctx;
   const { serialNumber, shown } = attempt;
   const actor = actorOf(attempt.group);
@@ -178,7 +178,7 @@ async function storeFresh(
   tx: Tx,
   actor: Caller,
   deviceId: string,
-  { leaf, hash }: Fresh,
+  { leaf, hash }: NewCredential,
   hasSecret: boolean,
   now: string,
 ): Promise<boolean> {
@@ -201,10 +201,10 @@ async function currentGroup(
   return current;
 }
 
-type Place = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId'>;
+type DevicePlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId'>;
 
 /** Where a device stands: as the hook says, otherwise as the group does. @throws PlatformError 403/21 for what is gone. */
-async function placeOf(tx: Tx, group: GroupRow, said: HookAnswer): Promise<Place> {
+async function placeOf(tx: Tx, group: GroupRow, said: HookAnswer): Promise<DevicePlace> {
   const { accountId } = group;
   const { deviceTemplateId = group.deviceTemplateId, organizationId = group.organizationId } = said;
   if (!(await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId)))
@@ -292,7 +292,7 @@ async function changedDevice(
 async function renewEnrollment(
   tx: Tx,
   { deviceId, used, proofKeyHash, formerHash, formerFingerprint }: Row<'enrollments'>,
-  shown: Shown,
+  shown: PresentedCredential,
   permitted: boolean,
 ): Promise<void> {
   const former = used === 0 ? { formerHash, formerFingerprint } : { formerHash: null, formerFingerprint: null };

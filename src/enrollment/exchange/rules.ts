@@ -3,7 +3,7 @@
 import type { CredentialRow } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { GroupRow } from '../groups/group.ts';
-import type { KnownDevice, Shown } from './attempt.ts';
+import type { KnownDevice, PresentedCredential } from './attempt.ts';
 import { refused } from './refused.ts';
 
 /** @throws PlatformError 403/21 while the group takes nobody, or not this serial number. */
@@ -60,7 +60,7 @@ export function demandSame({ enrollment, device }: Pick<Known, 'enrollment' | 'd
 }
 
 /** @throws PlatformError 403/21 when the device is not handed to who asks. */
-export function decideAgain(group: GroupRow, known: Known, shown: Shown, now: number): Verdict {
+export function decideAgain(group: GroupRow, known: Known, shown: PresentedCredential, now: number): Verdict {
   demandSame(known);
   const { enrollment } = known;
   // What was never used is worth nothing: a lost answer costs nothing.
@@ -74,7 +74,7 @@ export function decideAgain(group: GroupRow, known: Known, shown: Shown, now: nu
 }
 
 /** Whether only the device itself can have shown this. */
-function isItself(group: GroupRow, { enrollment, credential }: Known, shown: Shown): boolean {
+function isItself(group: GroupRow, { enrollment, credential }: Known, shown: PresentedCredential): boolean {
   const { previousHash, previousFingerprint, proofKeyHash } = shown;
   if (group.proof === 'derivedKey') return true;
   if (proofKeyHash !== undefined && proofKeyHash === enrollment.proofKeyHash) return true;

@@ -9,7 +9,7 @@ import type { Lane } from '../../scheduler/lanes.ts';
 import { type GroupRow, owners, type UpdateBody } from './group.ts';
 
 /** What is stored of new secrets, and the one answer that shows them. */
-export interface Made {
+export interface GroupSecrets {
   columns: Partial<GroupRow>;
   shown: { claimSecret?: string; groupKey?: string; hookSecret?: string };
 }
@@ -19,7 +19,7 @@ export async function makeProof(
   { secrets, sealing }: Pick<MessagesContext, 'secrets' | 'sealing'>,
   lane: Lane,
   { id, proof }: Pick<GroupRow, 'id' | 'proof'>,
-): Promise<Made> {
+): Promise<GroupSecrets> {
   if (proof === 'certificate') return { columns: {}, shown: {} };
   const secret = makeSecret();
   if (proof === 'claimSecret')
@@ -46,7 +46,7 @@ export function hookColumns(
   id: string,
   { hookUrl, hookSecret }: Pick<UpdateBody, 'hookUrl' | 'hookSecret'>,
   before?: GroupRow,
-): Made {
+): GroupSecrets {
   if (hookUrl === null) {
     if (hookSecret) throw invalid('hookSecret', 'needs hookUrl');
     return { columns: { sealedHookUrl: null, sealedHookSecret: null, isHookSecretMade: 0 }, shown: {} };
@@ -66,7 +66,7 @@ export function hookColumns(
   };
 }
 
-export function madeHookSecret({ sealing }: { sealing: Sealing }, id: string): Made {
+export function madeHookSecret({ sealing }: { sealing: Sealing }, id: string): GroupSecrets {
   const hookSecret = makeSecret();
   return {
     columns: { sealedHookSecret: sealing.seal(owners.hookSecret(id), hookSecret), isHookSecretMade: 1 },

@@ -36,7 +36,7 @@ import {
   updateBody,
   withSecrets,
 } from './group.ts';
-import { hookColumns, type Made, madeHookSecret, makeProof } from './group-secrets.ts';
+import { type GroupSecrets, hookColumns, madeHookSecret, makeProof } from './group-secrets.ts';
 
 const maxPerAccount = 100;
 const tag = 'Enrollment';
@@ -181,7 +181,7 @@ async function recoverGroup(ctx: EnrollmentContext, caller: Caller, before: Grou
   return showGroup(ctx, row);
 }
 
-async function shownWith(ctx: EnrollmentContext, tx: Tx, row: GroupRow, secrets: Made['shown']) {
+async function shownWith(ctx: EnrollmentContext, tx: Tx, row: GroupRow, secrets: GroupSecrets['shown']) {
   const shown = { ...showGroup(ctx, row), ...secrets };
   await noteAnswer(tx, { enrollmentGroup: shown }, { etag: etagOf(shown) });
   return shown;

@@ -33,7 +33,7 @@ type Group = Pick<Row<'enrollmentGroups'>, 'issues' | 'certificateAuthorityId' |
 type Device = Pick<Row<'devices'>, 'id' | 'serialNumber' | 'accountId' | 'deviceTemplateId'>;
 
 /** A new credential that nobody has yet. */
-type Fresh = { leaf: Leaf } | { secret: string; hash: string };
+type NewCredential = { leaf: Leaf } | { secret: string; hash: string };
 
 /** What a device is told: the credential, and whose it is. */
 export interface Renewed {
@@ -164,7 +164,7 @@ export class Renewals implements RenewalService {
     present: PresentCredential,
     group: Group | undefined,
     csr: string | undefined,
-  ): Promise<Fresh> {
+  ): Promise<NewCredential> {
     const { registry, clock, issuing, secrets } = this.#ctx;
     const { id: deviceId, accountId } = device;
     const lane = laneOfDevice(device);
@@ -194,7 +194,7 @@ export class Renewals implements RenewalService {
     tx: Tx,
     { id: deviceId, accountId }: Device,
     present: PresentCredential,
-    fresh: Fresh,
+    fresh: NewCredential,
     until: string,
   ): Promise<Ended> {
     const { audit, clock } = this.#ctx;
@@ -257,7 +257,7 @@ function laneOfDevice({ accountId, id }: Pick<Device, 'accountId' | 'id'>) {
   return { accountId, callerId: id };
 }
 
-function shown(fresh: Fresh): Renewed['credential'] {
+function shown(fresh: NewCredential): Renewed['credential'] {
   if ('secret' in fresh) return { secret: fresh.secret };
   const { certificate, chain, expires } = fresh.leaf;
   return { certificate, chain, expires };

@@ -3,7 +3,7 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../clock.ts';
 import { PlatformError } from '../../errors.ts';
-import { type AttributePath, type Filter, propertyOf } from '../../formats/filters.ts';
+import { type AttributePath, propertyOf, type ScimFilter } from '../../formats/filters.ts';
 import { canonicalId, newId } from '../../ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { demandLiveProvider, endFollowed, followAll, followFew, isMapped, markStale } from './following.ts';
@@ -113,7 +113,7 @@ function textOf(name: string, value: unknown): string {
 }
 
 /** `members[value eq "…"]`. @throws PlatformError 400/invalidFilter for another filter. */
-function membersIn(where: Filter): string[] {
+function membersIn(where: ScimFilter): string[] {
   if (where.is === 'or') return where.of.flatMap(membersIn);
   const isId = where.is === 'eq' && where.path.names.join('.').toLowerCase() === 'value';
   if (!isId || typeof where.value !== 'string')

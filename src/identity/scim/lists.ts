@@ -1,12 +1,12 @@
 /** Lists of people and groups. Filters are decided row by row; what a filter demands of an index is looked up in it. */
 import { type SqlBool, sql } from 'kysely';
 import type { Row } from '../../../db/registry/records.ts';
-import { demandedValue, type Filter, fits } from '../../formats/filters.ts';
+import { demandedValue, fits, type ScimFilter } from '../../formats/filters.ts';
 import { laneOf } from '../../limits/lanes.ts';
 import { LongWork } from '../../scheduler/long-work.ts';
 import type { IdentityContext } from '../context.ts';
 import { maxMembers } from './groups.ts';
-import { type Asked, type Json, type Provisioner, refused } from './protocol.ts';
+import { type Json, type ListRequest, type Provisioner, refused } from './protocol.ts';
 import { groupResource, userResource } from './resources.ts';
 
 /** A page: the rows of it, and how many there are in all. */
@@ -29,7 +29,7 @@ const attributes = {
 export async function findPeople(
   ctx: IdentityContext,
   asked: Provisioner,
-  { filter, startIndex, count }: Asked,
+  { filter, startIndex, count }: ListRequest,
 ): Promise<Found<Row<'scimUsers'>>> {
   const own = ctx.registry.query.selectFrom('scimUsers').where('identityProviderId', '=', asked.provider.id);
   if (!filter) {
@@ -68,7 +68,7 @@ export async function findPeople(
 export async function findGroups(
   ctx: IdentityContext,
   asked: Provisioner,
-  { filter, startIndex, count }: Asked,
+  { filter, startIndex, count }: ListRequest,
 ): Promise<Found<Group>> {
   const own = ctx.registry.query.selectFrom('scimGroups').where('identityProviderId', '=', asked.provider.id);
   const members = sql<number>`(select count(*) from "scimMembers" where "groupId" = "scimGroups"."id")`.as('members');
@@ -113,13 +113,13 @@ function withExternalId(table: 'scimUsers' | 'scimGroups', { provider }: Provisi
     where "identityProviderId" = ${provider.id} and "externalId" = ${id})`;
 }
 
-function demanded<C>(filter: Filter, name: string, condition: (value: string) => C): C | undefined {
+function demanded<C>(filter: ScimFilter, name: string, condition: (value: string) => C): C | undefined {
   const value = demandedValue(filter, name);
   return value === undefined ? undefined : condition(value);
 }
 
 /** Whether a filter has anything to do with an attribute. */
-function names(filter: Filter, name: string): boolean {
+function names(filter: ScimFilter, name: string): boolean {
   if (filter.is === 'and' || filter.is === 'or') return filter.of.some((one) => names(one, name));
   if (filter.is === 'not') return names(filter.of, name);
   return filter.path.names[0]?.toLowerCase() === name;
@@ -130,7 +130,7 @@ async function decide<R extends { id: string }>(
   { reads }: IdentityContext,
   { by }: Provisioner,
   next: (after: string) => Promise<R[]>,
-  { startIndex, count }: Pick<Asked, 'startIndex' | 'count'>,
+  { startIndex, count }: Pick<ListRequest, 'startIndex' | 'count'>,
   isWanted: (row: R) => boolean,
 ): Promise<Found<R>> {
   const work = new LongWork();

@@ -2,7 +2,7 @@
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../caller.ts';
 import { invalid, PlatformError } from '../../errors.ts';
-import { BadFilter, type Filter, keyOf, parseFilter } from '../../formats/filters.ts';
+import { BadFilter, keyOf, parseFilter, type ScimFilter } from '../../formats/filters.ts';
 
 export type Json = Record<string, unknown>;
 
@@ -47,14 +47,14 @@ export function demandObject(body: unknown): Json {
 }
 
 /** Which part of a list is asked for. */
-export interface Asked {
-  filter: Filter | undefined;
+export interface ListRequest {
+  filter: ScimFilter | undefined;
   startIndex: number;
   count: number;
 }
 
 /** @throws PlatformError 400/invalidFilter, or 400/106 where startIndex or count is not a number. */
-export function readAsked(query: unknown): Asked {
+export function readListRequest(query: unknown): ListRequest {
   const { filter, startIndex, count } = query as Json;
   return {
     filter: typeof filter === 'string' ? readFilter(filter) : undefined,
@@ -69,7 +69,7 @@ function readNumber(name: string, text: unknown, otherwise: number): number {
   return Number(text);
 }
 
-function readFilter(text: string): Filter {
+function readFilter(text: string): ScimFilter {
   try {
     return parseFilter(text);
   } catch (error) {

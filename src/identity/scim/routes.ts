@@ -28,7 +28,7 @@ import {
   type Projection,
   type Provisioner,
   project,
-  readAsked,
+  readListRequest,
   readProjection,
 } from './protocol.ts';
 import { groupResource, resourceTypes, serviceProviderConfig, userResource } from './resources.ts';
@@ -129,7 +129,7 @@ function personRoutes(app: App, ctx: IdentityContext): void {
   };
   app.get('/Users', usual, async (request, reply) => {
     const { provisioner, query } = request;
-    const asked = readAsked(query);
+    const asked = readListRequest(query);
     const projection = readProjection(query);
     const { rows, total } = await findPeople(ctx, provisioner, asked);
     const page = { total, startIndex: asked.startIndex, length: rows.length };
@@ -184,7 +184,7 @@ function groupRoutes(app: App, ctx: IdentityContext): void {
   };
   app.get('/Groups', usual, async (request, reply) => {
     const { provisioner, query } = request;
-    const asked = readAsked(query);
+    const asked = readListRequest(query);
     const projection = readProjection(query);
     const { rows, total } = await findGroups(ctx, provisioner, asked);
     const page = { total, startIndex: asked.startIndex, length: rows.length };

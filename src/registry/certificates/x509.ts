@@ -28,7 +28,7 @@ export interface Certificate {
   /** How many CAs may follow below it, undefined where that is not limited. */
   readonly pathLength: number | undefined;
   /** Whether it asks for something that nobody here knows. */
-  readonly isPeculiar: boolean;
+  readonly hasUnknownCritical: boolean;
 }
 
 const extensionIds = {
@@ -163,10 +163,10 @@ export function isSignedBy({ x509, issuer: name }: Certificate, issuer: Certific
   }
 }
 
-function useFault({ x509, isPeculiar }: Certificate): string | undefined {
+function useFault({ x509, hasUnknownCritical }: Certificate): string | undefined {
   // Node's name for extendedKeyUsage.
   const { keyUsage: uses } = x509;
-  if (isPeculiar) return 'has a critical extension that is not known';
+  if (hasUnknownCritical) return 'has a critical extension that is not known';
   if (uses && !uses.some((use) => clientUses.includes(use))) return 'is not for clients (extendedKeyUsage)';
   return undefined;
 }
@@ -177,13 +177,13 @@ function hasStrongSignature(der: Buffer): boolean {
   return strongScheme(partsOf(der)[1]) !== undefined;
 }
 
-function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar' | 'serial'> {
+function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'hasUnknownCritical' | 'serial'> {
   const content = [...elementsOf(partsOf(der)[0]?.content)];
   const serial = content.find(({ tag }) => tag === tags.integer)?.content.toString('hex') ?? '';
   const [list] = partsOf(content.find(({ tag }) => tag === contextTag(3))?.whole);
   let keyUsage: number | undefined;
   let pathLength: number | undefined;
-  let isPeculiar = false;
+  let hasUnknownCritical = false;
   for (const extension of elementsOf(list?.content)) {
     const [id, ...rest] = elementsOf(extension.content);
     const name = id?.content.toString('hex') ?? '';
@@ -194,9 +194,9 @@ function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'i
       const depth = partsOf(value).find(({ tag }) => tag === tags.integer)?.content;
       if (depth) pathLength = depth.length === 1 ? depth.readUInt8() : Number.POSITIVE_INFINITY;
     }
-    if (isCritical && !knownExtensions.has(name)) isPeculiar = true;
+    if (isCritical && !knownExtensions.has(name)) hasUnknownCritical = true;
   }
-  return { keyUsage, pathLength, isPeculiar, serial: normalSerial(serial) };
+  return { keyUsage, pathLength, hasUnknownCritical, serial: normalSerial(serial) };
 }
 
 /** Node puts each attribute on a line of its own, with commas escaped. */

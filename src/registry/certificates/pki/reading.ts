@@ -86,7 +86,8 @@ export function readRevocationList(given: Uint8Array, authority: string, now: nu
   if (nextUpdate === undefined || nextUpdate <= now) return { fault: 'has expired, or does not say when it will' };
   if (thisUpdate > now + clockTolerance) return { fault: 'is not valid yet' };
   try {
-    if (extensions.some(isPeculiar)) return { fault: 'is a delta, indirect or partial list, which is not supported' };
+    if (extensions.some(changesMeaning))
+      return { fault: 'is a delta, indirect or partial list, which is not supported' };
     return { number, thisUpdate, nextUpdate, ...listedIn(parts.entries) };
   } catch {
     return { fault: 'has entries or extensions that cannot be read' };
@@ -171,7 +172,7 @@ function numberIn(der: ArrayBuffer): string {
 }
 
 /** Whether an extension says that a list is not what it looks like. */
-function isPeculiar({ extnID, critical, extnValue }: asn1.Extension): boolean {
+function changesMeaning({ extnID, critical, extnValue }: asn1.Extension): boolean {
   if (extnID === asn1.id_ce_issuingDistributionPoint) {
     const scope = AsnConvert.parse(extnValue.buffer, asn1.IssuingDistributionPoint);
     return scope.indirectCRL || scope.onlyContainsAttributeCerts || scope.onlySomeReasons !== undefined;
