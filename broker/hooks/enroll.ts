@@ -194,14 +194,9 @@ export class EnrollHooks {
       endAfter(client, enrolling, nothing);
       return;
     }
-    if (qos === 0) {
-      write(conn, bytes);
-      writePayload(conn, payload);
-      endAfter(client, enrolling, nothing);
-      return;
-    }
     write(conn, bytes);
     writePayload(conn, payload);
+    if (qos === 0) endAfter(client, enrolling, nothing);
   }
 }
 
