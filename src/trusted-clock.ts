@@ -30,6 +30,15 @@ export function doubtedSince(directory: string): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
+/** The time that is believed, for a command: a server may run or not, and has the last word. To be asked before it writes. */
+export function believedTime(directory: string, now = Date.now()): number {
+  const doubted = doubtedSince(directory);
+  const since = statSync(join(directory, doubtName), { throwIfNoEntry: false })?.mtimeMs ?? now;
+  if (doubted !== undefined) return Math.min(now, doubted + Math.max(0, now - since));
+  const last = lastWritten(directory);
+  return last > 0 && now - last > longRest ? last : now;
+}
+
 /** Has the clock believed from now on, also by a server that runs. */
 export function believeClock(directory: string): void {
   rmSync(join(directory, doubtName), { force: true });

@@ -1,6 +1,8 @@
 /** A clock that jumps ahead deletes nothing: what is old enough is decided by the time that has passed. */
-import { existsSync, utimesSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
+import { decodeProtectedHeader } from 'jose';
+import { rotateKeys } from '../src/identity/sessions/tokens.ts';
 import { lastWritten } from '../src/trusted-clock.ts';
 import { fixtureIn } from './broker/fixture.ts';
 import { connected, leave, published, subscribed } from './broker/level5/client.ts';
@@ -152,6 +154,43 @@ t.test(
       (state) => state === 'expired',
     );
     await rolloutUntil(own, begun.id, ({ counts }) => counts.timedOut === 1);
+  },
+);
+
+t.test(
+  'a rotation of keys by a doubted clock removes none, and the new key signs whatever the clock was',
+  async (t) => {
+    ahead = passed = 0;
+    const own = await startService(t, { clock, env });
+    const directory = join(own.directory, 'keys');
+    const rotate = async (...more: string[]): Promise<string> => {
+      const { code, stdout, stderr } = await runCommand(['keys', 'rotate', ...more, '--data-dir', own.directory]);
+      t.equal(code, 0, stderr);
+      return JSON.parse(stdout).kid;
+    };
+    const keys = () => readdirSync(directory).filter((name) => name.endsWith('.json'));
+    const signedBy = async () => {
+      await own.login();
+      return decodeProtectedHeader(own.admin).kid;
+    };
+    const spring = new Date(clock.now()).toISOString().replace(/[:.]/g, '-');
+    for (const name of keys()) renameSync(join(directory, name), join(directory, `${spring}-first.json`));
+    await rotateKeys(directory, clock);
+    ahead = Date.now() - real;
+    await purgeNow(own);
+    t.ok(ahead > 101 * day && existsSync(join(own.directory, 'clock-doubt')));
+    const second = await rotate();
+    t.equal(keys().length, 3, 'the first two signed a moment ago');
+    await until(signedBy, (kid) => kid === second);
+    t.equal((await runCommand(['clock', 'confirm', '--data-dir', own.directory])).code, 0);
+    await rotate();
+    t.equal(keys().length, 2, 'those of spring are over');
+
+    await rotateKeys(directory, { now: () => Date.now() + 400 * day });
+    const next = await rotate();
+    await until(signedBy, (kid) => kid === next);
+    await rotate('--end-old');
+    t.equal(keys().length, 1, 'also the one that is ahead');
   },
 );
 

@@ -1,13 +1,14 @@
 /** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over. */
 import { join } from 'node:path';
 import { rotateKeys } from '../../src/identity/sessions/tokens.ts';
-import { type OnDirectory, print, withRegistry } from './files.ts';
+import { believedTime } from '../../src/trusted-clock.ts';
+import { directoryOf, type OnDirectory, print, withRegistry } from './files.ts';
 
 export async function keysRotate(given: OnDirectory & { endOld: boolean }): Promise<void> {
   const { endOld: oldEnded } = given;
-  await withRegistry(given, async ({ dataDir, registry, clock, audit }) => {
-    const directory = join(dataDir, 'keys');
-    const kid = await (oldEnded ? rotateKeys(directory, clock, 0) : rotateKeys(directory, clock));
+  const time = believedTime(directoryOf(given));
+  await withRegistry(given, async ({ dataDir, registry, audit }) => {
+    const kid = await rotateKeys(join(dataDir, 'keys'), { now: () => time }, oldEnded);
     // The keys are those of every account.
     const accounts = await registry.query.selectFrom('accounts').select('id').execute();
     for (const { id: accountId } of accounts)

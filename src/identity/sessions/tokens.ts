@@ -139,16 +139,17 @@ function readClaims({ id, userId, accountId, roles, iat, exp }: JWTPayload): Cla
 }
 
 /**
- * Makes a new signing key in `directory` and removes those whose last token is over: `overlap` milliseconds after the
- * next key was made; 0 ends the former keys at once, and with them every token. The id of the new key.
+ * Makes a new signing key in `directory` and removes those whose last token is over by `clock`: 100 days after the next key
+ * was made; `endOld` ends the former keys at once, and with them every token. The id of the new key.
  */
-export async function rotateKeys(directory: string, clock: Clock, overlap = keyOverlap): Promise<string> {
+export async function rotateKeys(directory: string, clock: Clock, endOld = false): Promise<string> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const kid = await makeKey(directory, clock);
   const files = keyFiles(directory);
   for (const [place, file] of files.entries()) {
     const next = files[place + 1];
-    if (next !== undefined && madeAt(next) + overlap <= clock.now()) rmSync(join(directory, file));
+    if (next === undefined) continue;
+    if (endOld || madeAt(next) + keyOverlap <= clock.now()) rmSync(join(directory, file));
   }
   return kid;
 }
@@ -174,7 +175,10 @@ function keyFiles(directory: string): string[] {
 async function makeKey(directory: string, clock: Clock): Promise<string> {
   const { privateKey } = await generateKeyPair(algorithm, { extractable: true });
   const kid = randomUUID();
-  const made = new Date(clock.now()).toISOString().replace(/[:.]/g, '-');
+  // The newest key signs, whatever the clock was when the one before it was made.
+  const newest = keyFiles(directory).at(-1);
+  const time = Math.max(clock.now(), newest === undefined ? 0 : madeAt(newest) + 1);
+  const made = new Date(time).toISOString().replace(/[:.]/g, '-');
   const target = join(directory, `${made}-${kid}.json`);
   const content = JSON.stringify({ ...(await exportJWK(privateKey)), kid, alg: algorithm, use: 'sig' });
   replaceFile(target, content);
