@@ -16,7 +16,7 @@ export interface DeliveryParts extends HeldServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
-    Pick<SessionStore, 'isDue' | 'keptFor' | 'noteSent' | 'passOnShared'>;
+    Pick<SessionStore, 'isDue' | 'isSent' | 'keptFor' | 'noteReceived' | 'noteSent' | 'passOnShared'>;
   groups: Pick<SharedGroups, 'passOn'>;
   /** Counts messages. */
   aedes: Pick<BrokerCore, 'counter'>;
@@ -62,14 +62,18 @@ export class Deliveries {
   }
 
   /** A message for this client alone. */
-  sendToOne(client: BrokerClient, { topic, payload, qos }: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): void {
+  sendToOne(client: BrokerClient, about: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): void {
+    const packet = this.#newPacket(about);
+    const identifiers = client.matchOf(about.topic)?.identifiers;
+    if (identifiers) packet.identifiers = identifiers;
+    if (about.qos > 0 && !client.clean) this.#parts.persistence.enqueueFor(client, packet);
+    this.deliver(client, packet, () => {});
+  }
+
+  #newPacket(about: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): Outgoing {
     this.#parts.aedes.counter += 1;
     const at = { brokerId: forOneClient, brokerCounter: this.#parts.aedes.counter };
-    const packet: Outgoing = { cmd: 'publish', topic, payload, qos, retain: false, dup: false, ...at };
-    const identifiers = client.matchOf(topic)?.identifiers;
-    if (identifiers) packet.identifiers = identifiers;
-    if (qos > 0 && !client.clean) this.#parts.persistence.enqueueFor(client, packet);
-    this.deliver(client, packet, () => {});
+    return { cmd: 'publish', ...about, retain: false, dup: false, ...at };
   }
 
   /** Sends what a stored session has kept, before anything that comes now. Resolves when nothing is left; never rejects. */
@@ -111,6 +115,22 @@ export class Deliveries {
   received(live: LiveClient, messageId: number): void {
     if (live.shared) this.#held.untrack(live, messageId);
     live.newFilters?.acknowledged(messageId);
+  }
+
+  /**
+   * The client has a message of QoS 2, and PUBREL follows when this resolves; undefined when that waits for nothing. A stored
+   * session remembers the PUBREL of one that was in no queue, such as a retained one, too [MQTT-4.4.0-1].
+   */
+  noteReceived(live: LiveClient, messageId: number, isAwaited: boolean): Promise<void> | undefined {
+    const { persistence } = this.#parts;
+    const { client } = live;
+    if (client.clean) return undefined;
+    if (isAwaited && !persistence.isSent(client, messageId)) {
+      const packet: Outgoing = { ...this.#newPacket({ topic: '', payload: Buffer.alloc(0), qos: 2 }), messageId };
+      persistence.enqueueFor(client, packet);
+      void persistence.noteSent(client, packet);
+    }
+    return persistence.noteReceived(client, messageId);
   }
 
   /** Gives what a member of groups has not acknowledged to others; it has left, or `hasEnded` with its session. */

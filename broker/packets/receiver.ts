@@ -32,7 +32,7 @@ export interface ReceiverParts {
   authority: Pick<Authority, 'refusedTooOften'>;
   publishing: Pick<Publishing, 'publish'>;
   persistence: SessionStore;
-  deliveries: Pick<Deliveries, 'received' | 'sendWaiting'>;
+  deliveries: Pick<Deliveries, 'noteReceived' | 'received' | 'sendWaiting'>;
   subscribes: Pick<SubscribeHooks, 'subscribe' | 'sendFirst' | 'unsubscribe'>;
   /** Levels that a topic may have. */
   maxTopicLevels: number;
@@ -257,7 +257,7 @@ export class PacketReceiver {
     });
     if (awaited !== undefined || !client.clean) live.ids.expect(messageId, 'pubcomp');
     this.#parts.deliveries.received(live, messageId);
-    const writing = client.clean ? undefined : persistence.noteReceived(client, messageId);
+    const writing = this.#parts.deliveries.noteReceived(live, messageId, awaited === 'pubrec');
     if (!writing) {
       turns.finish(turn);
       return;

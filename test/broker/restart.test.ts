@@ -230,6 +230,29 @@ const stories: Record<string, Story> = {
     now.t.same(await taken(await connected(now, f, keeper), () => true), [], 'and once it has been, no more');
   },
 
+  async *'what was retained with QoS 2 goes on at its PUBREL'(f, now) {
+    await published(await connected(now, f), f.topic('chat'), 'kept', { retain: true, qos: 2 });
+    const subscriber = await connected(now, f, keeper);
+    await subscribed(subscriber, [f.topic('chat'), 2]);
+    const message = await subscriber.next();
+    now.t.match(message, { cmd: 'publish', qos: 2, retain: true, payload: Buffer.from('kept') });
+    const { messageId = 0 } = message as { messageId?: number };
+    subscriber.send({ cmd: 'pubrec', messageId });
+    now.t.match(await subscriber.next(), { cmd: 'pubrel', messageId });
+
+    for (const end of ['SIGKILL', 'SIGTERM']) {
+      yield;
+      const back = await connected(now, f, keeper);
+      now.t.match(await back.next(), { cmd: 'pubrel', messageId }, end);
+      if (end === 'SIGKILL') continue;
+      back.send({ cmd: 'pubcomp', messageId });
+      await disconnected(back);
+    }
+
+    yield;
+    now.t.same(await taken(await connected(now, f, keeper), () => true), [], 'and once it is complete, no more');
+  },
+
   async *'a queue keeps its last messages, as many as are allowed'(f, now) {
     for (let n = 0; n < 3; n += 1) yield;
     const subscriber = await connected(now, f, keeper);
