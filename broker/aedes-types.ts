@@ -1,18 +1,17 @@
-/** The types of a connection and of its messages, and what the published types of Aedes 1.2 leave out. */
+/** The types of a connection. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Aedes } from 'aedes';
 import type { TrustPath } from '../src/broker-ports.ts';
 import type { Caller } from '../src/caller.ts';
 import type { Match } from './connections/filters.ts';
-import type { Filter, Incoming, Outgoing, Will } from './message-types.ts';
+import type { Filter, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { NewFilters } from './packets/new-filters.ts';
 import type { Turns } from './packets/turns.ts';
 import type { End } from './reasons.ts';
 import type { PacketIds } from './sessions/packet-ids.ts';
 
-/** A client from its CONNECT on, as Aedes knows it, too. */
+/** A client from its CONNECT on. */
 export interface BrokerClient {
   /** Private to the principal; empty until the credential is proven. */
   id: string;
@@ -51,31 +50,23 @@ export interface BrokerClient {
   matchOf(topic: string, isOwn?: boolean): Match | undefined;
   /** The same for a message that its stored session has kept, for a group or not. */
   matchOfKept(kept: Pick<Outgoing, 'topic' | 'group'>): Match | undefined;
+  /** Sends it a message; `done` when the next may follow. */
+  deliver(packet: Outgoing, done: () => void): void;
   /** Ends it, by an error if there is one; a client of MQTT 5 that has its CONNACK is told why. */
   endConnection(end: End, error?: Error): void;
   /** Ends it with last bytes, which it has time to read. */
   leaveWith(bytes: Buffer, error?: Error): void;
   /** Ends it by an error. */
   fail(error: Error): void;
-  close(done?: () => void): void;
+  close(): void;
+  /** Its connection, which was in use, is registered no more. */
+  left(): void;
 }
 
-export interface BrokerCore extends Omit<Aedes, 'publish'> {
-  /** The counter of the last message. */
-  counter: number;
-  /** Hands a message on to its subscribers; that of a client is not sent back to a bridge. */
-  publish(packet: Incoming, client: { id: string }, done: (error?: Error) => void): void;
-  publish(packet: Incoming, done: (error?: Error) => void): void;
-  readonly clients: Readonly<Record<string, BrokerClient>>;
-  /** Makes this the one client of its id: another is closed before; emits `client`. */
-  registerClient(client: BrokerClient): void;
-  deleteClient(clientId: string): void;
-}
-
-/** One connection, from its CONNECT packet on. Aedes can lose a live client; this registry cannot. */
+/** One connection, from its CONNECT packet on. */
 export interface LiveClient {
   readonly client: BrokerClient;
-  /** The client id as it was sent, or as it was assigned; Aedes knows one that is private to the principal. */
+  /** The client id as it was sent, or as it was assigned; that of `client` is private to the principal. */
   clientId: string;
   readonly address: string | undefined;
   /** In the log. */

@@ -1,24 +1,22 @@
 /** What can stand before the services behind the broker do: rights, clients, what is stored of them, and what is said to devices. */
-
-import { Aedes } from 'aedes';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import { Scheduler } from '../src/scheduler/scheduler.ts';
 import { slices } from '../src/scheduler/time-slice.ts';
-import type { BrokerCore } from './aedes-types.ts';
 import { Authority } from './authorize.ts';
 import { accountIn } from './connections/client-ids.ts';
 import { type Counters, newCounters } from './connections/counters.ts';
 import { Sessions } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
+import { MessageNumbers } from './message-numbers.ts';
 import { FanOut } from './packets/fan-out.ts';
+import { Routing } from './routing.ts';
 import { ServiceChannels } from './service-channels.ts';
-import { persistenceForAedes } from './sessions/for-aedes.ts';
 import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
-import { SharedGroups } from './sessions/shared-groups.ts';
+import type { SharedGroups } from './sessions/shared-groups.ts';
 
-/** Levels of a topic or filter that Aedes passes on at most. */
+/** Levels of a topic or filter where no limit is set; Aedes passes no more on. */
 const maxTopicLevels = 100;
 
 /** Cost of packets that an account takes before another has its turn, while others wait. */
@@ -32,7 +30,8 @@ export interface Foundation {
   persistence: SessionStore;
   scheduler: Scheduler;
   fanOut: FanOut;
-  aedes: BrokerCore;
+  messageNumbers: MessageNumbers;
+  routing: Routing;
   maxTopicLevels: number;
   channels: ServiceChannels;
   downlink: DeviceDownlink;
@@ -53,41 +52,28 @@ export function layFoundation(services: BrokerGround): Foundation {
     accountOf: (topic) => authority.receivingAccountOf(topic),
     failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a message was not handed on'),
   });
-  const groups = new SharedGroups({
-    fanOut,
-    accountOf: (topic) => authority.receivingAccountOf(topic),
-    spend: (cost) => scheduler.spend(cost),
-    mayHear: ({ identity }, topic, message = {}) =>
-      identity !== undefined && authority.mayHearMessage(identity.caller, identity.ownChannels, topic, message),
-    mayQueue: (clientId, topic, message) => authority.mayQueue(clientId, topic, message),
-  });
-  const persistence = openSessionStore(services, { counters, authority, groups });
-  const levels = config.mqtt.maxTopicLevels || maxTopicLevels;
-  const aedes = new Aedes({
-    persistence: persistenceForAedes(persistence),
-    mq: fanOut,
-    maxTopicLevels: levels,
-  }) as BrokerCore;
-  // Without a listener, an error in the way of a message would end the process.
-  (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ fault: faultOf(error) }, 'broker error'));
-  const channels = new ServiceChannels(services, aedes);
+  const messageNumbers = new MessageNumbers();
+  const persistence = openSessionStore(services, { counters, authority, fanOut, messageNumbers, scheduler });
+  const { groups } = persistence;
+  const routing = new Routing(persistence, fanOut, messageNumbers);
+  const channels = new ServiceChannels(services, routing);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   return {
-    ...{ counters, authority, sessions, groups, persistence, scheduler, fanOut, aedes, channels, downlink },
-    maxTopicLevels: levels,
+    ...{ counters, authority, sessions, groups, persistence, scheduler, fanOut, messageNumbers, routing },
+    ...{ channels, downlink },
+    maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
   };
 }
 
 function openSessionStore(
   services: BrokerGround,
-  { counters, authority, groups }: Pick<Foundation, 'counters' | 'authority' | 'groups'>,
+  parts: Pick<Foundation, 'counters' | 'authority' | 'fanOut' | 'messageNumbers' | 'scheduler'>,
 ): SessionStore {
   const { limits, mqtt } = services.config;
   return new SessionStore(
     {
       ...services,
-      counters,
-      groups,
+      ...parts,
       maxQueue: mqtt.maxQueue,
       maxQueueBytes: limits.mqttQueueBytes,
       sessionExpiry: mqtt.sessionExpiry,
@@ -97,7 +83,7 @@ function openSessionStore(
       retainedRoom: { count: limits.mqttRetained, bytes: limits.mqttRetainedBytes },
       maxUnreleased: limits.mqttUnreleased,
     },
-    sessionRules(services, authority),
+    sessionRules(services, parts.authority),
   );
 }
 
@@ -108,6 +94,8 @@ function sessionRules({ gate }: BrokerGround, authority: Authority): Persistence
     receivingAccountOf: (topic) => authority.receivingAccountOf(topic),
     reachOf: (live) => authority.reachOf(live),
     mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
+    mayHear: ({ identity }, topic, message = {}) =>
+      identity !== undefined && authority.mayHearMessage(identity.caller, identity.ownChannels, topic, message),
     mayQueue: (clientId, topic, message) => authority.mayQueue(clientId, topic, message),
     // What arrives from another server may be here before its owner.
     hasOwner: (clientId) => gate.isAway(accountIn(clientId)) || authority.hasOwner(clientId),

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/messages/sessions/changes.ts';
 import type { Activity } from './activity.ts';
-import type { BrokerCore, LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { ConnectHooks } from './hooks/connect.ts';
@@ -20,7 +20,6 @@ const endsAtOnce = 200;
 
 interface Parts {
   activity: Activity;
-  aedes: BrokerCore;
   sessions: Sessions;
   persistence: SessionStore;
   streams: Streams;
@@ -95,7 +94,7 @@ export class AccountHandover {
 
   /** Takes sessions and retained messages of another server; on disk when it resolves. */
   arrive(state: MqttState): Promise<void> {
-    return this.#parts.persistence.arrive(state, this.#parts.aedes);
+    return this.#parts.persistence.arrive(state);
   }
 
   /** Forgets all that these accounts have had here. */

@@ -1,4 +1,4 @@
-/** The MQTT broker. docs/architecture.md follows a message through this folder, docs/aedes.md says what Aedes does in it. */
+/** The MQTT broker. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import type { BrokerServices, BrokerState, Downlink, Publisher, Revocations, Streams } from '../src/broker-ports.ts';
 import type { Counters } from './connections/counters.ts';
@@ -45,7 +45,6 @@ export async function openBroker(foundation: Foundation, services: BrokerService
   const parts = brokerParts(foundation, services);
   const { fanOut, ingest, limits, listeners, persistence, refusals, sessions, signs, streams } = parts;
   await parts.presence.reset();
-  await parts.aedes.listen();
   const sweep = startSweep(parts);
   return {
     counters: parts.counters,
@@ -100,7 +99,7 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
     }
   };
   const publishDueWills = () => {
-    if (parts.aedes.closed) return;
+    if (parts.routing.isClosed) return;
     const wills = persistence.takeDueWills();
     for (const will of wills) guarded('will', () => publishes.publishLeftWill(will));
     if (wills.length > 0) setImmediate(publishDueWills);
@@ -119,13 +118,13 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
 }
 
 async function close(parts: BrokerParts): Promise<void> {
-  const { aedes, ingest, listeners, scheduler, persistence, sessions } = parts;
+  const { ingest, listeners, routing, scheduler, persistence, sessions } = parts;
   listeners.stop();
   parts.streams.close();
   scheduler.endTurns();
   for (const { client, ready } of [...sessions.all()]) if (ready) client.endConnection(ends.shuttingDown);
-  // Their wills have fired: Aedes closes its own routing.
-  await new Promise<void>((resolve) => aedes.close(resolve));
+  // Their wills have fired.
+  await routing.close();
   listeners.end();
   await ingest.idle();
   for (const live of [...sessions.all()]) {

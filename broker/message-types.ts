@@ -1,7 +1,17 @@
 /** The types of messages, on their way in and out. */
-import type { AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
 import type { StoredProperties } from '../db/messages/sessions/changes.ts';
 import type { SaidOfMessage } from '../src/formats/message-properties.ts';
+
+/** A PUBLISH, of every level of MQTT. */
+export interface Publish {
+  cmd: 'publish';
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+  retain: boolean;
+  dup: boolean;
+  messageId?: number | undefined;
+}
 
 /** What a message of MQTT 5 takes along; Aedes copies both under these names. */
 export interface Carried {
@@ -18,16 +28,18 @@ export function isForNow({ messageExpiry }: Carried): boolean {
   return messageExpiry === forNow;
 }
 
-/** A will as the CONNECT packet carries it: a PUBLISH without `cmd`; `delay` in seconds. */
-export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload' | 'properties'> & {
-  payload: Buffer;
+/** A will as the CONNECT packet carries it; `delay` in seconds. */
+export type Will = Pick<Publish, 'topic' | 'payload' | 'qos' | 'retain'> & {
   delay?: number;
   said?: SaidOfMessage | undefined;
 };
 
-/** A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along; `clientId` is its publisher. */
-export type Incoming = Omit<PublishPacket, 'properties'> &
-  Carried & { payload: Buffer; said?: SaidOfMessage | undefined; clientId?: string };
+/**
+ * A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along; `clientId` is its publisher.
+ * It is numbered when it is handed on.
+ */
+export type Incoming = Publish &
+  Carried & { said?: SaidOfMessage | undefined; clientId?: string; brokerCounter?: number };
 
 /** The group of a shared subscription. */
 export interface GroupName {
@@ -41,14 +53,27 @@ export interface GroupName {
  * A message on its way to one subscriber; `identifiers` are those of its filters that match, `group` is that for which it was
  * chosen; `isFirst` is what was retained when it subscribed.
  */
-export type Outgoing = Omit<AedesPublishPacket, 'properties'> &
-  Carried & { clientId?: string; identifiers?: number[]; group?: GroupName; isFirst?: true };
+export type Outgoing = Publish &
+  Carried & {
+    brokerId: string;
+    brokerCounter: number;
+    clientId?: string;
+    identifiers?: number[];
+    group?: GroupName;
+    isFirst?: true;
+  };
 
 /** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published; `identifier` is that of MQTT 5. */
-export type Filter = Subscription & { rh?: number; rap?: boolean; nl?: boolean; identifier?: number } & {
+export interface Filter {
+  topic: string;
+  qos: 0 | 1 | 2;
+  rh?: number;
+  rap?: boolean;
+  nl?: boolean;
+  identifier?: number;
   /** Of a stored session that has not received what was retained. */
   isRetainedDue?: boolean;
-};
+}
 
 /** The same as it is written to the disk. */
 export function storedProperties({ properties, messageExpiry }: Carried): StoredProperties {
@@ -58,10 +83,10 @@ export function storedProperties({ properties, messageExpiry }: Carried): Stored
 /** Bytes of a message, as the store counts them. */
 export function sizeOf(message: {
   topic: string;
-  payload: string | Uint8Array;
+  payload: Uint8Array;
   properties?: Uint8Array | null | undefined;
 }): number {
-  return Buffer.byteLength(message.topic) + Buffer.byteLength(message.payload) + (message.properties?.length ?? 0);
+  return Buffer.byteLength(message.topic) + message.payload.length + (message.properties?.length ?? 0);
 }
 
 /** And as it comes from there: nothing where there was nothing. */

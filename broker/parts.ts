@@ -45,15 +45,6 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     maxQueue: services.config.mqtt.maxQueue,
     forward: (client, packet) => own.guarded('forward', () => publishes.forward(client, packet)),
   });
-  own.groups.deliverWith({
-    nextCounter: () => {
-      own.aedes.counter += 1;
-      return own.aedes.counter;
-    },
-    enqueue: (id, packet) => own.persistence.enqueueFor({ id }, packet),
-    takeBack: (id, packet) => own.persistence.takeBack({ id }, packet),
-    deliver: (client, packet, done) => deliveries.deliver(client, packet, done),
-  });
   const firstMessages = new FirstMessages({ ...own, deliveries });
   const hooks = {
     publishes,
@@ -61,7 +52,6 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     subscribes: new SubscribeHooks({ ...own, firstMessages }),
   };
   const listeners = newListeners({ ...own, ...hooks, deliveries });
-  own.sessions.whenEnded((live) => hooks.connects.ended(live));
   const streams = new Streams(own);
   const parts = { ...own, ...hooks, listeners, streams };
   return {

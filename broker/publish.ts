@@ -3,7 +3,7 @@ import type { BrokerServices } from '../src/broker-ports.ts';
 import type { SaidOfMessage } from '../src/formats/message-properties.ts';
 import { serviceChannel } from '../src/topics.ts';
 import type { Activity } from './activity.ts';
-import type { BrokerClient, BrokerCore, LiveClient, ProvenIdentity } from './aedes-types.ts';
+import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { type Authority, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';
@@ -20,6 +20,7 @@ import type { Presence } from './presence.ts';
 import type { Publications } from './publications.ts';
 import { endsConnection, type Reason, reason, rowOf, unusable } from './reasons.ts';
 import { reasonOf } from './refusals.ts';
+import type { Routing } from './routing.ts';
 import type { ServiceChannels } from './service-channels.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
@@ -29,7 +30,6 @@ export type Sender = Pick<ProvenIdentity, 'caller' | 'ownChannels'>;
 export interface PublishingParts {
   services: Pick<BrokerServices, 'clock' | 'config' | 'log'>;
   activity: Pick<Activity, 'message'>;
-  aedes: BrokerCore;
   authority: Authority;
   channels: ServiceChannels;
   checks: MessageChecks;
@@ -42,6 +42,7 @@ export interface PublishingParts {
   presence: Pick<Presence, 'message'>;
   publications: Publications;
   rejections: Rejections;
+  routing: Pick<Routing, 'publish'>;
 }
 
 export class Publishing {
@@ -212,8 +213,7 @@ export class Publishing {
     // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
     packet.dup = false;
     if (client) packet.clientId = client.id;
-    if (client) this.#parts.aedes.publish(packet, client, done);
-    else this.#parts.aedes.publish(packet, done);
+    this.#parts.routing.publish(packet, done);
   }
 
   #inTurn(live: LiveClient | undefined, pass: () => void): void {

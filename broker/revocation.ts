@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
 import { type Caller, isAccountWide } from '../src/caller.ts';
-import type { BrokerCore, LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './aedes-types.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
@@ -10,16 +10,17 @@ import type { Listeners } from './connections/listeners.ts';
 import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
+import type { MessageNumbers } from './message-numbers.ts';
 import { type End, ends } from './reasons.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
   services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
-  aedes: Pick<BrokerCore, 'counter'>;
   authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
   listeners: Pick<Listeners, 'forgetTlsSessions'>;
+  messageNumbers: Pick<MessageNumbers, 'last'>;
   persistence: SessionStore;
   sessions: Sessions;
   signs: DeviceSigns;
@@ -185,10 +186,10 @@ export class RightsRevocations implements Revocations {
 
   /** Cuts off those who reached the device where it was and no longer do; of another possession, nobody keeps what has come before. */
   deviceMoved({ id, accountId, possession }: Placement, before: Placement): Promise<Revoked> {
-    const { aedes, authority, services } = this.#parts;
+    const { authority, messageNumbers, services } = this.#parts;
     const { deviceWork } = services;
     const isOther = possession !== before.possession;
-    if (isOther) authority.former.possessionBegins(id, aedes.counter);
+    if (isOther) authority.former.possessionBegins(id, messageNumbers.last);
     return this.#end({
       ...this.#lossOfDevice(accountId, id, before.organizationId, isOther),
       commands: () => deviceWork.cancelLostCommands({ deviceId: id }),

@@ -3,10 +3,10 @@ import type { Caller } from '../src/caller.ts';
 import { errorBody } from '../src/errors.ts';
 import { isNestedDeeply } from '../src/formats/json-size.ts';
 import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
-import type { BrokerCore } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { Incoming } from './message-types.ts';
+import type { Routing } from './routing.ts';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;
@@ -17,12 +17,12 @@ const maxRepeatedStateLength = 16_384;
 export class ServiceChannels {
   readonly #services: BrokerGround;
   readonly #root: string;
-  readonly #aedes: BrokerCore;
+  readonly #routing: Routing;
 
-  constructor(services: BrokerGround, aedes: BrokerCore) {
+  constructor(services: BrokerGround, routing: Routing) {
     this.#services = services;
     this.#root = services.config.topicRoot;
-    this.#aedes = aedes;
+    this.#routing = routing;
   }
 
   /** Says on the device's `_rejected` why a message was not stored or not retained; `done` after it has been handed on. */
@@ -78,11 +78,11 @@ export class ServiceChannels {
 
   #publish(packet: Incoming, done: () => void = () => {}): void {
     // While the broker closes there is nobody left to hear it.
-    if (this.#aedes.closed) {
+    if (this.#routing.isClosed) {
       done();
       return;
     }
-    this.#aedes.publish(packet, (error) => {
+    this.#routing.publish(packet, (error) => {
       if (error)
         this.#services.log.error(
           { fault: faultOf(error), topic: packet.topic },

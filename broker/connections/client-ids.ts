@@ -1,5 +1,5 @@
 /**
- * Private client ids, `<account>/<principal>/<client id>`, under which Aedes and the store know a connection: the same
+ * Private client ids, `<account>/<principal>/<client id>`, under which a connection and its session are known: the same
  * client id of two principals never meets. Nothing else makes one or takes one apart.
  */
 

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Filter, Outgoing, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
-import type { Receive } from '../packets/fan-out.ts';
+import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { type End, ends } from '../reasons.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import { isShared, matchedFilter } from '../topics.ts';
@@ -20,7 +20,7 @@ const patienceOfSecond = 1500;
 const anyMatch: Match = { qos: 2, retainAsPublished: false, identifiers: undefined };
 
 export interface ClientParts extends Pick<BacklogParts, 'clock' | 'maxUnsent'> {
-  aedes: Pick<BrokerCore, 'clients' | 'deleteClient' | 'subscribe' | 'unsubscribe'>;
+  fanOut: Pick<FanOut, 'subscribe' | 'unsubscribe'>;
   /** Takes it among the members of shared subscriptions. */
   groups: Pick<SharedGroups, 'join' | 'leave'>;
   /** Sends it a message; `done` when the next may follow. */
@@ -31,6 +31,8 @@ export interface ClientParts extends Pick<BacklogParts, 'clock' | 'maxUnsent'> {
   failed(client: BrokerClient, error: Error): void;
   /** Is told once when it has been closed. */
   closed(client: BrokerClient): void;
+  /** As `left` of the client. */
+  left(client: BrokerClient): void;
 }
 
 /** What a client is made of when its CONNECT has come. */
@@ -42,7 +44,7 @@ export interface Connected {
   about: About;
 }
 
-/** A client: Aedes knows it by its private id, and the fan-out finds it by its filters. */
+/** A client, which the fan-out finds by its filters. */
 export class Client implements BrokerClient {
   id = '';
   readonly clean: boolean;
@@ -132,12 +134,12 @@ export class Client implements BrokerClient {
     const receive = isShared(topic) ? undefined : this.#receiverOf(filter);
     this.#subscriptions.set(topic, { ...filter, receive });
     if (hasOptions(filter)) this.#withOptions += 1;
-    if (receive) this.#parts.aedes.subscribe(topic, receive, () => {});
+    if (receive) this.#parts.fanOut.subscribe(topic, receive);
     else this.#parts.groups.join(this, filter);
   }
 
   #receiverOf({ nl }: Filter): Receive {
-    const receive: Receive = (packet, received) => this.#receive(packet as Outgoing, received);
+    const receive: Receive = (packet, received) => this.#receive(packet, received);
     receive.accountId = accountIn(this.id);
     if (nl) receive.wants = (_, publisher) => publisher !== this.id;
     return receive;
@@ -166,15 +168,19 @@ export class Client implements BrokerClient {
     }
     this.#lastReceived = packet.brokerCounter;
     const match = this.matchOf(packet.topic, packet.clientId === this.id);
-    if (match) this.#parts.deliver(this, copyFor(packet, match), received);
+    if (match) this.deliver(copyFor(packet, match), received);
     else received();
+  }
+
+  deliver(packet: Outgoing, done: () => void): void {
+    this.#parts.deliver(this, packet, done);
   }
 
   unsubscribe(filters: Iterable<string>): void {
     for (const filter of filters) {
       const known = this.#subscriptions.get(filter);
       if (!known) continue;
-      if (known.receive) this.#parts.aedes.unsubscribe(filter, known.receive, () => {});
+      if (known.receive) this.#parts.fanOut.unsubscribe(filter, known.receive);
       else this.#parts.groups.leave(this, filter);
       this.#subscriptions.delete(filter);
       if (hasOptions(known)) this.#withOptions -= 1;
@@ -202,17 +208,17 @@ export class Client implements BrokerClient {
     this.close();
   }
 
-  close(done?: () => void): void {
-    if (!this.closed) {
-      this.closed = true;
-      clearTimeout(this.#keepAlive);
-      this.#keepAlive = undefined;
-      this.unsubscribe([...this.#subscriptions.keys()]);
-      const { aedes } = this.#parts;
-      if (aedes.clients[this.id] === this) aedes.deleteClient(this.id);
-      this.#parts.closed(this);
-      if (!this.#isLeaving) this.conn.destroy();
-    }
-    done?.();
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    clearTimeout(this.#keepAlive);
+    this.#keepAlive = undefined;
+    this.unsubscribe([...this.#subscriptions.keys()]);
+    this.#parts.closed(this);
+    if (!this.#isLeaving) this.conn.destroy();
+  }
+
+  left(): void {
+    this.#parts.left(this);
   }
 }

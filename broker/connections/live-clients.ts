@@ -22,12 +22,6 @@ export class Sessions {
   readonly #cuts = new Map<CutKey, number>();
   #cutCount = 0;
   #checking = 0;
-  #ended: (live: LiveClient) => void = () => {};
-
-  /** `ended` is called when a connection that was ready has ended. */
-  whenEnded(ended: (live: LiveClient) => void): void {
-    this.#ended = ended;
-  }
 
   /** Marks the begin of a credential check; give the mark to `admit`, and call `checked` in every case. */
   beginCheck(): number {
@@ -66,7 +60,7 @@ export class Sessions {
     if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
     for (const id of certificatesOf(identity)) drop(this.#byCertificate, id, live);
     this.#expiring.delete(live);
-    if (live.ready) this.#ended(live);
+    if (live.ready) live.client.left();
   }
 
   /** Ends a connection at once and drops its will: its principal has been cut off. */

@@ -69,16 +69,17 @@ export class ConnectHooks {
 
   /** A CONNECT has come: its client, which is let in or refused when its credential has been checked. */
   connected(connecting: Connecting): BrokerClient {
-    const { aedes, deliveries, groups, guarded, limits, persistence, services, sessions } = this.#parts;
+    const { deliveries, fanOut, groups, guarded, limits, persistence, services, sessions } = this.#parts;
     const { conn } = connecting;
     const about = limits.about(conn);
     const client = new Client(
       {
-        aedes,
+        fanOut,
         groups,
         deliver: (to, packet, done) => deliveries.deliver(to, packet, done),
         failed: (one, error) => guarded('failed', () => this.#failed(one, error)),
         closed: (one) => guarded('closed', () => this.#closed(one)),
+        left: (one) => this.#left(one.live),
         drained: (one) => guarded('drained', () => deliveries.sendWaiting(one.live)),
         clock: services.clock,
         maxUnsent: maxUnsent + (services.config.mqtt.maxPayloadBytes || Number.POSITIVE_INFINITY),
@@ -139,13 +140,12 @@ export class ConnectHooks {
 
   /** The credential is proven, and nothing else happens until CONNACK is written: what comes then, comes after it. */
   #begin(client: Client, { connect, accept }: Connecting): void {
-    const { aedes, authenticator, authority, persistence, publishes, services, sessions } = this.#parts;
+    const { authenticator, authority, persistence, publishes, routing, services, sessions } = this.#parts;
     const { conn, live } = client;
-    if (client.closed || live.ended || aedes.closed) return;
+    if (client.closed || live.ended || routing.isClosed) return;
     const keepAlive = authenticator.keepAliveOf(connect, this.#parts.limits.about(conn));
     client.expectPackets(keepAlive);
     for (const other of sessions.predecessorsOf(live)) other.client.endConnection(ends.takenOver);
-    aedes.registerClient(client);
     const { identity } = live;
     const isAway = identity && services.gate.isAway(identity.caller.accountId);
     // What was true when the credential was proven may have changed. Whose account is away comes back, and waits.
@@ -266,7 +266,7 @@ export class ConnectHooks {
     else counters.refusedSubscriptions.malformed += 1;
   }
 
-  ended(live: LiveClient): void {
+  #left(live: LiveClient): void {
     this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = connectedDevice(live);
     if (!device) return;

@@ -1,6 +1,5 @@
 import type { BrokerServices } from '../../src/broker-ports.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
-import type { BrokerCore } from '../aedes-types.ts';
 import type { Authenticator } from '../authenticate.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
@@ -8,8 +7,10 @@ import type { Limits } from '../connections/limits.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 import type { ControlTopics } from '../control.ts';
 import type { DeviceSigns } from '../http/device-signs.ts';
+import type { FanOut } from '../packets/fan-out.ts';
 import type { Presence } from '../presence.ts';
 import type { Publishing } from '../publish.ts';
+import type { Routing } from '../routing.ts';
 import type { ServiceChannels } from '../service-channels.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
@@ -21,7 +22,8 @@ import type { RefusalNotes } from './refusal-notes.ts';
 /** The services of the hooks. */
 export interface HookParts {
   services: BrokerServices;
-  aedes: BrokerCore;
+  fanOut: FanOut;
+  routing: Pick<Routing, 'isClosed'>;
   counters: Counters;
   sessions: Sessions;
   groups: SharedGroups;

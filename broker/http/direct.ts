@@ -15,7 +15,7 @@ import { newId } from '../../src/ids.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { limitTries } from '../../src/limits/tries.ts';
 import { formatTopic } from '../../src/topics.ts';
-import type { BrokerCore, ProvenIdentity } from '../aedes-types.ts';
+import type { ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, credentialOf } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
 import { privateClientId } from '../connections/client-ids.ts';
@@ -28,6 +28,7 @@ import type { Incoming } from '../message-types.ts';
 import type { Publishing, Sender } from '../publish.ts';
 import { reason } from '../reasons.ts';
 import type { Refusal, Refusals } from '../refusals.ts';
+import type { Routing } from '../routing.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 
 type ClientLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_rate_per_client' | 'refusals_per_minute';
@@ -35,7 +36,6 @@ type ClientLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_r
 /** The path of messages from callers without an MQTT connection. */
 export interface DirectParts {
   services: BrokerServices;
-  aedes: BrokerCore;
   counters: Counters;
   authenticator: Pick<Authenticator, 'prove' | 'proveShown'>;
   authority: Authority;
@@ -44,6 +44,7 @@ export interface DirectParts {
   persistence: Pick<SessionStore, 'durable'>;
   publishing: Publishing;
   refusals: Refusals;
+  routing: Pick<Routing, 'isClosed'>;
 }
 
 /** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection. */
@@ -112,8 +113,8 @@ export class DirectPublisher implements Publisher {
 
   /** As in Publisher. */
   async publish(given: Caller, message: Direct): Promise<Published> {
-    const { aedes, authority, persistence, publishing } = this.#parts;
-    if (aedes.closed) throw new Error('the broker is closed');
+    const { authority, persistence, publishing, routing } = this.#parts;
+    if (routing.isClosed) throw new Error('the broker is closed');
     // Bodies arrive slowly.
     const caller = authority.currentCaller(given);
     if (!caller) return { delivered: false, rejection: loggedOut };

@@ -1,16 +1,15 @@
 import { Readable } from 'node:stream';
-import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../../db/messages/threads/protocol.ts';
 import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
 import { type Caller, principalOf } from '../../src/caller.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
-import type { BrokerCore } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Outgoing } from '../message-types.ts';
+import type { FanOut } from '../packets/fan-out.ts';
 import { AccountFilters } from '../sessions/account-filters.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
@@ -30,9 +29,9 @@ const maxWaiting = 1024 * 1024;
 /** The services of the broker that streams use. */
 export interface StreamParts {
   services: BrokerServices;
-  aedes: BrokerCore;
   authority: Authority;
   counters: Counters;
+  fanOut: Pick<FanOut, 'subscribe'>;
   limits: Limits;
   marks: Marks;
   scheduler: Scheduler;
@@ -167,15 +166,15 @@ export class Streams {
 
   /** Sends what was missed since `from`, and then what has come meanwhile, each message once. */
   async #catchUp(stream: Stream, from: EventPosition | undefined): Promise<void> {
-    const { marks, aedes } = this.#parts;
+    const { marks, fanOut } = this.#parts;
     if (!marks.active) {
       marks.activate();
-      const deliver = (packet: AedesPublishPacket, done: () => void) => {
-        this.#deliver(packet as Outgoing);
+      const deliver = (packet: Outgoing, done: () => void) => {
+        this.#deliver(packet);
         done();
       };
       const wants = (topic: string) => this.#filters.match(this.#parts.authority.accountOf(topic), topic).length > 0;
-      aedes.subscribe('#', Object.assign(deliver, { wants }), () => {});
+      fanOut.subscribe('#', Object.assign(deliver, { wants }));
       // The marks do not know messages that were stored before.
       await this.#stored();
     }

@@ -1,7 +1,8 @@
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
-import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Counters } from '../connections/counters.ts';
 import { isFull, laneOfClient } from '../connections/live-clients.ts';
+import type { MessageNumbers } from '../message-numbers.ts';
 import { forOneClient, isForNow, isOrdered, type Outgoing } from '../message-types.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
@@ -18,8 +19,7 @@ export interface DeliveryParts extends HeldServices {
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
     Pick<SessionStore, 'isDue' | 'isSent' | 'keptFor' | 'noteReceived' | 'noteSent' | 'passOnShared'>;
   groups: Pick<SharedGroups, 'passOn'>;
-  /** Counts messages. */
-  aedes: Pick<BrokerCore, 'counter'>;
+  messageNumbers: Pick<MessageNumbers, 'next'>;
   /** By which a message has expired. */
   ages: { now(): number };
   counters: Counters;
@@ -71,8 +71,7 @@ export class Deliveries {
   }
 
   #newPacket(about: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): Outgoing {
-    this.#parts.aedes.counter += 1;
-    const at = { brokerId: forOneClient, brokerCounter: this.#parts.aedes.counter };
+    const at = { brokerId: forOneClient, brokerCounter: this.#parts.messageNumbers.next() };
     return { cmd: 'publish', ...about, retain: false, dup: false, ...at };
   }
 
@@ -276,7 +275,6 @@ export class Deliveries {
 
   /** A small part of what was read from a socket would keep all of it in memory while it waits for another socket. */
   #bytesOf({ payload }: Outgoing): Buffer {
-    if (typeof payload === 'string') return Buffer.from(payload);
     if (payload.length <= copied || payload.buffer.byteLength <= bufferFactor * payload.length) return payload;
     let own = this.#own.get(payload);
     if (!own) {

@@ -1,6 +1,6 @@
-import type { AedesPublishPacket } from 'aedes';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Outgoing } from '../message-types.ts';
 import { AccountFilters } from '../sessions/account-filters.ts';
 
 /** As the account of receivers that hear the messages of all accounts: they are the service's own. */
@@ -10,7 +10,7 @@ const everyAccount = '';
  * `accountId` is that of a client or a group; `wants` that of a receiver that has subscribed to more than it wants, where
  * `publisher` is a client id.
  */
-export type Receive = ((packet: AedesPublishPacket, received: () => void) => void) & {
+export type Receive = ((packet: Outgoing, received: () => void) => void) & {
   accountId?: string;
   wants?(topic: string, publisher: string | undefined): boolean;
 };
@@ -26,7 +26,7 @@ export interface FanOutParts {
 
 /** A message that could not be handed on to all at once. */
 interface Waiting {
-  packet: AedesPublishPacket;
+  packet: Outgoing;
   receivers: readonly Receive[];
   /** The next receiver. */
   at: number;
@@ -34,7 +34,7 @@ interface Waiting {
 }
 
 /**
- * Hands each message on to its subscribers; Aedes' `mq`. At once as long as the turn of the event loop has time, else in turns of
+ * Hands each message on to its subscribers. At once as long as the turn of the event loop has time, else in turns of
  * accounts. Receivers decide when a message comes to them, so one that has waited is delivered under the rights of then.
  */
 export class FanOut {
@@ -45,8 +45,7 @@ export class FanOut {
   /** Not in use. */
   readonly #countdowns: Countdown[] = [];
   readonly #release = (countdown: Countdown) => this.#countdowns.push(countdown);
-  #changed: Done[] = [];
-  #isClosed = false;
+  isClosed = false;
 
   constructor(parts: FanOutParts) {
     this.#parts = parts;
@@ -57,16 +56,12 @@ export class FanOut {
     return this.#count;
   }
 
-  on(filter: string, receive: Receive, done?: Done): this {
+  subscribe(filter: string, receive: Receive): void {
     this.#filters.set(receive.accountId ?? everyAccount, filter, receive, 0);
-    this.#after(done);
-    return this;
   }
 
-  removeListener(filter: string, receive: Receive, done?: Done): this {
+  unsubscribe(filter: string, receive: Receive): void {
     this.#filters.delete(receive.accountId ?? everyAccount, filter, receive);
-    this.#after(done);
-    return this;
   }
 
   /** Those who have subscribed to a filter that matches `topic`. */
@@ -86,12 +81,12 @@ export class FanOut {
   }
 
   /** `done` is called when all receivers have said that they have it. */
-  emit(packet: AedesPublishPacket, done: Done = () => {}): this {
+  emit(packet: Outgoing, done: Done): void {
     const receivers = this.receiversOf(packet.topic);
-    if (this.#isClosed || receivers.length === 0) {
-      if (this.#isClosed) done(new Error('the broker is closed'));
+    if (this.isClosed || receivers.length === 0) {
+      if (this.isClosed) done(new Error('the broker is closed'));
       else done();
-      return this;
+      return;
     }
     const { received } = (this.#countdowns.pop() ?? new Countdown(this.#release)).begin(receivers.length, done);
     const { scheduler } = this.#parts;
@@ -105,13 +100,10 @@ export class FanOut {
       this.#count += 1;
       this.#wait({ packet, receivers, at, received }, this.#laneOf(packet.topic));
     }
-    return this;
   }
 
-  close(done: Done): this {
-    this.#isClosed = true;
-    setImmediate(done);
-    return this;
+  close(): void {
+    this.isClosed = true;
   }
 
   #wait(message: Waiting, lane: Lane, place: 'last' | 'first' = 'last'): void {
@@ -141,18 +133,6 @@ export class FanOut {
 
   #laneOf(topic: string): Lane {
     return { accountId: this.#parts.accountOf(topic), callerId: '' };
-  }
-
-  /** A SUBSCRIBE has many filters: all that change in one turn are told of together. */
-  #after(done: Done | undefined): void {
-    if (!done) return;
-    if (this.#changed.length === 0)
-      setImmediate(() => {
-        const changed = this.#changed;
-        this.#changed = [];
-        for (const tell of changed) tell();
-      });
-    this.#changed.push(done);
   }
 }
 

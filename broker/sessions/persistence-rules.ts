@@ -14,6 +14,8 @@ export interface PersistenceRules {
   reachOf(live: LiveClient): Reach;
   /** Whether a filter of a stored session can match anything in its owner's reach. */
   mayStand(clientId: string, filter: string): boolean;
+  /** Whether a connection may be told of a message on `topic` now. */
+  mayHear(live: LiveClient, topic: string, message?: Dated): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
   mayQueue(clientId: string, topic: string, message?: Dated): boolean;
   /** Whether anybody is left to whom a stored session can belong. */

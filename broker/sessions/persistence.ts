@@ -2,11 +2,12 @@ import type { Logger } from 'pino';
 import type { MqttChange, MqttState, RetainedMessage, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/broker-ports.ts';
-import type { BrokerClient, BrokerCore, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { Dated } from '../former-messages.ts';
+import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
   carriedOf,
@@ -24,12 +25,15 @@ import { ReceivedIds } from './received-ids.ts';
 import { Retained, type RetainedRoom } from './retained.ts';
 import type { RetainedSearch, Sending } from './retained-search.ts';
 import { SessionRevocation } from './revocation.ts';
-import type { SharedGroups } from './shared-groups.ts';
+import { type GroupServices, SharedGroups } from './shared-groups.ts';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.ts';
 import { Unreleased } from './unreleased.ts';
 import { delayOf, Wills } from './wills.ts';
 
-export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
+export interface PersistenceServices
+  extends SessionServices,
+    Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'>,
+    GroupServices {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'fullFor'>;
   log: Pick<Logger, 'error'>;
   /** The limits of retained messages of an account. */
@@ -38,7 +42,7 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   maxUnreleased: number;
   /** Bytes of the wills of one account; 0 is no limit. */
   maxWillBytes: number;
-  groups: SharedGroups;
+  messageNumbers: MessageNumbers;
 }
 
 /** What a client finds that is let in. */
@@ -68,6 +72,7 @@ export class SessionStore {
   readonly #unreleased = new Unreleased();
   /** Packet ids of received QoS 2 messages. */
   readonly received: ReceivedIds;
+  readonly groups: SharedGroups;
   /** What stored sessions lose with a permission. */
   readonly revocation: SessionRevocation;
   /** Searches for retained messages that have not ended. */
@@ -76,36 +81,43 @@ export class SessionStore {
   #departing: string | undefined;
   #isClosed = false;
 
+  /** Reads what the last process has left; messages are numbered where the stored ones end. */
   constructor(services: PersistenceServices, rules: PersistenceRules) {
     this.#services = services;
     this.#rules = rules;
     const rows = services.messages.mqtt;
     this.#journal = new Journal(services.messages);
-    this.#sessions = new StoredSessions(services, this.#journal, this.#unreleased);
+    this.groups = new SharedGroups(services, rules, {
+      enqueue: (id, packet) => this.enqueueFor({ id }, packet),
+      takeBack: (id, packet) => this.takeBack({ id }, packet),
+    });
+    this.#sessions = new StoredSessions({
+      ...services,
+      journal: this.#journal,
+      unreleased: this.#unreleased,
+      groups: this.groups,
+      ending: (session) => this.#ending(session),
+    });
     this.#queues = new Queues(
       { ...services, rows, sessions: this.#sessions, deviceOf: (topic) => rules.deviceOf(topic) },
       this.#journal,
     );
     this.received = new ReceivedIds(this.#sessions, this.#journal, this.#unreleased, services.maxUnreleased);
-    this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules, services.groups);
+    this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules, this.groups);
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
     const { clock, ages, counters } = services;
     this.#retained = new Retained({ clock, ages, counters, rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal, rows, services.maxWillBytes);
-    this.#sessions.beforeEnd((session) => {
-      this.#wills.endDelay(session.clientId, ages.now());
-      // The other members go with the account.
-      return accountIn(session.clientId) === this.#departing ? undefined : this.#passOnShared(session, false);
-    });
-  }
-
-  /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
-  load(broker: Pick<BrokerCore, 'counter'>): void {
-    const { messages, ages } = this.#services;
-    broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
+    services.messageNumbers.last = this.#queues.load(this.#sessions.load(rows));
     this.#retained.load();
     this.#wills.load(ages.now());
+  }
+
+  #ending(session: Session): Promise<void> | undefined {
+    this.#wills.endDelay(session.clientId, this.#services.ages.now());
+    // The other members go with the account.
+    return accountIn(session.clientId) === this.#departing ? undefined : this.#passOnShared(session, false);
   }
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
@@ -177,10 +189,10 @@ export class SessionStore {
   // Accounts that move between servers
 
   /** Takes what another server has held; on disk when it resolves. */
-  async arrive(state: MqttState, broker: Pick<BrokerCore, 'counter'>): Promise<void> {
-    const { ages } = this.#services;
+  async arrive(state: MqttState): Promise<void> {
+    const { ages, messageNumbers } = this.#services;
     const sessions = this.#sessions.arrive(state);
-    broker.counter = this.#queues.arrive(state, sessions, broker.counter);
+    messageNumbers.last = this.#queues.arrive(state, sessions, messageNumbers.last);
     for (const retained of state.retained) {
       const { topic, qos, payload, stored = 0 } = retained;
       this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload, stored, ...carriedOf(retained) });
@@ -281,7 +293,7 @@ export class SessionStore {
 
   /** Stored sessions that are chosen for their groups, with the message as they get it. */
   #sharedFor(packet: Incoming): Array<[Session[], Incoming]> {
-    const written = this.#services.groups.choose(packet);
+    const written = this.groups.choose(packet);
     if (written.length === 0) return [];
     return written.flatMap(({ clientIds, packet: copy }) => {
       const sessions = [...clientIds].flatMap((clientId) => this.#sessions.get(clientId) ?? []);
@@ -379,7 +391,7 @@ export class SessionStore {
 
   /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
   enqueue(packet: Outgoing): void {
-    this.#services.groups.takeBack(packet);
+    this.groups.takeBack(packet);
     this.#queues.enqueue(this.#sessionsFor(packet, packet.clientId, packet), packet);
   }
 
@@ -401,13 +413,13 @@ export class SessionStore {
 
   /** A promise, which never rejects, when it takes longer. */
   #passOnShared(session: Session, isConnected: boolean): Promise<void> | undefined {
-    const { groups, log } = this.#services;
+    const { log } = this.#services;
     const { clientId, holder } = session;
     const isBack = () => session.holder !== undefined && session.holder !== holder;
     return this.#queues
       .passOnShared(
         session,
-        (group, packet) => groups.passOn(group, packet, clientId, isConnected),
+        (group, packet) => this.groups.passOn(group, packet, clientId, isConnected),
         () => this.#isClosed || isBack(),
       )
       ?.catch((error) => log.error({ fault: faultOf(error) }, 'messages of a group could not be passed on'));

@@ -4,7 +4,7 @@ import type { GroupName } from '../message-types.ts';
 export interface Queued {
   /** As the disk knows it. */
   readonly id: number;
-  /** As Aedes knows it. */
+  /** Its place among all messages. */
   readonly counter: number;
   /** Set once it has been sent, or is about to be. */
   packetId: number | undefined;

@@ -61,7 +61,7 @@ export class Queues {
   readonly #services: QueueServices;
   readonly #journal: Journal;
   #lastMessage = 0;
-  /** By payload: Aedes copies packets on their way, and passes their payloads on. */
+  /** By payload: packets are copied on their way, and their payloads are not. */
   readonly #kept = new WeakMap<Buffer, Promised>();
   /** Messages on their way to the disk, and their bytes. */
   readonly #unwritten = new Map<number, StoredMessage>();
@@ -129,19 +129,16 @@ export class Queues {
 
   enqueue(sessions: readonly Session[], packet: Outgoing): void {
     const { payload } = packet;
-    const kept = typeof payload === 'string' ? undefined : this.#kept.get(payload);
-    if (kept) this.#kept.delete(payload as Buffer);
+    const kept = this.#kept.get(payload);
+    if (kept) this.#kept.delete(payload);
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
     this.#add(sessions, id, packet);
   }
 
   /** A message for one session. What was written for a session of this client that is not the same one is taken back. */
-  enqueueFor(
-    { clientId, session }: { clientId: string; session: Session | undefined },
-    packet: Outgoing & { payload: string | Buffer },
-  ): void {
+  enqueueFor({ clientId, session }: { clientId: string; session: Session | undefined }, packet: Outgoing): void {
     const { payload } = packet;
-    const kept = typeof payload === 'string' ? undefined : this.#kept.get(payload);
+    const kept = this.#kept.get(payload);
     const place = kept?.sessions.find((one) => one.clientId === clientId);
     if (kept && place && place !== session) this.#journal.recordUnqueue(place.number, kept.id);
     if (!session) return;

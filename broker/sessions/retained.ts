@@ -13,7 +13,7 @@ const pageSize = 100;
 
 /** `stored` is known of one that comes from another server. */
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried & { stored?: number };
-type SizedMessage = { topic: string; payload: string | Uint8Array } & Pick<Carried, 'properties'>;
+type SizedMessage = { topic: string; payload: Uint8Array } & Pick<Carried, 'properties'>;
 type RetainedChange = Extract<MqttChange, { kind: 'retain' | 'unretain' }>;
 
 interface Admitted {
@@ -109,7 +109,7 @@ export class Retained {
     this.#count(topic, this.#sizeOf(topic), admitted.size);
     this.#admitted.set(topic, admitted);
     return (error) => {
-      if (!error && typeof payload !== 'string') this.#promised.add(payload);
+      if (!error) this.#promised.add(payload);
       if (this.#admitted.get(topic) !== admitted) return;
       this.#admitted.delete(topic);
       if (!error) return;
@@ -160,7 +160,7 @@ export class Retained {
    */
   store(message: Message): boolean {
     const { topic, payload } = message;
-    const isOnDisk = typeof payload !== 'string' && this.#promised.delete(payload);
+    const isOnDisk = this.#promised.delete(payload);
     if (!isOnDisk && this.lacksRoomFor(message)) return false;
     this.#pass(message);
     if (isOnDisk && !this.#unwritten.has(topic)) return true;
@@ -301,10 +301,10 @@ function clears(message: Message): boolean {
 
 /** As the store counts it. */
 function sizeOf({ topic, payload, properties }: SizedMessage): number {
-  return Buffer.byteLength(topic) + Buffer.byteLength(payload) + (properties?.length ?? 0);
+  return Buffer.byteLength(topic) + payload.length + (properties?.length ?? 0);
 }
 
 /** The bytes alone, as they go to the disk: a part of a read buffer would take all of it along. */
-export function ownBytes(payload: string | Buffer): Uint8Array {
-  return new Uint8Array(typeof payload === 'string' ? Buffer.from(payload) : payload);
+export function ownBytes(payload: Uint8Array): Uint8Array {
+  return new Uint8Array(payload);
 }

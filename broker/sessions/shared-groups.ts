@@ -1,7 +1,9 @@
+import type { Scheduler } from '../../src/scheduler/scheduler.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { hasRoom } from '../connections/live-clients.ts';
 import type { Dated } from '../former-messages.ts';
+import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
   type Filter,
@@ -14,6 +16,7 @@ import {
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';
 import { AccountFilters } from './account-filters.ts';
+import type { PersistenceRules } from './persistence-rules.ts';
 
 /** Groups of one account, and members of all its groups: each is looked at for a message. */
 const max = { groups: 1000, members: 10_000 };
@@ -21,27 +24,19 @@ const max = { groups: 1000, members: 10_000 };
 const membersOfCost = 8;
 /** Groups for which one client gets the same message of QoS 1 or 2: each copy is written by itself. */
 const maxCopies = 16;
+
 export interface GroupServices {
-  fanOut: Pick<FanOut, 'on' | 'removeListener'>;
-  /** The account whose groups a message on `topic` may be for. */
-  accountOf(topic: string): string;
-  /** Counts what has been done in this turn of the event loop. */
-  spend(cost: number): void;
-  /** Whether a connected member may be told of a message on `topic` now. */
-  mayHear(live: LiveClient, topic: string, message?: Dated): boolean;
-  /** Whether the owner of a stored session may. */
-  mayQueue(clientId: string, topic: string, message?: Dated): boolean;
+  fanOut: Pick<FanOut, 'subscribe' | 'unsubscribe'>;
+  messageNumbers: Pick<MessageNumbers, 'next'>;
+  scheduler: Pick<Scheduler, 'spend'>;
 }
 
-/** What delivers to a member; it is built after the groups. */
-export interface GroupDelivery {
-  /** Numbers a message for one client. */
-  nextCounter(): number;
+/** The queues of stored sessions, for their members of groups. */
+interface MemberQueues {
   /** Takes it into the queue of a stored session. */
   enqueue(clientId: string, packet: Outgoing): void;
   /** What was written for a stored session is not for it. */
   takeBack(clientId: string, packet: Outgoing): void;
-  deliver(client: BrokerClient, packet: Outgoing, done: () => void): void;
 }
 
 interface Member {
@@ -96,19 +91,22 @@ interface Wanted {
  */
 export class SharedGroups {
   readonly #services: GroupServices;
+  readonly #rules: Pick<PersistenceRules, 'receivingAccountOf' | 'mayHear' | 'mayQueue'>;
+  readonly #queues: MemberQueues;
   readonly #groups = new Map<string, Group>();
   readonly #byTopic = new AccountFilters<Group>();
   readonly #perAccount = new Map<string, { groups: number; members: number }>();
-  /** By payload, as Aedes passes it on. */
+  /** By payload: packets are copied on their way, and their payloads are not. */
   readonly #choices = new WeakMap<Uint8Array, Map<Group, Choice>>();
-  #delivery: GroupDelivery | undefined;
 
-  constructor(services: GroupServices) {
+  constructor(
+    services: GroupServices,
+    rules: Pick<PersistenceRules, 'receivingAccountOf' | 'mayHear' | 'mayQueue'>,
+    queues: MemberQueues,
+  ) {
     this.#services = services;
-  }
-
-  deliverWith(delivery: GroupDelivery): void {
-    this.#delivery = delivery;
+    this.#rules = rules;
+    this.#queues = queues;
   }
 
   /** Opens the group of a client that is about to join; false when its account may have no more. Call `settle` in the end. */
@@ -193,14 +191,14 @@ export class SharedGroups {
     const known = this.#groups.get(key);
     if (known) return known;
     const { filter = shared } = parseShared(shared) ?? {};
-    const receive: Receive = (packet, received) => this.#receive(group, packet as Outgoing, received);
+    const receive: Receive = (packet, received) => this.#receive(group, packet, received);
     receive.accountId = accountId;
     receive.wants = (topic) => this.#hasHearer(group, topic);
     const group: Group = { key, accountId, shared, filter, members: new Map(), stored: 0, receive };
     this.#groups.set(key, group);
     this.#count(group, { groups: 1 });
     this.#byTopic.set(accountId, filter, group, 0);
-    this.#services.fanOut.on(filter, receive);
+    this.#services.fanOut.subscribe(filter, receive);
     return group;
   }
 
@@ -209,7 +207,7 @@ export class SharedGroups {
     this.#groups.delete(key);
     this.#count(group, { groups: -1 });
     this.#byTopic.delete(accountId, filter, group);
-    this.#services.fanOut.removeListener(filter, receive);
+    this.#services.fanOut.unsubscribe(filter, receive);
   }
 
   // Messages
@@ -221,7 +219,7 @@ export class SharedGroups {
   choose(packet: Incoming): Written[] {
     const written: Written[] = [];
     if (this.#groups.size === 0 || isForNow(packet)) return written;
-    const groups = this.#byTopic.match(this.#services.accountOf(packet.topic), packet.topic);
+    const groups = this.#byTopic.match(this.#rules.receivingAccountOf(packet.topic), packet.topic);
     // The only group, without stored sessions, chooses when the message comes: nothing is written for it.
     if (groups.length === 0 || (groups.length === 1 && groups[0]?.stored === 0)) return written;
     const choices = new Map<Group, Choice>();
@@ -247,8 +245,7 @@ export class SharedGroups {
 
   /** A message is on its way to its receivers: what was written for groups that have ended since is taken back. */
   takeBack(packet: Outgoing): void {
-    const { payload } = packet;
-    const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
+    const choices = this.#choices.get(packet.payload);
     for (const [group, choice] of choices ?? []) {
       if (this.#groups.get(group.key) === group) continue;
       choices?.delete(group);
@@ -257,12 +254,12 @@ export class SharedGroups {
   }
 
   #takeBack({ clientId, payload }: Choice, packet: Outgoing): void {
-    if (clientId !== undefined && payload) this.#delivery?.takeBack(clientId, { ...packet, payload });
+    if (clientId !== undefined && payload) this.#queues.takeBack(clientId, { ...packet, payload });
   }
 
   #receive(group: Group, packet: Outgoing, done: () => void): void {
-    const { topic, qos, payload } = packet;
-    const choices = typeof payload === 'string' ? undefined : this.#choices.get(payload);
+    const { topic, qos } = packet;
+    const choices = this.#choices.get(packet.payload);
     const choice = choices?.get(group);
     choices?.delete(group);
     const chosen = choice?.clientId === undefined ? undefined : group.members.get(choice.clientId);
@@ -294,29 +291,28 @@ export class SharedGroups {
 
   /** A member may not hear any more what was to be sent to it: another one gets it. */
   passOnRefused(packet: Outgoing, live: LiveClient): void {
-    if (!packet.group || packet.qos === 0 || this.#services.mayHear(live, packet.topic, packet)) return;
+    if (!packet.group || packet.qos === 0 || this.#rules.mayHear(live, packet.topic, packet)) return;
     this.passOn(packet.group, { ...packet, messageId: undefined }, live.client.id, false);
   }
 
   #send(group: Group, member: Member, packet: Outgoing, written: Buffer | undefined, done: () => void): void {
     const { filter, client, clientId, isStored } = member;
-    const delivery = this.#delivery as GroupDelivery;
     const { topic, retain, properties, messageExpiry } = packet;
     const { identifier, rap = false } = filter;
     const copy: Outgoing = {
       ...{ cmd: 'publish', topic, payload: written ?? packet.payload, dup: false, retain: rap && retain, group },
       qos: Math.min(packet.qos, filter.qos) as 0 | 1 | 2,
       brokerId: forOneClient,
-      brokerCounter: delivery.nextCounter(),
+      brokerCounter: this.#services.messageNumbers.next(),
     };
     if (properties !== undefined) copy.properties = properties;
     if (messageExpiry !== undefined) copy.messageExpiry = messageExpiry;
     if (identifier !== undefined) copy.identifiers = [identifier];
     if (isStored && copy.qos > 0 && !isForNow(copy)) {
-      if (!written) copy.payload = sameBytes(packet.payload as Buffer);
-      delivery.enqueue(clientId, copy);
+      if (!written) copy.payload = sameBytes(packet.payload);
+      this.#queues.enqueue(clientId, copy);
     }
-    if (client && !client.closed) delivery.deliver(client, copy, done);
+    if (client && !client.closed) client.deliver(copy, done);
     else done();
   }
 
@@ -331,7 +327,7 @@ export class SharedGroups {
     let busy: Member | undefined;
     let stored: Member | undefined;
     for (const member of members.values()) {
-      this.#services.spend(1 / membersOfCost);
+      this.#services.scheduler.spend(1 / membersOfCost);
       if (member.clientId === wanted.except || (wanted.copies?.get(member.clientId) ?? 0) >= maxCopies) continue;
       if (!this.#canTake(member, wanted)) continue;
       if (!member.client) stored ??= member;
@@ -343,7 +339,7 @@ export class SharedGroups {
 
   #hasHearer({ members }: Group, topic: string): boolean {
     for (const member of members.values()) {
-      this.#services.spend(1 / membersOfCost);
+      this.#services.scheduler.spend(1 / membersOfCost);
       if (this.#mayHear(member, topic)) return true;
     }
     return false;
@@ -356,8 +352,8 @@ export class SharedGroups {
   }
 
   #mayHear({ client, clientId }: Member, topic: string, message?: Dated): boolean {
-    const { mayHear, mayQueue } = this.#services;
-    return client ? !client.closed && mayHear(client.live, topic, message) : mayQueue(clientId, topic, message);
+    if (client) return !client.closed && this.#rules.mayHear(client.live, topic, message);
+    return this.#rules.mayQueue(clientId, topic, message);
   }
 }
 

@@ -50,12 +50,20 @@ export interface SessionServices {
   maxSessions: number;
   /** Bytes of the filters of stored sessions of one account; 0 is no limit. */
   maxFilterBytes: number;
+}
+
+/** What stored sessions are made of. */
+interface SessionParts extends SessionServices {
+  journal: Journal;
+  unreleased: Unreleased;
   groups: Pick<SharedGroups, 'store' | 'forget'>;
+  /** Called before a session ends: what it has for groups goes to others. On disk it stays until that has resolved. */
+  ending(session: Session): Promise<void> | undefined;
 }
 
 /** The stored sessions with their subscriptions: in memory, and through the journal on disk. */
 export class StoredSessions {
-  readonly #services: SessionServices;
+  readonly #services: SessionParts;
   readonly #journal: Journal;
   readonly #byClientId = new Map<string, Session>();
   /** Those of each principal, the longest left first. */
@@ -70,13 +78,12 @@ export class StoredSessions {
   readonly #expected = new Map<string, Set<string>>();
   readonly #unreleased: Unreleased;
   #lastNumber = 0;
-  #ending: (session: Session) => Promise<void> | undefined = () => undefined;
   #sweeping: IterableIterator<Session> | undefined;
 
-  constructor(services: SessionServices, journal: Journal, unreleased: Unreleased) {
-    this.#unreleased = unreleased;
-    this.#services = services;
-    this.#journal = journal;
+  constructor(parts: SessionParts) {
+    this.#services = parts;
+    this.#journal = parts.journal;
+    this.#unreleased = parts.unreleased;
   }
 
   /** Reads what the last process has left; the sessions by their numbers. */
@@ -251,11 +258,6 @@ export class StoredSessions {
     this.#dropOldest(session);
   }
 
-  /** `ending` is called before a session ends: what it has for groups goes to others. On disk it stays until that has resolved. */
-  beforeEnd(ending: (session: Session) => Promise<void> | undefined): void {
-    this.#ending = ending;
-  }
-
   /** Nothing of it stays. */
   end(session: Session): void {
     const { number, clientId, filters, queue, received } = session;
@@ -264,7 +266,7 @@ export class StoredSessions {
       this.#drop(clientId, filter);
       this.#filterBytes.count(clientId, -sizeOf(filter));
     }
-    const ending = this.#ending(session);
+    const ending = this.#services.ending(session);
     this.#countSession(clientId, -1);
     this.#unreleased.clear(received, clientId);
     queue.end();

@@ -4,6 +4,7 @@ import { Duplex } from 'node:stream';
 import t from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.ts';
 import { newCounters } from '../../broker/connections/counters.ts';
+import { MessageNumbers } from '../../broker/message-numbers.ts';
 import type { Outgoing } from '../../broker/message-types.ts';
 import { Deliveries, type DeliveryParts } from '../../broker/packets/deliveries.ts';
 import { Level4 } from '../../broker/packets/level-4.ts';
@@ -36,7 +37,7 @@ t.test('a payload that waits for a socket does not keep all that was read with i
   const deliveries = new Deliveries({
     forward: (_: BrokerClient, packet: Outgoing) => packet,
     persistence: { noteSent: () => undefined },
-    aedes: { counter: 0 },
+    messageNumbers: new MessageNumbers(),
     counters: newCounters(),
     scheduler: new Scheduler({ slice: slices.packets }),
   } as unknown as DeliveryParts);

@@ -3,7 +3,6 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Incoming, Outgoing } from '../../broker/message-types.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
-import { persistenceForAedes } from '../../broker/sessions/for-aedes.ts';
 import type { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
 import { part } from '../support/part.ts';
@@ -85,16 +84,6 @@ t.test('filters that may not stand any more are forgotten, those of other princi
   store.enqueue(message(1));
   t.same(await queued(store), [], 'nothing is kept for it');
   t.same(await queued(store, other), ['1']);
-});
-
-t.test('Aedes is answered at once, not a microtask later', async (t) => {
-  const { store } = await openStore(t);
-  const said: string[] = [];
-  const asked = persistenceForAedes(store) as Record<string, (...given: unknown[]) => Promise<unknown>>;
-  asked.storeRetained?.(message(1)).then(() => said.push('retained'));
-  asked.subscriptionsByTopic?.('x').then((found) => said.push(`queued for ${(found as []).length}`));
-  asked.outgoingEnqueueCombi?.([], message(1)).then(() => said.push('queued'));
-  t.same(said, ['retained', 'queued for 0', 'queued']);
 });
 
 t.test('retained messages of others are not looked at, however many there are', async (t) => {

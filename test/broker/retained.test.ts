@@ -49,6 +49,16 @@ t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s 
   t.equal(maxAtOnce, 1);
 });
 
+t.test('what is retained is found by every filter that matches its topic, and by no other', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  await published(await connected(t, f.service.server, f), f.topic('chat'), 'retained', { retain: true });
+  const chat = f.topic('chat');
+  const found = ['#', '+/#', `${chat}/#`, f.topic('#'), f.topic('+'), chat.replace(/^[^/]+/, '+'), '+/+/+/+/+/chat'];
+  for (const filter of found) t.same(await retainedOn(t, f, filter), ['retained'], filter);
+  for (const filter of ['+', '+/+', `${chat}/+`, f.topic('temperature'), '+/+/+/+/+/temperature', '+/+/+/+/+/+/#'])
+    t.same(await retainedOn(t, f, filter), [], filter);
+});
+
 t.test('a search ends when its client has gone', async (t) => {
   const f = await fixture(t);
   const device = await connected(t, f.service.server, f);

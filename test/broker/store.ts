@@ -3,12 +3,12 @@ import assert from 'node:assert';
 import type { Test } from 'tap';
 import type { BrokerClient, LiveClient } from '../../broker/aedes-types.ts';
 import { type Counters, newCounters } from '../../broker/connections/counters.ts';
+import { MessageNumbers } from '../../broker/message-numbers.ts';
 import type { Outgoing } from '../../broker/message-types.ts';
 import { FanOut } from '../../broker/packets/fan-out.ts';
 import { PacketIds } from '../../broker/sessions/packet-ids.ts';
 import { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
-import { SharedGroups } from '../../broker/sessions/shared-groups.ts';
 import { MessageStore } from '../../db/messages/store.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { slices } from '../../src/scheduler/time-slice.ts';
@@ -37,6 +37,7 @@ const rules: PersistenceRules = {
   deviceOf: (topic) => topic,
   accountOf: () => 'a',
   receivingAccountOf: () => 'a',
+  mayHear: () => true,
   mayStand: () => true,
   reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
@@ -51,41 +52,24 @@ export interface StoreOptions {
   mayStand?: PersistenceRules['mayStand'];
 }
 
-export async function openStore(t: Test, options: StoreOptions = {}): Promise<OpenStore> {
-  const { directory = temporaryDirectory(t) } = options;
-  const errors: object[] = [];
-  const log = { error: (details: object) => void errors.push(details) };
-  const messages = await MessageStore.open(directory, { log });
-  const { store, counters } = storeOn(messages, options);
-  store.load({ counter: 0 });
+export async function openStore(
+  t: Test,
+  { directory = temporaryDirectory(t), maxQueue = 0, mayStand = rules.mayStand }: StoreOptions = {},
+): Promise<OpenStore> {
+  const messages = await MessageStore.open(directory, { log: { error: () => {} } });
+  const counters = newCounters();
+  const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
+  const scheduler = new Scheduler({ slice: slices.packets });
+  const fanOut = new FanOut({ scheduler, accountOf: () => 'a', failed: assert.fail });
+  const messageNumbers = new MessageNumbers();
+  const own = { messages, clock, ages: clock, log, counters, fanOut, messageNumbers, scheduler };
+  const store = new SessionStore({ ...own, maxQueue, sessionExpiry: 0, ...unlimited }, { ...rules, mayStand });
   const close = async () => {
     store.close();
     await messages.close();
   };
   t.teardown(close);
   return { store, messages, counters, directory, close };
-}
-
-/** A session store that has read nothing yet. */
-export function storeOn(
-  messages: MessageStore,
-  { maxQueue = 0, mayStand = rules.mayStand }: StoreOptions = {},
-): Pick<OpenStore, 'store' | 'counters'> {
-  const counters = newCounters();
-  const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
-  const groups = new SharedGroups({
-    fanOut: new FanOut({
-      scheduler: new Scheduler({ slice: slices.packets }),
-      accountOf: () => 'a',
-      failed: assert.fail,
-    }),
-    accountOf: () => 'a',
-    spend: () => {},
-    mayHear: () => true,
-    mayQueue: () => true,
-  });
-  const services = { messages, clock, ages: clock, log, counters, maxQueue, sessionExpiry: 0, groups, ...unlimited };
-  return { counters, store: new SessionStore(services, { ...rules, mayStand }) };
 }
 
 /** A connection as far as the store looks at it. */

@@ -122,6 +122,32 @@ t.test('a clean session leaves nothing of the stored one before it', async (t) =
   t.pass('nothing is left on disk');
 });
 
+t.test('a session keeps messages at the QoS that its filter has last been given', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const publisher = await rawConnected(t, f);
+  const missed = async (count: number) => {
+    await published(publisher, f.topic('chat'), 'missed', { qos: 2 });
+    const back = await rawConnected(t, f, keeper);
+    const messages = await taken(back, ({ length }) => length >= count);
+    return { back, heard: messages.map(({ qos }) => qos) };
+  };
+  let keeps = await rawConnected(t, f, keeper);
+  for (const [at, qos] of ([0, 1, 2, 1, 0] as const).entries()) {
+    // The last of two counts, in one SUBSCRIBE too.
+    t.same(await subscribed(keeps, [f.topic('chat'), 2], [f.topic('chat'), qos]), [2, qos]);
+    await disconnected(keeps);
+    const { back, heard } = await missed(Math.min(qos, 1));
+    t.same(heard, qos === 0 ? [] : [qos], `the filter of ${at + 1}. SUBSCRIBE`);
+    keeps = back;
+  }
+  await subscribed(keeps, [f.topic('chat'), 1]);
+  keeps.send({ cmd: 'unsubscribe', messageId: 2, unsubscriptions: [f.topic('chat')] });
+  t.match(await keeps.next(), { cmd: 'unsuback' });
+  await disconnected(keeps);
+  const { heard } = await missed(0);
+  t.same(heard, [], 'none without it');
+});
+
 t.test('what the store refuses is not acknowledged, and the session goes on as it was', async (t) => {
   const f = await fixtureIn(await sharedService(t));
   const subscriber = await rawConnected(t, f, keeper);

@@ -158,6 +158,15 @@ t.test('docs/dependencies.md gives a reason for every dependency, and for no oth
   t.strictSame(named, packages.filter((name) => !/^@types\/\w/.test(name)).sort());
 });
 
+t.test('broker/routing.ts alone imports Aedes', async (t) => {
+  const importing = ['src', 'cells', 'cli', 'broker', 'db'].flatMap((top) =>
+    readdirSync(top, { recursive: true, encoding: 'utf8' })
+      .map((name) => join(top, name))
+      .filter((file) => file.endsWith('.ts') && /from '(?:aedes|mqemitter)/.test(readFileSync(file, 'utf8'))),
+  );
+  t.strictSame(importing, ['broker/routing.ts']);
+});
+
 t.test('every test that docs/aedes.md names is there', async (t) => {
   const facts = readFileSync('test/broker/facts.test.ts', 'utf8');
   const rows = readFileSync('docs/aedes.md', 'utf8').split('\n');
