@@ -232,18 +232,6 @@ export class Authenticator {
     return this.#tryCertificate(presented, username, username || presented.own.fingerprint256, address);
   }
 
-  /** Whether the credential of a connection is still in force. */
-  isCurrent({ principal, generation, certificateId, expires }: ProvenIdentity): boolean {
-    if (generation !== undefined) return this.#parts.services.isInForce(principal, generation);
-    if (certificateId !== undefined && !this.#parts.services.certificates.isLive(certificateId)) return false;
-    return expires > this.#parts.services.clock.now();
-  }
-
-  /** Whether a connection was made with the newest secret of its principal, or without one. */
-  isNewest({ principal, generation }: ProvenIdentity): boolean {
-    return generation === undefined || this.#parts.services.generationOf(principal) === generation;
-  }
-
   /** An identity with no end-user yet, say, has nothing to hear and nothing to say. */
   #demandReach(caller: Caller): void {
     if (!this.#parts.services.access.mayConnect(caller)) throw new ConnectRefused('not_authorized', 'nothing in reach');

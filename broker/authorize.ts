@@ -91,6 +91,18 @@ export class Authority {
     return decision.reason.code === 'malformedTopic' ? 'malformed' : 'refused';
   }
 
+  /** Whether the credential of a connection is still in force. */
+  isCurrent({ principal, generation, certificateId, expires }: ProvenIdentity): boolean {
+    const { certificates, clock, isInForce } = this.#services;
+    if (generation !== undefined) return isInForce(principal, generation);
+    return (certificateId === undefined || certificates.isLive(certificateId)) && expires > clock.now();
+  }
+
+  /** Whether a connection was made with the newest secret of its principal, or without one. */
+  isNewest({ principal, generation }: ProvenIdentity): boolean {
+    return generation === undefined || this.#services.registry.credential(principal)?.generation === generation;
+  }
+
   /** `<root>/<account>/d/<device>/` of a device; undefined for everybody else. */
   ownChannelsOf({ kind, accountId, id }: Caller): string | undefined {
     return kind === 'device' ? formatTopic(this.#root, accountId, id, '') : undefined;

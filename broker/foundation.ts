@@ -1,13 +1,17 @@
-/** What can stand before the services behind the broker do: rights, clients, what is stored of them, and what is said to devices. */
-import type { BrokerGround } from '../src/broker-ports.ts';
+/** What stands before the services behind the broker: rights, clients, streams, what is stored of them, what is said to devices. */
+import type { BrokerGround, BrokerState } from '../src/broker-ports.ts';
 import { Scheduler } from '../src/scheduler/scheduler.ts';
 import { slices } from '../src/scheduler/time-slice.ts';
 import { Authority } from './authorize.ts';
 import { accountIn } from './connections/client-ids.ts';
 import { type Counters, newCounters } from './connections/counters.ts';
+import { Limits } from './connections/limits.ts';
 import { Sessions } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
+import { DeviceSigns } from './http/device-signs.ts';
+import { Marks } from './http/marks.ts';
+import { type StreamServices, Streams } from './http/streams.ts';
 import { MessageNumbers } from './message-numbers.ts';
 import { FanOut } from './packets/fan-out.ts';
 import { Routing } from './routing.ts';
@@ -23,6 +27,8 @@ const maxTopicLevels = 100;
 const costOfTurn = 512;
 
 export interface Foundation {
+  /** Where the broker listens, from `listen` on. */
+  addresses: BrokerState['addresses'];
   counters: Counters;
   authority: Authority;
   sessions: Sessions;
@@ -35,9 +41,13 @@ export interface Foundation {
   maxTopicLevels: number;
   channels: ServiceChannels;
   downlink: DeviceDownlink;
+  limits: Limits;
+  marks: Marks;
+  signs: DeviceSigns;
+  streams: Streams;
 }
 
-export function layFoundation(services: BrokerGround): Foundation {
+export function layFoundation(services: StreamServices): Foundation {
   const { config, log } = services;
   const counters = newCounters();
   const authority = new Authority(services, counters);
@@ -58,9 +68,14 @@ export function layFoundation(services: BrokerGround): Foundation {
   const routing = new Routing(persistence, fanOut, messageNumbers);
   const channels = new ServiceChannels(services, routing);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
+  const limits = new Limits(services, counters);
+  const marks = new Marks(services.messages);
+  const streams = new Streams({ services, authority, counters, fanOut, limits, marks, scheduler });
   return {
     ...{ counters, authority, sessions, groups, persistence, scheduler, fanOut, messageNumbers, routing },
-    ...{ channels, downlink },
+    ...{ channels, downlink, limits, marks, streams },
+    signs: new DeviceSigns(sessions, authority),
+    addresses: { mqtt: 0, mqtts: undefined },
     maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
   };
 }

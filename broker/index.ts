@@ -1,6 +1,6 @@
 /** The MQTT broker. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
-import type { BrokerServices, BrokerState, Downlink, Publisher, Revocations, Streams } from '../src/broker-ports.ts';
+import type { BrokerServices, BrokerState, Publisher, Streams } from '../src/broker-ports.ts';
 import type { Counters } from './connections/counters.ts';
 import type { Listeners } from './connections/listeners.ts';
 import type { Foundation } from './foundation.ts';
@@ -9,15 +9,14 @@ import { type BrokerParts, brokerParts } from './parts.ts';
 import { ends } from './reasons.ts';
 
 export { type Foundation, layFoundation } from './foundation.ts';
+export { RightsRevocations } from './revocation.ts';
 
 /** Milliseconds between two looks at what has ended: login sessions behind live connections, stored sessions. */
 const sweepInterval = 1000;
 
 export interface Broker extends BrokerState {
-  readonly revocations: Revocations;
   readonly publisher: Publisher;
   readonly streams: Streams;
-  readonly downlink: Downlink;
   /** Opens the ports. @throws Error when one cannot be had. */
   listen(): Promise<void>;
   /** Shows another certificate to connections that begin from now on. */
@@ -47,11 +46,10 @@ export async function openBroker(foundation: Foundation, services: BrokerService
   await parts.presence.reset();
   const sweep = startSweep(parts);
   return {
+    addresses: parts.addresses,
     counters: parts.counters,
-    downlink: parts.downlink,
     handover: parts.handover,
     publisher: parts.publisher,
-    revocations: parts.revocations,
     streams: {
       open: (caller, request) => streams.open(caller, request),
       tellEnrollment: (accountId, enrollment) => streams.tellEnrollment(accountId, enrollment),
@@ -70,12 +68,10 @@ export async function openBroker(foundation: Foundation, services: BrokerService
     get isListening() {
       return listeners.areOpen;
     },
-    get addresses() {
-      return listeners.addresses;
-    },
     kept: (accountId) => persistence.kept(accountId),
     runningActivity: (accountId) => parts.activity.running(accountId),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
+    forgetTlsSessions: () => listeners.forgetTlsSessions(),
     listen: () => listeners.listen(),
     useCertificate: (tls) => listeners.useCertificate(tls),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
@@ -88,12 +84,13 @@ export async function openBroker(foundation: Foundation, services: BrokerService
 
 /** Ends now and then what is over. */
 function startSweep(parts: BrokerParts): NodeJS.Timeout {
-  const { guarded, persistence, publishes, revocations, services, sessions, signs, streams } = parts;
+  const { authority, guarded, persistence, publishes, services, sessions, signs, streams } = parts;
   const { clock, log } = services;
   /** Those whose time is over, with the connections made with them. */
   const endPrevious = async () => {
     try {
-      for (const id of await services.endPreviousCredentials()) revocations.secretOverlaps(id);
+      for (const id of await services.endPreviousCredentials())
+        sessions.endOutdated(id, (identity) => authority.isCurrent(identity));
     } catch (error) {
       log.error({ err: error }, 'previous credentials could not be ended');
     }
@@ -136,5 +133,4 @@ async function close(parts: BrokerParts): Promise<void> {
   await parts.publications.flush();
   await parts.refusals.flush();
   await parts.activity.flush();
-  persistence.close();
 }

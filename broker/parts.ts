@@ -2,7 +2,6 @@
 import type { BrokerServices } from '../src/broker-ports.ts';
 import { Activity } from './activity.ts';
 import { Authenticator } from './authenticate.ts';
-import { Limits } from './connections/limits.ts';
 import { Listeners } from './connections/listeners.ts';
 import { PeerCertificates } from './connections/peer-certificates.ts';
 import { ControlTopics } from './control.ts';
@@ -17,10 +16,7 @@ import { guardedBy } from './hooks/guarded.ts';
 import { PublishHooks } from './hooks/publish.ts';
 import { RefusalNotes } from './hooks/refusal-notes.ts';
 import { SubscribeHooks } from './hooks/subscribe.ts';
-import { DeviceSigns } from './http/device-signs.ts';
 import { DirectPublisher } from './http/direct.ts';
-import { Marks } from './http/marks.ts';
-import { Streams } from './http/streams.ts';
 import { Ingest } from './ingest/ingest.ts';
 import { Rejections } from './ingest/rejections.ts';
 import { Reports } from './ingest/reports.ts';
@@ -32,7 +28,6 @@ import { Publications } from './publications.ts';
 import { Publishing } from './publish.ts';
 import { Refusals } from './refusals.ts';
 import { ReverseDns } from './reverse-dns.ts';
-import { RightsRevocations } from './revocation.ts';
 
 export type BrokerParts = ReturnType<typeof brokerParts>;
 
@@ -52,11 +47,9 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
     subscribes: new SubscribeHooks({ ...own, firstMessages }),
   };
   const listeners = newListeners({ ...own, ...hooks, deliveries });
-  const streams = new Streams(own);
-  const parts = { ...own, ...hooks, listeners, streams };
+  const parts = { ...own, ...hooks, listeners };
   return {
     ...parts,
-    revocations: new RightsRevocations(parts),
     publisher: new DirectPublisher(own),
     handover: new AccountHandover(parts),
   };
@@ -64,9 +57,8 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
 
 /** What a CONNECT and a message pass, and what is noted of them. */
 function ownParts(foundation: Foundation, services: BrokerServices) {
-  const { authority, channels, counters, persistence, sessions } = foundation;
+  const { authority, channels, counters, limits, marks, persistence, sessions, signs } = foundation;
   const { config, clock, log } = services;
-  const limits = new Limits(services, counters);
   const guarded = guardedBy(log, limits);
   const peers = new PeerCertificates();
   const checks = new MessageChecks({ ...foundation, config });
@@ -76,12 +68,10 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const credentials = new CredentialChannel(services, reports);
   const activity = new Activity(services);
   const refusals = new Refusals(services, activity);
-  const marks = new Marks(services.messages);
   const rejections = new Rejections(services, channels, refusals);
   const ingest = new Ingest({ services, rejections, persistence, marks, counters, reports });
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
-  const signs = new DeviceSigns(sessions, authenticator);
   const publications = new Publications(services, signs);
   const publishing = new Publishing({
     ...foundation,
@@ -91,8 +81,8 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
   const news = new DownlinkNews(services, sessions);
   const enrolls = new EnrollHooks({ services, authenticator, limits, peers });
   return {
-    ...{ ...foundation, services, limits, guarded, peers, authenticator, reports, control, refusals, marks, ingest },
-    ...{ activity, names, presence, signs, publications, publishing, notes, news, enrolls },
+    ...{ ...foundation, services, guarded, peers, authenticator, reports, control, refusals, ingest },
+    ...{ activity, names, presence, publications, publishing, notes, news, enrolls },
   };
 }
 
@@ -104,7 +94,7 @@ type Networked = ReturnType<typeof ownParts> & {
 
 /** What takes packets from sockets. */
 function newListeners({ connects, guarded, services, ...parts }: Networked): Listeners {
-  const { limits, peers, scheduler } = parts;
+  const { addresses, limits, peers, scheduler } = parts;
   const receiver = new PacketReceiver({
     ...parts,
     log: services.log,
@@ -112,7 +102,7 @@ function newListeners({ connects, guarded, services, ...parts }: Networked): Lis
     sessionUsed: services.sessionUsed,
   });
   return new Listeners({
-    ...{ services, limits, peers, receiver, scheduler },
+    ...{ services, addresses, limits, peers, receiver, scheduler },
     levelRefused: (conn, connect) => guarded('levelRefused', () => connects.levelRefused(conn, connect)),
     connected: (connecting) => connects.connected(connecting),
     failed: (conn, error) => guarded('failed', () => connects.failed(conn, error)),

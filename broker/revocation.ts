@@ -3,10 +3,8 @@ import type { Placement } from '../db/registry/index.ts';
 import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
 import { type Caller, isAccountWide } from '../src/caller.ts';
 import type { LiveClient } from './aedes-types.ts';
-import type { Authenticator } from './authenticate.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
-import type { Listeners } from './connections/listeners.ts';
 import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 import type { Streams } from './http/streams.ts';
@@ -17,9 +15,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 /** The services of revocation. */
 export interface RevocationParts {
   services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
-  authenticator: Pick<Authenticator, 'isCurrent'>;
   authority: Authority;
-  listeners: Pick<Listeners, 'forgetTlsSessions'>;
   messageNumbers: Pick<MessageNumbers, 'last'>;
   persistence: SessionStore;
   sessions: Sessions;
@@ -81,8 +77,8 @@ export class RightsRevocations implements Revocations {
   }
 
   secretOverlaps(principal: string): Revoked {
-    const { authenticator, sessions } = this.#parts;
-    return countOf(sessions.endOutdated(principal, (identity) => authenticator.isCurrent(identity)));
+    const { authority, sessions } = this.#parts;
+    return countOf(sessions.endOutdated(principal, (identity) => authority.isCurrent(identity)));
   }
 
   /** The stored sessions are those of devices, which may have another certificate. */
@@ -92,10 +88,6 @@ export class RightsRevocations implements Revocations {
 
   async certificatesRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): Promise<Revoked> {
     return countOf(await this.#parts.sessions.endRevoked(authorityId, isRevoked));
-  }
-
-  authorityRegistered(): void {
-    this.#parts.listeners.forgetTlsSessions();
   }
 
   /** The stored sessions are those of the identity, which may log in again. */

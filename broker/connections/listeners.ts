@@ -1,6 +1,6 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { BrokerServices, BrokerState } from '../../src/broker-ports.ts';
 import { listenWide } from '../../src/network/accepting.ts';
 import { trustOf } from '../../src/network/addresses.ts';
 import type { PeerCertificates } from './peer-certificates.ts';
@@ -18,6 +18,12 @@ const socketOptions = {
   pauseOnConnect: true,
 } as const;
 
+export interface ListenerParts extends Omit<SocketParts, 'trusts'> {
+  peers: PeerCertificates;
+  /** Has the ports in use when they have been opened. */
+  addresses: BrokerState['addresses'];
+}
+
 /** Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. */
 export class Listeners {
   readonly #services: BrokerServices;
@@ -25,10 +31,12 @@ export class Listeners {
   readonly #webSockets: WebSockets;
   readonly #plain: Server;
   readonly #tls: TlsPort | undefined;
+  readonly #addresses: ListenerParts['addresses'];
 
-  constructor({ peers, ...others }: Omit<SocketParts, 'trusts'> & { peers: PeerCertificates }) {
+  constructor({ peers, addresses, ...others }: ListenerParts) {
     const { services } = others;
     this.#services = services;
+    this.#addresses = addresses;
     const parts = { ...others, trusts: trustOf(services.config.trustedProxies) };
     const sockets = new Sockets(parts);
     const webSockets = new WebSockets(parts, sockets);
@@ -39,11 +47,6 @@ export class Listeners {
     });
     const { tls } = services.config;
     if (tls) this.#tls = new TlsPort({ ...parts, peers, sockets, webSockets }, tls, socketOptions);
-  }
-
-  /** The ports in use. */
-  get addresses(): { mqtt: number; mqtts: number | undefined } {
-    return { mqtt: portOf(this.#plain) ?? 0, mqtts: this.#tls && portOf(this.#tls.server) };
   }
 
   /** Shows another certificate to connections that begin from now on; those that are open go on. */
@@ -69,6 +72,8 @@ export class Listeners {
       // Such as no file descriptors left. They must not end the process.
       server.on('error', failed);
     }
+    this.#addresses.mqtt = portOf(this.#plain);
+    if (this.#tls) this.#addresses.mqtts = portOf(this.#tls.server);
   }
 
   /** Serves MQTT over WebSocket at `/mqtt` and `/` of an HTTP server; closing the server ends these connections. */
@@ -95,6 +100,6 @@ export class Listeners {
   }
 }
 
-function portOf(server: Server): number | undefined {
-  return (server.address() as AddressInfo | null)?.port;
+function portOf(server: Server): number {
+  return (server.address() as AddressInfo).port;
 }

@@ -149,7 +149,7 @@ export class ConnectHooks {
     const { identity } = live;
     const isAway = identity && services.gate.isAway(identity.caller.accountId);
     // What was true when the credential was proven may have changed. Whose account is away comes back, and waits.
-    if (!identity || isAway || !authenticator.isCurrent(identity)) {
+    if (!identity || isAway || !authority.isCurrent(identity)) {
       sessions.kick(live, outdated(live));
       return;
     }
@@ -204,10 +204,10 @@ export class ConnectHooks {
 
   /** Sends what a stored session has kept, and tells then who listens. Never rejects. */
   async #sendKept(live: LiveClient): Promise<void> {
-    const { authenticator, deliveries, firstMessages, news, sessions } = this.#parts;
+    const { authority, deliveries, firstMessages, news, sessions } = this.#parts;
     await deliveries.catchUp(live);
     if (live.ended || live.client.closed) return;
-    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live, outdated(live));
+    if (!live.identity || !authority.isCurrent(live.identity)) sessions.kick(live, outdated(live));
     // The filters of a session that was taken up again.
     else {
       news.subscribed(live, [...live.filters]);
@@ -219,12 +219,12 @@ export class ConnectHooks {
   #endPrevious({ identity, connectionId }: LiveClient): void {
     const credential = identity && credentialOf(identity);
     if (!credential) return;
-    const { services, sessions, authenticator } = this.#parts;
+    const { authority, services, sessions } = this.#parts;
     const { principal, caller } = identity;
     const lane = { accountId: caller.accountId, callerId: caller.id };
     services
       .onBehalfOf({ lane }, () => services.credentialConnected(principal, credential))
-      .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
+      .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authority.isCurrent(one)))
       .catch((error) => services.log.error({ err: error, connectionId }, 'a previous credential could not be ended'));
   }
 

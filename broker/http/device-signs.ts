@@ -1,6 +1,6 @@
 import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
 import { type Caller, principalOf } from '../../src/caller.ts';
-import type { Authenticator } from '../authenticate.ts';
+import type { Authority } from '../authorize.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 
 /** Waits of one caller at once. */
@@ -19,13 +19,13 @@ interface Watch {
 /** Waits for an action of a device; notified at once, and ended with the caller's login. */
 export class DeviceSigns {
   readonly #sessions: Pick<Sessions, 'of'>;
-  readonly #authenticator: Pick<Authenticator, 'isNewest'>;
+  readonly #authority: Pick<Authority, 'isNewest'>;
   readonly #watches = new Map<string, Set<Watch>>();
   readonly #perPrincipal = new Map<string, number>();
 
-  constructor(sessions: Pick<Sessions, 'of'>, authenticator: Pick<Authenticator, 'isNewest'>) {
+  constructor(sessions: Pick<Sessions, 'of'>, authority: Pick<Authority, 'isNewest'>) {
     this.#sessions = sessions;
-    this.#authenticator = authenticator;
+    this.#authority = authority;
   }
 
   /** As `watchDevice` of Streams. */
@@ -71,7 +71,7 @@ export class DeviceSigns {
 
   #isConnected(deviceId: string): boolean {
     for (const { identity, ready } of this.#sessions.of(deviceId))
-      if (ready && identity && this.#authenticator.isNewest(identity)) return true;
+      if (ready && identity && this.#authority.isNewest(identity)) return true;
     return false;
   }
 

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
+import type { BrokerGround, BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
 import { type Caller, principalOf } from '../../src/caller.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
@@ -26,9 +26,12 @@ const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
 const maxWaiting = 1024 * 1024;
 
+/** What streams need of the rest of the service. */
+export type StreamServices = BrokerGround & Pick<BrokerServices, 'numbers' | 'sessionUsed'>;
+
 /** The services of the broker that streams use. */
 export interface StreamParts {
-  services: BrokerServices;
+  services: StreamServices;
   authority: Authority;
   counters: Counters;
   fanOut: Pick<FanOut, 'subscribe'>;

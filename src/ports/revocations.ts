@@ -27,8 +27,6 @@ export interface Revocations {
   certificateEnded(id: string): Revoked;
   /** A CA has revoked certificates: connections whose certificate, or a CA above it, is one of them end, without their wills. */
   certificatesRevoked(authorityId: string, isRevoked: (serialNumber: string) => boolean): Promise<Revoked>;
-  /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
-  authorityRegistered(): void;
   /** A login session is over: its connections end, without their wills. */
   loginEnded(sessionId: string): Revoked;
   /** As loginEnded, for every session that another process has ended. */

@@ -1,5 +1,5 @@
 /** The work for devices, and the broker between it and them. */
-import { layFoundation, openBroker } from '../../broker/index.ts';
+import { layFoundation, openBroker, RightsRevocations } from '../../broker/index.ts';
 import type { BrokerGround, BrokerServices } from '../broker-ports.ts';
 import type { Caller } from '../caller.ts';
 import { Commands } from '../downlink/commands/commands.ts';
@@ -12,7 +12,6 @@ import { Downloads } from '../downlink/ways/downloads.ts';
 import { DownlinkMessages } from '../downlink/ways/json.ts';
 import type { Serving } from '../enrollment/exchange/answer.ts';
 import { Enrollment } from '../enrollment/exchange/exchange.ts';
-import { EnrollmentRefusals } from '../enrollment/groups/refusals.ts';
 import { Renewals } from '../enrollment/renewal/renewals.ts';
 import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
@@ -20,6 +19,8 @@ import { Merged } from '../limits/merged.ts';
 import { causeNow, onBehalfOf } from '../log.ts';
 import { readLogEntry } from '../messages/payload/log-entry.ts';
 import type { Downlink } from '../ports/downlink.ts';
+import { ListFetcher } from '../registry/certificates/list-fetcher.ts';
+import { RevocationLists } from '../registry/certificates/revocation-lists.ts';
 import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
 import { type FieldsWaiting, readState, setState } from '../registry/devices/state.ts';
 import type { Closers } from './closers.ts';
@@ -28,10 +29,11 @@ import type { Stores } from './stores.ts';
 
 type Base = Stores & MessageServices & AccountServices;
 
-/** What speaks to devices stands on what the broker stands on; the broker opens last, for it speaks for them. */
+/** What speaks to devices stands on what the broker stands on, what revokes on both; the broker opens last, for it asks them all. */
 export async function openDeviceServices(base: Base, closers: Closers) {
   const ground = brokerGround(base);
   const foundation = layFoundation(ground);
+  closers.push(() => foundation.persistence.close());
   const { downlink } = foundation;
   const firmwareEngine = new FirmwareEngine({ ...base, downlink });
   closers.push(() => firmwareEngine.stop());
@@ -49,58 +51,55 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   firmwareEngine.addListener(json);
   firmwareEngine.addListener(control);
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
-  const enrollmentRefusals = new EnrollmentRefusals(base);
-  closers.push(() => enrollmentRefusals.close());
-  const renewals = await Renewals.open(base);
+  const revocations = new RightsRevocations({ ...foundation, services: { ...ground, deviceWork } });
+  const revocationLists = new RevocationLists({ ...base, revocations });
+  const listFetcher = new ListFetcher({ ...base, revocationLists });
+  closers.push(() => listFetcher.close());
+  const { streams } = foundation;
+  const serving: Serving = { url: undefined };
+  const enrollment = new Enrollment({ ...base, downlink, revocations, streams, broker: foundation, serving });
+  closers.push(() => enrollment.close());
+  const renewals = await Renewals.open({ ...base, revocations });
   const broker = await openBroker(foundation, {
     ...ground,
     ...servicesBehind({ ...base, downlink, renewals, firmwareEngine }),
-    ...{ control, deviceWork, downlink: json },
-    // Nobody connects before the broker listens, and then it is there.
-    enrollment: {
-      proveAccount: (proof) => enrollment.proveAccount(proof),
-      exchangeMessage: (proof, message) => enrollment.exchangeMessage(proof, message),
-    },
+    ...{ control, deviceWork, enrollment, downlink: json },
   });
   closers.push(() => broker.close());
-  const { revocations, publisher, streams } = broker;
-  const serving: Serving = { url: undefined };
-  const enrollment = new Enrollment({
-    ...{ ...base, downlink, revocations, streams, broker, serving },
-    refusals: enrollmentRefusals,
-  });
-  renewals.start(revocations);
-  base.revocationLists.start(revocations);
   const collector = new Collector(base);
   return {
-    ...{ firmwareEngine, downloads, commands, collector, downlink },
-    ...{ enrollment, enrollmentRefusals, renewals, serving },
-    ...{ revocations, publisher, streams, broker },
+    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals, serving },
+    ...{ revocations, revocationLists, listFetcher, broker },
+    ...{ publisher: broker.publisher, streams: broker.streams },
   };
 }
 
-function brokerGround(base: Base): BrokerGround {
-  const { config, clock, ages, log, gate, access, registry, messages, certificates, sessions } = base;
+type Ground = BrokerGround & Pick<BrokerServices, 'numbers' | 'sessionUsed' | 'tokensOf'>;
+
+function brokerGround(base: Base): Ground {
+  const { config, clock, ages, log, gate, access, registry, messages, certificates, sealing, sessions } = base;
   return {
     ...{ config, clock, ages, log, gate, access, registry, messages, certificates },
+    numbers: sealing.numbers,
     isOpenSession: (id) => sessions.isOpen(id),
+    sessionUsed: (id, accountId) => sessions.noteUse(id, accountId),
+    tokensOf: (ownerId) => registry.accessTokensOf(ownerId),
     isInForce: (entityId, generation) => isInForce(base, entityId, generation),
     deviceState: (caller, deviceId) => readState(base, caller, deviceId),
   };
 }
 
-type ServicesBehind = Omit<BrokerServices, keyof BrokerGround | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
+type ServicesBehind = Omit<BrokerServices, keyof Ground | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
 
 function servicesBehind(
   base: Base & { downlink: Downlink; renewals: Renewals; firmwareEngine: FirmwareEngine },
 ): ServicesBehind {
-  const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sealing, sessions } = base;
+  const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sessions } = base;
   const { renewals, firmwareEngine } = base;
   const versionSaid = (device: Caller, version: string) => firmwareEngine.versionSaid(device, version);
   const waiting: FieldsWaiting = new Merged();
   return {
     ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
-    numbers: sealing.numbers,
     positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);
@@ -119,8 +118,6 @@ function servicesBehind(
       sessions.noteUse(token.id, token.accountId, address);
       return { caller, sessionId: token.id, expires: Date.parse(token.expires) };
     },
-    tokensOf: (ownerId) => registry.accessTokensOf(ownerId),
-    sessionUsed: (id, accountId) => sessions.noteUse(id, accountId),
     hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
     verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
     isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,

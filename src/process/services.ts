@@ -22,9 +22,7 @@ import { Retention } from '../messages/retention.ts';
 import { ClientCertificates } from '../registry/certificates/client-certificates.ts';
 import { IssuedLists } from '../registry/certificates/issued-lists.ts';
 import { Issuing } from '../registry/certificates/issuing.ts';
-import { ListFetcher } from '../registry/certificates/list-fetcher.ts';
 import { PkiThreads } from '../registry/certificates/pki/threads.ts';
-import { RevocationLists } from '../registry/certificates/revocation-lists.ts';
 import { Overlaps } from '../registry/credentials/overlaps.ts';
 import { Scheduler } from '../scheduler/scheduler.ts';
 import type { Closers } from './closers.ts';
@@ -74,9 +72,6 @@ export async function openAccountServices(
   const pki = new PkiThreads();
   closers.push(() => pki.close());
   const issuing = new Issuing({ ...stores, pki, sealing });
-  const revocationLists = new RevocationLists({ ...stores, audit, pki });
-  const listFetcher = new ListFetcher({ ...stores, revocationLists });
-  closers.push(() => listFetcher.close());
   const bridges = await Bridges.open({ ...stores, sealing });
   closers.push(() => bridges.close());
   const senders = await openSenders(config);
@@ -92,7 +87,7 @@ export async function openAccountServices(
     certificates: new ClientCertificates({ ...stores, audit, fields }),
     issuing,
     issuedLists: new IssuedLists({ ...stores, pki, issuing }),
-    ...{ pki, revocationLists, listFetcher },
+    pki,
     revoked: new RevokedCounts(),
     reads: new Scheduler({ atOnce: 1, quantum: ordinaryRead, maxWaiting: maxReads, isLong: true }),
     longAnswers: new Scheduler({ perAccount: config.limits.longAnswers }),

@@ -1,9 +1,9 @@
 /** Where units connect and where they are claimed: the same for units of a job and for single ones. */
 import type { Config } from '../config.ts';
-import type { RegistryContext } from './context.ts';
+import type { BrokerState } from '../ports/broker-state.ts';
 
 /** The broker address for units. */
-export function brokerUrl({ config, broker }: Pick<RegistryContext, 'config' | 'broker'>): string {
+export function brokerUrl({ config, broker }: { config: Config; broker: Pick<BrokerState, 'addresses'> }): string {
   if (config.mqttPublicUrl) return config.mqttPublicUrl;
   const { mqtt, mqtts } = broker.addresses;
   const host = config.publicUrl ? new URL(config.publicUrl).hostname : ownHost(config);

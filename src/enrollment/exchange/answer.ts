@@ -37,7 +37,7 @@ export interface Serving {
 export interface AnswerServices {
   access: Access;
   config: Config;
-  broker: BrokerState;
+  broker: Pick<BrokerState, 'addresses'>;
   serving: Serving;
 }
 

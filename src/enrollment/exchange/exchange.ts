@@ -11,8 +11,9 @@ import type {
   EnrollmentRequest,
   EnrollmentService,
 } from '../../ports/enrollment.ts';
+import type { Streams } from '../../ports/streams.ts';
 import { type Csr, presentLeaf } from '../../registry/certificates/issuing.ts';
-import type { EnrollmentRefusals } from '../groups/refusals.ts';
+import { EnrollmentRefusals } from '../groups/refusals.ts';
 import { type AnswerServices, answerFor } from './answer.ts';
 import type { EnrollmentAttempt, KnownDevice, PresentedCredential } from './attempt.ts';
 import { Hooks } from './hook.ts';
@@ -26,7 +27,7 @@ import { SingleFlight } from './single-flight.ts';
 
 type EnrollmentServices = MakingContext &
   AnswerServices &
-  Pick<MessagesContext, 'certificates' | 'gate' | 'log' | 'sealing' | 'streams'> & { refusals: EnrollmentRefusals };
+  Pick<MessagesContext, 'certificates' | 'gate' | 'log' | 'sealing'> & { streams: Pick<Streams, 'tellEnrollment'> };
 
 /** What has become of exchanges since the start. */
 export type EnrollmentCounts = Record<'made' | 'repeated' | 'refused' | 'unproven' | 'failed', number>;
@@ -36,12 +37,18 @@ export class Enrollment implements EnrollmentService {
   readonly #flights = new SingleFlight<EnrolledDevice>();
   readonly #hooks: Hooks;
   readonly #proving: Proving;
+  readonly refusals: EnrollmentRefusals;
   readonly counts: EnrollmentCounts = { made: 0, repeated: 0, refused: 0, unproven: 0, failed: 0 };
 
   constructor(ctx: EnrollmentServices) {
     this.#ctx = ctx;
+    this.refusals = new EnrollmentRefusals(ctx);
     this.#hooks = new Hooks(ctx);
-    this.#proving = new Proving(ctx);
+    this.#proving = new Proving({ ...ctx, refusals: this.refusals });
+  }
+
+  close(): Promise<void> {
+    return this.refusals.close();
   }
 
   async proveAccount(proof: EnrollmentProof): Promise<string> {
@@ -93,7 +100,7 @@ export class Enrollment implements EnrollmentService {
       });
     } catch (error) {
       if (error instanceof PlatformError && (error.status === 403 || error.status === 400))
-        this.#ctx.refusals.note(group, { serialNumber, address, reason: sentenceOf(error), proven: true });
+        this.refusals.note(group, { serialNumber, address, reason: sentenceOf(error), proven: true });
       throw error;
     }
   }

@@ -47,7 +47,7 @@ export function enrollmentRefusalRoutes(app: App, ctx: EnrollmentContext): void 
       const { caller, params } = request;
       const ignored = nameIgnored(request, reply, query);
       const group = demandLive(findReached(ctx, caller, 'enrollmentGroups', params.id));
-      await ctx.enrollmentRefusals.written(group.accountId, group.id);
+      await ctx.enrollment.refusals.written(group.accountId, group.id);
       const { rows, meta } = await readPage(ctx, group.id, request.query);
       const results = showSlices(oneSlice(caller, rows), () => show);
       return sendList(reply, 'refusals', { results, meta: metaWith(meta, ignored) });

@@ -51,6 +51,7 @@ type Needed = {
   secrets: Secrets;
   issuing: Issuing;
   overlaps: Overlaps;
+  revocations: Revocations;
 };
 
 export class Renewals implements RenewalService {
@@ -58,7 +59,6 @@ export class Renewals implements RenewalService {
   readonly #tries: Attempts;
   /** Devices with a row in the table, and when it ends: a CONNECT of any other asks the disk nothing. */
   readonly #ends: Map<string, number>;
-  #revocations: Revocations | undefined;
 
   private constructor(ctx: Needed, ends: Map<string, number>) {
     this.#ctx = ctx;
@@ -69,11 +69,6 @@ export class Renewals implements RenewalService {
   static async open(ctx: Needed): Promise<Renewals> {
     const rows = await ctx.registry.query.selectFrom('renewals').select(['deviceId', 'until']).execute();
     return new Renewals(ctx, new Map(rows.map(({ deviceId, until }) => [deviceId, Date.parse(until)])));
-  }
-
-  /** The broker is there, which ends connections. */
-  start(revocations: Revocations): void {
-    this.#revocations = revocations;
   }
 
   /**
@@ -140,14 +135,14 @@ export class Renewals implements RenewalService {
 
   /** What follows a commit: connections that were made with what has ended end. */
   async #settle(deviceId: string, { certificateIds }: Ended): Promise<void> {
-    const { registry, overlaps } = this.#ctx;
+    const { registry, overlaps, revocations } = this.#ctx;
     registry.credentialChanged(deviceId);
     overlaps.changed(deviceId, registry.credential(deviceId)?.previousUntil ?? null);
     const row = await rowOf(registry.query, deviceId);
     if (row) this.#ends.set(deviceId, Date.parse(row.until));
     else this.#ends.delete(deviceId);
-    for (const id of certificateIds) this.#revocations?.certificateEnded(id);
-    this.#revocations?.secretOverlaps(deviceId);
+    for (const id of certificateIds) revocations.certificateEnded(id);
+    revocations.secretOverlaps(deviceId);
   }
 
   #groupOf(deviceId: string): Promise<Group | undefined> {

@@ -196,7 +196,7 @@ async function proveAuthority(ctx: RegistryContext, caller: Caller, id: string, 
     return changed;
   });
   ctx.certificates.authorityChanged(caller.accountId);
-  ctx.revocations.authorityRegistered();
+  ctx.broker.forgetTlsSessions();
   return showAuthority(row);
 }
 

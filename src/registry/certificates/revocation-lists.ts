@@ -25,11 +25,17 @@ const longList = 16;
 
 type Authority = Row<'certificateAuthorities'>;
 
-type Needed = { registry: Registry; clock: Clock; log: Logger; audit: Audit; pki: PkiThreads };
+type Needed = {
+  registry: Registry;
+  clock: Clock;
+  log: Logger;
+  audit: Audit;
+  pki: PkiThreads;
+  revocations: Pick<Revocations, 'certificatesRevoked'>;
+};
 
 export class RevocationLists {
   readonly #ctx: Needed;
-  #revocations: Revocations | undefined;
   /** Lists that are being taken, by CA: one after the other. */
   readonly #underWay = new Map<string, Promise<void>>();
   /** Milliseconds: the lists that had expired by then have ended what they end. */
@@ -38,11 +44,6 @@ export class RevocationLists {
   constructor(ctx: Needed) {
     this.#ctx = ctx;
     this.#looked = ctx.clock.now();
-  }
-
-  /** The broker is there, which ends connections. */
-  start(revocations: Revocations): void {
-    this.#revocations = revocations;
   }
 
   /** A list of this CA, in DER, PEM, or as `crl` of JSON, that is valid now. @throws PlatformError 400/106. */
@@ -69,8 +70,8 @@ export class RevocationLists {
         ? await writeAs(writing, by.caller, undefined, (tx) => this.#store(tx, id, list, by))
         : await writing.registry.transaction((tx) => this.#store(tx, id, list, by));
     if (!isNew) return { row, revoked: nothing };
-    const revoked = await this.#revocations?.certificatesRevoked(id, (serial) => isListed(list.digests, serial));
-    return { row, revoked: revoked ?? nothing };
+    const isRevoked = (serial: string) => isListed(list.digests, serial);
+    return { row, revoked: await this.#ctx.revocations.certificatesRevoked(id, isRevoked) };
   }
 
   async #store(tx: Tx, id: string, list: RevocationList, by: { caller: Caller } | { url: string }) {
@@ -103,8 +104,8 @@ export class RevocationLists {
   }
 
   /** A list that has expired lets nobody in: ends the connections of its CA. */
-  async endExpired(id: string): Promise<Revoked> {
-    return (await this.#revocations?.certificatesRevoked(id, () => true)) ?? nothing;
+  endExpired(id: string): Promise<Revoked> {
+    return this.#ctx.revocations.certificatesRevoked(id, () => true);
   }
 
   /** Ends the connections of CAs whose lists have expired since the last call. */
