@@ -153,7 +153,8 @@ class Life<Q, A> {
   }
 }
 
-/** What a thread has said of an error, with the class that errors of SQLite have. */
+/** What a thread has said of an error: with its code, and with the class that errors of SQLite have. */
 export function errorOf({ message, code }: Failure): Error {
-  return code?.startsWith('SQLITE_') ? new Sqlite.SqliteError(message, code) : new Error(message);
+  if (code?.startsWith('SQLITE_')) return new Sqlite.SqliteError(message, code);
+  return Object.assign(new Error(message), code !== undefined && { code });
 }
