@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { BrokerServices, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
+import type { BrokerGround, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
 import { type Caller, principalOf } from '../src/caller.ts';
 import { isAccessToken } from '../src/formats/access-tokens.ts';
 import { canonicalId } from '../src/ids.ts';
@@ -98,7 +98,7 @@ export class ConnectRefused extends Error {
 }
 
 export interface AuthenticatorParts {
-  services: BrokerServices;
+  services: BrokerGround;
   sessions: Sessions;
   authority: Authority;
   checks: MessageChecks;
@@ -259,7 +259,9 @@ export class Authenticator {
     address: string | undefined,
   ): Promise<ProvenIdentity> {
     const prove = () => this.#proveCertificate(presented, canonicalId(username), address);
-    return this.#parts.services.certificates.isKnown(presented) ? prove() : this.#tryLimited(guessed, address, prove);
+    return this.#parts.services.proofs.certificates.isKnown(presented)
+      ? prove()
+      : this.#tryLimited(guessed, address, prove);
   }
 
   async #prove(
@@ -274,7 +276,9 @@ export class Authenticator {
     if (isAccessToken(secret))
       return this.#tryLimited(entityId, address, () => this.#proveAccessToken(entityId, secret, address));
     const prove = () => this.#proveSecret(entityId, secret, address);
-    return this.#parts.services.isProvenSecret(entityId, secret) ? prove() : this.#tryLimited(entityId, address, prove);
+    return this.#parts.services.proofs.secrets.isProven(entityId, secret)
+      ? prove()
+      : this.#tryLimited(entityId, address, prove);
   }
 
   /**
@@ -286,7 +290,7 @@ export class Authenticator {
     address: string | undefined,
     attempt: () => Promise<ProvenIdentity>,
   ): Promise<ProvenIdentity> {
-    const guessed = `${entityId} ${this.#parts.services.generationOf(entityId)}`;
+    const guessed = `${entityId} ${this.#parts.services.registry.credential(entityId)?.generation}`;
     if (!(await this.#parts.limits.mayGuess(guessed, address)))
       throw new ConnectRefused('bad_credentials', 'too many wrong secrets for one principal', {
         limit: 'failed_connects_per_principal',
@@ -304,7 +308,7 @@ export class Authenticator {
   }
 
   async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
-    const session = await this.#parts.services.verifyToken(password?.toString() ?? '');
+    const session = await this.#parts.services.proofs.logins.check(password?.toString() ?? '');
     if (!session) throw new ConnectRefused('bad_credentials', 'not the token of a live session');
     const { caller, sessionId, expires, tokenLifetime } = session;
     this.#demandReach(caller);
@@ -324,7 +328,7 @@ export class Authenticator {
 
   /** The token of a program is a principal of its own. Its username is the account. */
   async #proveAccessToken(username: string, text: string, address: string | undefined): Promise<ProvenIdentity> {
-    const proven = this.#parts.services.verifyAccessToken(text, address);
+    const proven = this.#parts.services.proofs.logins.checkAccessToken(text, address);
     if (proven?.caller.accountId !== username)
       throw new ConnectRefused('bad_credentials', 'not a token of this account');
     const { caller, sessionId, expires } = proven;
@@ -346,7 +350,7 @@ export class Authenticator {
     const proof: SecretCheck =
       entityId.length > maxUsernameLength
         ? { result: 'wrong' }
-        : await this.#parts.services.verifySecret(entityId, secret, address);
+        : await this.#parts.services.proofs.secrets.check(entityId, secret, address);
     if (proof.result === 'wrong') throw new ConnectRefused('bad_credentials', 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused('not_authorized', 'the entity may not connect now');
     const { caller, generation } = proof;
@@ -369,7 +373,7 @@ export class Authenticator {
     username: string,
     address: string | undefined,
   ): Promise<ProvenIdentity> {
-    const proof = await this.#parts.services.certificates.checkCertificate(presented, username, address);
+    const proof = await this.#parts.services.proofs.certificates.checkCertificate(presented, username, address);
     if (proof.result === 'wrong')
       throw new ConnectRefused('bad_credentials', proof.reason, { deviceId: proof.deviceId });
     if (proof.result === 'refused')

@@ -93,8 +93,9 @@ export class Authority {
 
   /** Whether the credential of a connection is still in force. */
   isCurrent({ principal, generation, certificateId, expires }: ProvenIdentity): boolean {
-    const { certificates, clock, isInForce } = this.#services;
-    if (generation !== undefined) return isInForce(principal, generation);
+    const { clock, proofs } = this.#services;
+    const { certificates, secrets } = proofs;
+    if (generation !== undefined) return secrets.isInForce(principal, generation);
     return (certificateId === undefined || certificates.isLive(certificateId)) && expires > clock.now();
   }
 
@@ -211,10 +212,10 @@ export class Authority {
   }: Pick<StoredWill, 'clientId' | 'generation' | 'sessionId'>): ProvenIdentity | undefined {
     const owner = this.#ownerOf(clientId);
     const principal = principalIn(clientId);
+    const { certificates, logins, secrets } = this.#services.proofs;
     if (!owner) return undefined;
-    if (generation !== null && !this.#services.isInForce(principal, generation)) return undefined;
-    const { isOpenSession, certificates } = this.#services;
-    if (sessionId !== null && !isOpenSession(sessionId) && !certificates.isLive(sessionId)) return undefined;
+    if (generation !== null && !secrets.isInForce(principal, generation)) return undefined;
+    if (sessionId !== null && !logins.isOpen(sessionId) && !certificates.isLive(sessionId)) return undefined;
     const certificate = { certificateId: undefined, ground: undefined };
     const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, ...certificate };
     return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY, tokenLifetime: undefined };

@@ -1,16 +1,17 @@
-import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
+import type { Logger } from 'pino';
+import type { ControlService, Rejection } from '../src/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Reports } from './ingest/reports.ts';
 
-type Needed = Pick<BrokerServices, 'control' | 'log'>;
+type ControlTopicServices = { control: ControlService; log: Pick<Logger, 'error'> };
 
 /** Messages of devices on their control topics. No subscriber ever gets them. */
 export class ControlTopics {
-  readonly #services: Needed;
+  readonly #services: ControlTopicServices;
   readonly #reports: Reports;
 
-  constructor(services: Needed, reports: Reports) {
+  constructor(services: ControlTopicServices, reports: Reports) {
     this.#services = services;
     this.#reports = reports;
   }

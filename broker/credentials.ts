@@ -7,13 +7,13 @@ import { faultOf } from './connections/safe-error.ts';
 import type { Reports } from './ingest/reports.ts';
 import { write, writePayload } from './packets/write.ts';
 
-type Needed = Pick<BrokerServices, 'renewals' | 'log'>;
+type CredentialChannelServices = Pick<BrokerServices, 'credentials' | 'log'>;
 
 export class CredentialChannel {
-  readonly #services: Needed;
+  readonly #services: CredentialChannelServices;
   readonly #reports: Reports;
 
-  constructor(services: Needed, reports: Reports) {
+  constructor(services: CredentialChannelServices, reports: Reports) {
     this.#services = services;
     this.#reports = reports;
   }
@@ -30,7 +30,7 @@ export class CredentialChannel {
     this.#reports
       .take(
         { live, lane },
-        async () => present && this.#services.renewals.renewMessage(device.deviceId, present, payload),
+        async () => present && this.#services.credentials.renewMessage(device.deviceId, present, payload),
       )
       .then((given) => {
         answer = given;

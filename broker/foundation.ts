@@ -11,7 +11,7 @@ import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
 import { DeviceSigns } from './http/device-signs.ts';
 import { Marks } from './http/marks.ts';
-import { type StreamServices, Streams } from './http/streams.ts';
+import { Streams } from './http/streams.ts';
 import { MessageNumbers } from './message-numbers.ts';
 import { FanOut } from './packets/fan-out.ts';
 import { Routing } from './routing.ts';
@@ -47,7 +47,7 @@ export interface Foundation {
   streams: Streams;
 }
 
-export function layFoundation(services: StreamServices): Foundation {
+export function layFoundation(services: BrokerGround): Foundation {
   const { config, log } = services;
   const counters = newCounters();
   const authority = new Authority(services, counters);

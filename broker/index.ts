@@ -89,7 +89,7 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
   /** Those whose time is over, with the connections made with them. */
   const endPrevious = async () => {
     try {
-      for (const id of await services.endPreviousCredentials())
+      for (const id of await services.credentials.endDue())
         sessions.endOutdated(id, (identity) => authority.isCurrent(identity));
     } catch (error) {
       log.error({ err: error }, 'previous credentials could not be ended');
@@ -104,7 +104,7 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
   const sweep = setInterval(() => {
     guarded('sweep', () => parts.activity.tick());
     guarded('sweep', () => parts.presence.lookForSilence());
-    guarded('expiry', () => sessions.endExpired(clock.now(), services.hasRested));
+    guarded('expiry', () => sessions.endExpired(clock.now(), services.proofs.logins.hasRested));
     guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('expiry', () => signs.endExpired(clock.now()));
     void endPrevious();

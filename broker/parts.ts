@@ -58,13 +58,13 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
 /** What a CONNECT and a message pass, and what is noted of them. */
 function ownParts(foundation: Foundation, services: BrokerServices) {
   const { authority, channels, counters, limits, marks, persistence, sessions, signs } = foundation;
-  const { config, clock, log } = services;
+  const { config, clock, devices, log } = services;
   const guarded = guardedBy(log, limits);
   const peers = new PeerCertificates();
   const checks = new MessageChecks({ ...foundation, config });
   const authenticator = new Authenticator({ services, sessions, authority, checks, limits, peers, room: persistence });
-  const reports = new Reports(services);
-  const control = new ControlTopics(services, reports);
+  const reports = new Reports();
+  const control = new ControlTopics({ control: devices.control, log }, reports);
   const credentials = new CredentialChannel(services, reports);
   const activity = new Activity(services);
   const refusals = new Refusals(services, activity);
@@ -78,8 +78,14 @@ function ownParts(foundation: Foundation, services: BrokerServices) {
     ...{ services, activity, checks, control, credentials, ingest, presence, publications, rejections },
   });
   const notes = new RefusalNotes(services, refusals);
-  const news = new DownlinkNews(services, sessions);
-  const enrolls = new EnrollHooks({ services, authenticator, limits, peers });
+  const news = new DownlinkNews({ downlink: devices.downlink, log }, sessions);
+  const enrolls = new EnrollHooks({
+    config,
+    enrollment: services.credentials.enrollment,
+    authenticator,
+    limits,
+    peers,
+  });
   return {
     ...{ ...foundation, services, guarded, peers, authenticator, reports, control, refusals, ingest },
     ...{ activity, names, presence, publications, publishing, notes, news, enrolls },
@@ -99,7 +105,7 @@ function newListeners({ connects, guarded, services, ...parts }: Networked): Lis
     ...parts,
     log: services.log,
     isAway: (accountId) => services.gate.isAway(accountId),
-    sessionUsed: services.sessionUsed,
+    sessionUsed: services.proofs.logins.noteUse,
   });
   return new Listeners({
     ...{ services, addresses, limits, peers, receiver, scheduler },

@@ -54,9 +54,11 @@ const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", 
     "silent", "usualInterval", "possessionSince"
   FROM "wholeDevices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
 
+type PresenceServices = Pick<BrokerServices, 'clock' | 'gate' | 'log' | 'messages' | 'positions' | 'registry'>;
+
 /** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
 export class Presence {
-  readonly #services: BrokerServices;
+  readonly #services: PresenceServices;
   readonly #channels: ServiceChannels;
   readonly #names: ReverseDns;
   /** Each connected device. */
@@ -70,7 +72,7 @@ export class Presence {
   readonly #entries: Array<{ connectionId: string | undefined; entry: NewLogEntry }> = [];
   #closing = false;
 
-  constructor(services: BrokerServices, channels: ServiceChannels, names: ReverseDns) {
+  constructor(services: PresenceServices, channels: ServiceChannels, names: ReverseDns) {
     this.#services = services;
     this.#channels = channels;
     this.#names = names;
@@ -212,7 +214,7 @@ export class Presence {
     const seen = { ...stored };
     if (connected !== undefined) seen.connected = connected ? 1 : 0;
     if (arrival?.address !== undefined) {
-      const position = this.#services.positionOf(arrival.address);
+      const position = this.#services.positions.of(arrival.address);
       seen.geoIpLatitude = position?.latitude ?? null;
       seen.geoIpLongitude = position?.longitude ?? null;
       if (arrival.address !== stored.externalIp) seen.reverseDns = null;

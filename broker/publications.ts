@@ -9,7 +9,7 @@ const lookInterval = 250;
 /** Devices of one look; a reconnect storm is spread over several, so that other writers get their turn. */
 const devicesPerLook = 500;
 
-type Needed = Pick<BrokerServices, 'registry' | 'clock' | 'log' | 'generationOf'>;
+type PublicationServices = Pick<BrokerServices, 'registry' | 'clock' | 'log'>;
 
 /** The first message of a connection: when, and with which secret (undefined: with none). */
 interface First {
@@ -22,14 +22,14 @@ interface First {
  * connection is looked at, later and many at once, so that no PUBLISH waits.
  */
 export class Publications {
-  readonly #services: Needed;
+  readonly #services: PublicationServices;
   readonly #signs: DeviceSigns;
   readonly #firsts = new Gathered<First>({
     ...{ interval: lookInterval, atOnce: devicesPerLook },
     write: (entries) => this.#look(entries),
   });
 
-  constructor(services: Needed, signs: DeviceSigns) {
+  constructor(services: PublicationServices, signs: DeviceSigns) {
     this.#services = services;
     this.#signs = signs;
   }
@@ -41,7 +41,7 @@ export class Publications {
     if (identity?.caller.kind !== 'device') return;
     const { principal, generation, caller } = identity;
     // Messages sent with a former secret do not prove that the new one works, and do not replace such a proof.
-    if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
+    if (generation !== undefined && this.#services.registry.credential(principal)?.generation !== generation) return;
     const time = new Date(this.#services.clock.now()).toISOString();
     this.#firsts.putValue(caller.accountId, principal, { time, generation });
     if (this.#signs.isWatched(principal)) this.#firsts.hurry();

@@ -45,14 +45,16 @@ export interface Refusal {
 /** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
 type Noted = Refusal & { time: string; origin: string | undefined };
 
+type RefusalServices = Pick<BrokerServices, 'access' | 'clock' | 'config' | 'gate' | 'log' | 'registry'>;
+
 /** Keeps refusals of each device and writes them to the registry soon after, at a bounded cost. */
 export class Refusals {
-  readonly #services: BrokerServices;
+  readonly #services: RefusalServices;
   readonly #activity: Pick<Activity, 'refusal'>;
   /** By device, a few of each. */
   readonly #noted: Gathered<Noted[]>;
 
-  constructor(services: BrokerServices, activity: Pick<Activity, 'refusal'>) {
+  constructor(services: RefusalServices, activity: Pick<Activity, 'refusal'>) {
     this.#services = services;
     this.#activity = activity;
     this.#noted = new Gathered({

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
-import type { BrokerServices, ChannelAddress, Revocations, Revoked } from '../src/broker-ports.ts';
+import type { BrokerGround, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/broker-ports.ts';
 import { type Caller, isAccountWide } from '../src/caller.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
@@ -14,7 +14,8 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'isOpenSession' | 'deviceWork' | 'tokensOf'>;
+  services: Pick<BrokerGround, 'access' | 'proofs'>;
+  deviceWork: DeviceWork;
   authority: Authority;
   messageNumbers: Pick<MessageNumbers, 'last'>;
   persistence: SessionStore;
@@ -69,10 +70,10 @@ export class RightsRevocations implements Revocations {
 
   /** The stored sessions are those of the principal, which has got another secret. */
   secretReplaced(principal: string): Revoked {
-    const { services, sessions } = this.#parts;
+    const { sessions } = this.#parts;
     const ended = countOf(sessions.endPrincipal(principal, ends.secret));
     // The URLs of its downloads are void by the new generation of its secret.
-    services.deviceWork.endDownloads(principal);
+    this.#parts.deviceWork.endDownloads(principal);
     return ended;
   }
 
@@ -99,16 +100,17 @@ export class RightsRevocations implements Revocations {
 
   loginsEnded(): void {
     const { services, sessions, signs, streams } = this.#parts;
-    for (const readers of [signs, sessions, streams]) readers.endClosed((id) => services.isOpenSession(id));
+    for (const readers of [signs, sessions, streams]) readers.endClosed((id) => services.proofs.logins.isOpen(id));
   }
 
   principalDeleted(accountId: string, principal: string): Promise<Revoked> {
     const { signs, services } = this.#parts;
     signs.endPrincipal(principal);
-    const commands = () => services.deviceWork.cancelCommands({ createdById: principal });
+    const commands = () => this.#parts.deviceWork.cancelCommands({ createdById: principal });
     const ended = this.#cutOff(accountId, principal, ends.deletion);
-    for (const token of services.tokensOf(principal)) ended.join(this.#cutOff(accountId, token, ends.deletion));
-    return this.#end({ accountId, commands, offers: () => services.deviceWork.pauseLostRollouts(accountId) }, ended);
+    for (const token of services.proofs.logins.tokensOf(principal))
+      ended.join(this.#cutOff(accountId, token, ends.deletion));
+    return this.#end({ accountId, commands, offers: () => this.#parts.deviceWork.pauseLostRollouts(accountId) }, ended);
   }
 
   identityChanged(accountId: string, userId: string): Promise<Revoked> {
@@ -117,9 +119,9 @@ export class RightsRevocations implements Revocations {
 
   /** As #principalChanged, with all tokens of the principal. */
   async #ownerChanged(accountId: string, owner: string, caller: Caller | undefined): Promise<Revoked> {
-    const { access, tokensOf } = this.#parts.services;
+    const { access, proofs } = this.#parts.services;
     const ended = new Ended();
-    for (const token of tokensOf(owner))
+    for (const token of proofs.logins.tokensOf(owner))
       ended.add(await this.#principalChanged(accountId, token, access.callerOfToken(token), endOf(caller)));
     return ended.add(await this.#principalChanged(accountId, owner, caller)).count;
   }
@@ -154,8 +156,8 @@ export class RightsRevocations implements Revocations {
         ended.add(streams.renew(principal, caller));
       } else ended.join(this.#cutOff(accountId, principal, ends.role));
     }
-    const commands = () => services.deviceWork.cancelLostCommands({ accountId });
-    const offers = () => services.deviceWork.pauseLostRollouts(accountId);
+    const commands = () => this.#parts.deviceWork.cancelLostCommands({ accountId });
+    const offers = () => this.#parts.deviceWork.pauseLostRollouts(accountId);
     return this.#end({ accountId, principals: () => kept, commands, offers }, ended);
   }
 
@@ -167,8 +169,8 @@ export class RightsRevocations implements Revocations {
     why = endOf(caller),
   ): Promise<Revoked> {
     const { services, sessions, streams } = this.#parts;
-    const commands = () => services.deviceWork.cancelLostCommands({ createdById: principal });
-    const offers = () => services.deviceWork.pauseLostRollouts(accountId);
+    const commands = () => this.#parts.deviceWork.cancelLostCommands({ createdById: principal });
+    const offers = () => this.#parts.deviceWork.pauseLostRollouts(accountId);
     if (!caller || !services.access.mayConnect(caller))
       return this.#end({ accountId, commands, offers }, this.#cutOff(accountId, principal, why));
     sessions.renew(principal, caller);
@@ -178,8 +180,7 @@ export class RightsRevocations implements Revocations {
 
   /** Cuts off those who reached the device where it was and no longer do; of another possession, nobody keeps what has come before. */
   deviceMoved({ id, accountId, possession }: Placement, before: Placement): Promise<Revoked> {
-    const { authority, messageNumbers, services } = this.#parts;
-    const { deviceWork } = services;
+    const { authority, deviceWork, messageNumbers } = this.#parts;
     const isOther = possession !== before.possession;
     if (isOther) authority.former.possessionBegins(id, messageNumbers.last);
     return this.#end({
@@ -191,7 +192,7 @@ export class RightsRevocations implements Revocations {
 
   /** Its own connections and sessions end, and what others have of it. */
   deviceDeleted({ id, accountId, organizationId }: Placement): Promise<Revoked> {
-    const { deviceWork } = this.#parts.services;
+    const { deviceWork } = this.#parts;
     return this.#end(
       {
         ...this.#lossOfDevice(accountId, id, organizationId),
@@ -204,7 +205,8 @@ export class RightsRevocations implements Revocations {
 
   /** Cuts off those who have lost what is below it. */
   organizationMoved({ id, accountId }: { id: string; accountId: string }, before: string | null): Promise<Revoked> {
-    const { access, deviceWork } = this.#parts.services;
+    const { deviceWork, services } = this.#parts;
+    const { access } = services;
     const isBelow = memoized((deviceId: string) => {
       const place = access.placement(deviceId)?.organizationId ?? null;
       return access.isWithin(place, [id]);

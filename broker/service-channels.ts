@@ -67,7 +67,7 @@ export class ServiceChannels {
   async stateOn(caller: Caller, topic: string): Promise<Buffer | undefined> {
     const named = parseTopic(this.#root, topic);
     if (named?.channel !== '_updates/fields') return undefined;
-    const state = await this.#services.deviceState(caller, named.deviceId);
+    const state = await this.#services.devices.state(caller, named.deviceId);
     return state && stateOf(state);
   }
 

@@ -71,7 +71,7 @@ export class TlsPort {
     this.server = createServer(options, (socket) =>
       sockets.enter(socket, () => {
         if (limits.isShunned(limits.addressOf(socket))) socket.destroy();
-        else (services.certificates.areUsed() ? this.#asking : this.#plain).emit('connection', socket);
+        else (services.proofs.certificates.areUsed() ? this.#asking : this.#plain).emit('connection', socket);
       }),
     );
   }

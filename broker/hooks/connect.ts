@@ -3,6 +3,7 @@ import type { Properties } from '../../src/formats/message-properties.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { laneOfAddress } from '../../src/limits/lanes.ts';
 import { limitTries } from '../../src/limits/tries.ts';
+import { onBehalfOf } from '../../src/log.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { ConnectRefused, credentialOf } from '../authenticate.ts';
 import { connectedDevice, type DeviceAddress } from '../authorize.ts';
@@ -108,7 +109,7 @@ export class ConnectHooks {
       const enrolls = isEnrolling(connect);
       const prove = () =>
         enrolls ? this.#parts.enrolls.enter(client, connecting) : authenticator.authenticate(client, connect);
-      await services.onBehalfOf({ cause: { connectionId }, lane }, prove);
+      await onBehalfOf({ cause: { connectionId }, lane }, prove);
       if (enrolls) return;
     } catch (error) {
       if (error instanceof Malformed) connecting.connection.refuseMalformed(error, () => client.fail(error));
@@ -222,8 +223,7 @@ export class ConnectHooks {
     const { authority, services, sessions } = this.#parts;
     const { principal, caller } = identity;
     const lane = { accountId: caller.accountId, callerId: caller.id };
-    services
-      .onBehalfOf({ lane }, () => services.credentialConnected(principal, credential))
+    onBehalfOf({ lane }, () => services.credentials.connected(principal, credential))
       .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authority.isCurrent(one)))
       .catch((error) => services.log.error({ err: error, connectionId }, 'a previous credential could not be ended'));
   }

@@ -1,17 +1,21 @@
 /** Tells the services that have work for devices (firmware, commands) who listens and who has gone. */
-import type { BrokerServices } from '../../src/broker-ports.ts';
+import type { Logger } from 'pino';
+import type { DownlinkService } from '../../src/broker-ports.ts';
+import { onBehalfOf } from '../../src/log.ts';
 import { downlinkChannels } from '../../src/topics.ts';
 import type { LiveClient } from '../aedes-types.ts';
 import { connectedDevice, type DeviceAddress } from '../authorize.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 import { matches } from '../topics.ts';
 
+type NewsServices = { downlink: DownlinkService; log: Pick<Logger, 'error'> };
+
 /** Passes on what connections of devices do. Nothing that a receiver throws ends a connection. */
 export class DownlinkNews {
-  readonly #services: Pick<BrokerServices, 'downlink' | 'log' | 'onBehalfOf'>;
+  readonly #services: NewsServices;
   readonly #sessions: Pick<Sessions, 'of'>;
 
-  constructor(services: Pick<BrokerServices, 'downlink' | 'log' | 'onBehalfOf'>, sessions: Pick<Sessions, 'of'>) {
+  constructor(services: NewsServices, sessions: Pick<Sessions, 'of'>) {
     this.#services = services;
     this.#sessions = sessions;
   }
@@ -38,8 +42,8 @@ export class DownlinkNews {
     return false;
   }
 
-  #tell({ accountId, deviceId }: DeviceAddress, tell: (downlink: BrokerServices['downlink']) => void): void {
-    const { downlink, onBehalfOf } = this.#services;
+  #tell({ accountId, deviceId }: DeviceAddress, tell: (downlink: DownlinkService) => void): void {
+    const { downlink } = this.#services;
     try {
       onBehalfOf({ lane: { accountId, callerId: deviceId } }, () => tell(downlink));
     } catch (error) {

@@ -2,7 +2,8 @@
  * Connections that enroll (username `enroll/<groupId>[/<serialNumber>]`): they ask on `<root>/enroll`, get their answer on
  * `<root>/enroll/accepted` or `…/rejected`, and end. They have no session and no will, and take no client id of others.
  */
-import type { BrokerServices, EnrolledMessage, EnrollmentProof } from '../../src/broker-ports.ts';
+import type { EnrolledMessage, EnrollmentProof, EnrollmentService } from '../../src/broker-ports.ts';
+import type { Config } from '../../src/config.ts';
 import { PlatformError } from '../../src/errors.ts';
 import type { Properties } from '../../src/formats/message-properties.ts';
 import { canonicalId } from '../../src/ids.ts';
@@ -31,7 +32,8 @@ const nothing = Buffer.alloc(0);
 type PacketDone = (error?: Error | null) => void;
 
 interface EnrollParts {
-  services: Pick<BrokerServices, 'config' | 'enrollment'>;
+  config: Pick<Config, 'topicRoot'>;
+  enrollment: EnrollmentService;
   authenticator: Pick<Authenticator, 'keepAliveOf'>;
   limits: Pick<Limits, 'about'>;
   peers: Pick<PeerCertificates, 'take'>;
@@ -61,15 +63,15 @@ export class EnrollHooks {
 
   constructor(parts: EnrollParts) {
     this.#parts = parts;
-    this.#topic = `${parts.services.config.topicRoot}/enroll`;
+    this.#topic = `${parts.config.topicRoot}/enroll`;
   }
 
   /** Proves what the CONNECT shows, and lets it in. @throws ConnectRefused */
   async enter(client: Client, { connect, accept }: Connecting): Promise<void> {
-    const { authenticator, limits, peers, services } = this.#parts;
+    const { authenticator, enrollment, limits, peers } = this.#parts;
     client.will = undefined;
     const proof = { ...readUsername(connect.username ?? ''), ...this.#shownBy(client, connect, peers) };
-    await services.enrollment.proveAccount(proof).catch((error) => {
+    await enrollment.proveAccount(proof).catch((error) => {
       throw refusalOf(error);
     });
     if (client.closed || client.conn.destroyed) throw new ConnectRefused('unavailable', 'closed meanwhile');
@@ -170,7 +172,7 @@ export class EnrollHooks {
       return;
     }
     const payload = Buffer.from(packet.payload);
-    this.#parts.services.enrollment
+    this.#parts.enrollment
       .exchangeMessage(enrolling.proof, payload)
       .then((answer) => {
         acknowledge(client, packet, 0);

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Placement } from '../../db/registry/index.ts';
 import type {
-  BrokerServices,
+  BrokerGround,
   Direct,
   PresentedCertificate,
   ProofRefusal,
@@ -14,6 +14,7 @@ import { failure } from '../../src/errors.ts';
 import { newId } from '../../src/ids.ts';
 import type { Attempts } from '../../src/limits/attempts.ts';
 import { limitTries } from '../../src/limits/tries.ts';
+import { causeNow } from '../../src/log.ts';
 import { formatTopic } from '../../src/topics.ts';
 import type { ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, credentialOf } from '../authenticate.ts';
@@ -35,7 +36,7 @@ type ClientLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_r
 
 /** The path of messages from callers without an MQTT connection. */
 export interface DirectParts {
-  services: BrokerServices;
+  services: BrokerGround;
   counters: Counters;
   authenticator: Pick<Authenticator, 'prove' | 'proveShown'>;
   authority: Authority;
@@ -161,7 +162,7 @@ export class DirectPublisher implements Publisher {
       let tooMany: unknown;
       publish({
         live: undefined,
-        cause: this.#parts.services.causeNow(),
+        cause: causeNow(),
         isRefusedTooOften: () => {
           try {
             this.#take('refusals_per_minute', caller);

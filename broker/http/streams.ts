@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { BrokerGround, BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
+import type { BrokerGround, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
 import { type Caller, principalOf } from '../../src/caller.ts';
 import { endEvents } from '../../src/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
@@ -26,12 +26,9 @@ const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
 const maxWaiting = 1024 * 1024;
 
-/** What streams need of the rest of the service. */
-export type StreamServices = BrokerGround & Pick<BrokerServices, 'numbers' | 'sessionUsed'>;
-
 /** The services of the broker that streams use. */
 export interface StreamParts {
-  services: StreamServices;
+  services: BrokerGround;
   authority: Authority;
   counters: Counters;
   fanOut: Pick<FanOut, 'subscribe'>;
@@ -308,7 +305,7 @@ export class Streams {
       }
       const { sessionId, body } = stream;
       // Someone who reads uses the login session.
-      if (sessionId !== undefined && body.readableLength === 0) services.sessionUsed(sessionId, accountId);
+      if (sessionId !== undefined && body.readableLength === 0) services.proofs.logins.noteUse(sessionId, accountId);
       const { mark, beat } = known;
       if (stream.until && !isBefore(mark, stream.until)) stream.until = undefined;
       // Behind what has not been sent yet an id would be too early.

@@ -154,7 +154,7 @@ export class Ingest {
     const { clock } = this.#services;
     const now = clock.now();
     const lane = laneOf(message);
-    const read = () => this.#services.payloads.read(lane, packet.payload, now, formOf(channel.payload, packet));
+    const read = () => this.#services.contents.readPoints(lane, packet.payload, now, formOf(channel.payload, packet));
     const ready = (points: PointsRead) => this.#long.ready(lane, route, points);
     if (packet.payload.length <= largePayload) {
       const points = read();

@@ -18,7 +18,7 @@ const pointsOfStep = 250;
  * send is written between these. The points themselves follow in one transaction, so that nobody sees a part of a message.
  */
 export class LongMessages {
-  readonly #services: Pick<BrokerServices, 'messages' | 'retention'>;
+  readonly #services: Pick<BrokerServices, 'contents' | 'messages'>;
   readonly #steps = new Scheduler({
     atOnce: 1,
     quantum: pointsOfStep,
@@ -26,14 +26,14 @@ export class LongMessages {
     maxWaiting: unbounded,
   });
 
-  constructor(services: Pick<BrokerServices, 'messages' | 'retention'>) {
+  constructor(services: Pick<BrokerServices, 'contents' | 'messages'>) {
     this.#services = services;
   }
 
   /** What is kept of a message's points, as soon as they can be stored in one go. Rejects when the store takes none. */
   ready(lane: Lane, route: Route, read: PointsRead): Message['read'] | Promise<MessagePoints> {
     if ('reason' in read) return read;
-    const { kept, reason: why } = this.#services.retention.split(
+    const { kept, reason: why } = this.#services.contents.splitPoints(
       route.accountId,
       route.channel.retentionDays,
       read.points,

@@ -1,6 +1,5 @@
 /** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
-import type { BrokerServices } from '../../src/broker-ports.ts';
-import type { Cause } from '../../src/log.ts';
+import { type Cause, onBehalfOf } from '../../src/log.ts';
 import type { Lane } from '../../src/scheduler/lanes.ts';
 import type { LiveClient } from '../aedes-types.ts';
 
@@ -19,12 +18,7 @@ interface Sender {
  * read of a client that has its number under way.
  */
 export class Reports {
-  readonly #services: Pick<BrokerServices, 'onBehalfOf'>;
   readonly #ofAccount = new Map<string, number>();
-
-  constructor(services: Pick<BrokerServices, 'onBehalfOf'>) {
-    this.#services = services;
-  }
 
   /** Whether a client has so many under way that its next packet must wait. */
   isFull(live: LiveClient): boolean {
@@ -40,10 +34,7 @@ export class Reports {
     if (live) live.reporting += 1;
     try {
       const { connectionId } = live ?? {};
-      return await this.#services.onBehalfOf(
-        { cause: cause ?? (connectionId ? { connectionId } : undefined), lane },
-        handle,
-      );
+      return await onBehalfOf({ cause: cause ?? (connectionId ? { connectionId } : undefined), lane }, handle);
     } finally {
       if (live) live.reporting -= 1;
       const left = (this.#ofAccount.get(accountId) ?? 1) - 1;

@@ -60,7 +60,7 @@ export class ServiceHandlers {
     }
     const received = services.clock.now();
     const entry = origin.posted ?? {
-      ...services.readLogEntry(packet.payload, received),
+      ...services.contents.readLogEntry(packet.payload, received),
       ...{ id: newId(accountId), received },
     };
     keeping.storeAndKeep(message, done, (stored) =>
@@ -83,7 +83,7 @@ export class ServiceHandlers {
   #takeReport(message: Message, done: Done): void {
     const { services, rejections, keeping } = this.#parts;
     const { packet, route } = message;
-    this.#report(message, () => services.downlink.takeReport(route, route.channel.name, packet.payload))
+    this.#report(message, () => services.devices.downlink.takeReport(route, route.channel.name, packet.payload))
       .then((rejection) => {
         message.isStored = true;
         if (rejection) rejections.explain(message, unusable(rejection));
@@ -100,7 +100,7 @@ export class ServiceHandlers {
       done(full);
       return;
     }
-    this.#report(message, () => services.setFields(caller, route.deviceId, packet.payload))
+    this.#report(message, () => services.devices.setFields(caller, route.deviceId, packet.payload))
       .then((rejection) => {
         if (!rejection) {
           message.isStored = true;

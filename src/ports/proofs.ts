@@ -1,4 +1,4 @@
-/** How callers of the broker prove who they are. */
+/** How callers of the broker prove who they are, and whether what has let them in still holds. */
 import type { X509Certificate } from 'node:crypto';
 import type { Caller } from '../caller.ts';
 
@@ -63,4 +63,34 @@ export interface CertificateChecks {
     username: string,
     address: string | undefined,
   ): Promise<CertificateCheck>;
+}
+
+/** Checks the secrets of devices and of other entities. */
+export interface SecretChecks {
+  check(entityId: string, secret: string, address: string): Promise<SecretCheck>;
+  /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
+  isProven(entityId: string, secret: string): boolean;
+  /** Whether the secret of this generation still lets the entity in; it may be the previous one. */
+  isInForce(entityId: string, generation: number): boolean;
+}
+
+/** Checks login sessions, and tokens that programs have, whose ids stand for sessions. */
+export interface LoginChecks {
+  /** Undefined when the token is not that of a live session. */
+  check(jwt: string): Promise<VerifiedSession | undefined>;
+  /** As check, of a token that a program has. */
+  checkAccessToken(text: string, address: string | undefined): Omit<VerifiedSession, 'tokenLifetime'> | undefined;
+  /** The ids of the tokens that a person or an application has made. */
+  tokensOf(ownerId: string): readonly string[];
+  isOpen(sessionId: string): boolean;
+  /** A packet has come, or a stream is being read: the session through which the caller acts is in use. */
+  noteUse(sessionId: string, accountId: string): void;
+  /** Whether a session has not been used for so many milliseconds. */
+  hasRested(sessionId: string, lifetime: number): boolean;
+}
+
+export interface ProofService {
+  certificates: CertificateChecks;
+  secrets: SecretChecks;
+  logins: LoginChecks;
 }

@@ -1,6 +1,6 @@
 /** The work for devices, and the broker between it and them. */
 import { layFoundation, openBroker, RightsRevocations } from '../../broker/index.ts';
-import type { BrokerGround, BrokerServices } from '../broker-ports.ts';
+import type { BrokerGround, CredentialService, DeviceService, Downlink, ProofService } from '../broker-ports.ts';
 import type { Caller } from '../caller.ts';
 import { Commands } from '../downlink/commands/commands.ts';
 import { OpenDeviceWork } from '../downlink/open-device-work.ts';
@@ -16,9 +16,7 @@ import { Renewals } from '../enrollment/renewal/renewals.ts';
 import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { Merged } from '../limits/merged.ts';
-import { causeNow, onBehalfOf } from '../log.ts';
 import { readLogEntry } from '../messages/payload/log-entry.ts';
-import type { Downlink } from '../ports/downlink.ts';
 import { ListFetcher } from '../registry/certificates/list-fetcher.ts';
 import { RevocationLists } from '../registry/certificates/revocation-lists.ts';
 import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
@@ -51,7 +49,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   firmwareEngine.addListener(json);
   firmwareEngine.addListener(control);
   const deviceWork = new OpenDeviceWork({ ...base, firmwareEngine, downloads, commands });
-  const revocations = new RightsRevocations({ ...foundation, services: { ...ground, deviceWork } });
+  const revocations = new RightsRevocations({ ...foundation, services: ground, deviceWork });
   const revocationLists = new RevocationLists({ ...base, revocations });
   const listFetcher = new ListFetcher({ ...base, revocationLists });
   closers.push(() => listFetcher.close());
@@ -62,8 +60,20 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const renewals = await Renewals.open({ ...base, revocations });
   const broker = await openBroker(foundation, {
     ...ground,
-    ...servicesBehind({ ...base, downlink, renewals, firmwareEngine }),
-    ...{ control, deviceWork, enrollment, downlink: json },
+    bridges: base.bridges,
+    contents: {
+      readPoints: (lane, payload, now, form) => base.payloads.read(lane, payload, now, form),
+      splitPoints: (accountId, retentionDays, points) => base.retention.split(accountId, retentionDays, points),
+      readLogEntry,
+    },
+    credentials: credentialService({ ...base, enrollment, renewals }),
+    devices: {
+      ...ground.devices,
+      setFields: fieldSetter({ ...base, downlink, firmwareEngine }),
+      downlink: json,
+      control,
+    },
+    positions: base.positions,
   });
   closers.push(() => broker.close());
   const collector = new Collector(base);
@@ -74,62 +84,73 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   };
 }
 
-type Ground = BrokerGround & Pick<BrokerServices, 'numbers' | 'sessionUsed' | 'tokensOf'>;
-
-function brokerGround(base: Base): Ground {
-  const { config, clock, ages, log, gate, access, registry, messages, certificates, sealing, sessions } = base;
+function brokerGround(base: Base): BrokerGround {
+  const { config, clock, ages, log, gate, access, registry, messages, sealing } = base;
   return {
-    ...{ config, clock, ages, log, gate, access, registry, messages, certificates },
+    ...{ config, clock, ages, log, gate, access, registry, messages },
     numbers: sealing.numbers,
-    isOpenSession: (id) => sessions.isOpen(id),
-    sessionUsed: (id, accountId) => sessions.noteUse(id, accountId),
-    tokensOf: (ownerId) => registry.accessTokensOf(ownerId),
-    isInForce: (entityId, generation) => isInForce(base, entityId, generation),
-    deviceState: (caller, deviceId) => readState(base, caller, deviceId),
+    proofs: proofService(base),
+    devices: { state: (caller, deviceId) => readState(base, caller, deviceId) },
   };
 }
 
-type ServicesBehind = Omit<BrokerServices, keyof Ground | 'control' | 'deviceWork' | 'enrollment' | 'downlink'>;
+function proofService(base: Base): ProofService {
+  const { audit, certificates, registry, sessions } = base;
+  return {
+    certificates,
+    secrets: {
+      check: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
+      isProven: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
+      isInForce: (entityId, generation) => isInForce(base, entityId, generation),
+    },
+    logins: {
+      check: async (jwt) => {
+        const authenticated = await sessions.authenticate(jwt);
+        if (!authenticated) return undefined;
+        const { caller, session, claims } = authenticated;
+        audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
+        sessions.noteUse(session.id, session.accountId);
+        const expires = Date.parse(session.expires);
+        return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
+      },
+      checkAccessToken: (text, address) => {
+        const proven = proveAccessToken(base, text);
+        if (!proven) return undefined;
+        const { caller, token } = proven;
+        audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
+        sessions.noteUse(token.id, token.accountId, address);
+        return { caller, sessionId: token.id, expires: Date.parse(token.expires) };
+      },
+      tokensOf: (ownerId) => registry.accessTokensOf(ownerId),
+      isOpen: (id) => sessions.isOpen(id),
+      noteUse: (id, accountId) => sessions.noteUse(id, accountId),
+      hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
+    },
+  };
+}
 
-function servicesBehind(
-  base: Base & { downlink: Downlink; renewals: Renewals; firmwareEngine: FirmwareEngine },
-): ServicesBehind {
-  const { access, audit, bridges, overlaps, payloads, positions, registry, retention, sessions } = base;
-  const { renewals, firmwareEngine } = base;
+/** A former credential ends with the first connection by the next, or with its time. */
+function credentialService({
+  enrollment,
+  overlaps,
+  renewals,
+}: Pick<Base, 'overlaps'> & { enrollment: Enrollment; renewals: Renewals }): CredentialService {
+  return {
+    enrollment,
+    renewMessage: (deviceId, present, message) => renewals.renewMessage(deviceId, present, message),
+    connected: async (entityId, present) => {
+      const hasEnded = await renewals.connected(entityId, present);
+      if (!('generation' in present)) return hasEnded;
+      return (await overlaps.connected(entityId, present.generation)) || hasEnded;
+    },
+    endDue: async () => [...(await overlaps.endDue()), ...(await renewals.endDue())],
+  };
+}
+
+function fieldSetter(base: Base & { downlink: Downlink; firmwareEngine: FirmwareEngine }): DeviceService['setFields'] {
+  const { access, firmwareEngine } = base;
   const versionSaid = (device: Caller, version: string) => firmwareEngine.versionSaid(device, version);
   const waiting: FieldsWaiting = new Merged();
-  return {
-    ...{ bridges, payloads, retention, onBehalfOf, causeNow, readLogEntry },
-    positionOf: (address) => positions.of(address),
-    verifyToken: async (jwt) => {
-      const authenticated = await sessions.authenticate(jwt);
-      if (!authenticated) return undefined;
-      const { caller, session, claims } = authenticated;
-      audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
-      sessions.noteUse(session.id, session.accountId);
-      const expires = Date.parse(session.expires);
-      return { caller, sessionId: session.id, expires, tokenLifetime: lifetimeOf(claims) };
-    },
-    verifyAccessToken: (text, address) => {
-      const proven = proveAccessToken(base, text);
-      if (!proven) return undefined;
-      const { caller, token } = proven;
-      audit.recordUse(caller, { over: 'mqtt' }, 'mqtt');
-      sessions.noteUse(token.id, token.accountId, address);
-      return { caller, sessionId: token.id, expires: Date.parse(token.expires) };
-    },
-    hasRested: (id, lifetime) => sessions.hasRested(id, lifetime),
-    verifySecret: (entityId, secret, address) => checkSecret(base, entityId, secret, address),
-    isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
-    renewals,
-    credentialConnected: async (entityId, credential) => {
-      const hasEnded = await renewals.connected(entityId, credential);
-      if (!('generation' in credential)) return hasEnded;
-      return (await overlaps.connected(entityId, credential.generation)) || hasEnded;
-    },
-    endPreviousCredentials: async () => [...(await overlaps.endDue()), ...(await renewals.endDue())],
-    generationOf: (entityId) => registry.credential(entityId)?.generation,
-    setFields: (caller, deviceId, payload) =>
-      setState({ ...base, waiting, versionSaid }, access.narrow(caller, 'update', 'device'), deviceId, payload),
-  };
+  return (caller, deviceId, payload) =>
+    setState({ ...base, waiting, versionSaid }, access.narrow(caller, 'update', 'device'), deviceId, payload);
 }

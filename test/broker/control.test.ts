@@ -6,7 +6,6 @@ import { ControlTopics } from '../../broker/control.ts';
 import { Reports } from '../../broker/ingest/reports.ts';
 import type { ControlService, Rejection } from '../../src/broker-ports.ts';
 import { failure } from '../../src/errors.ts';
-import { onBehalfOf } from '../../src/log.ts';
 import { controlTopic } from '../../src/topics.ts';
 import { publish, rollOut } from '../downlink/fleet.ts';
 import { part } from '../support/part.ts';
@@ -95,7 +94,7 @@ t.test('the service answers control messages in order, and its errors never end 
     },
   };
   const services = { config: { controlRoot: 'c' }, control, log: pino({ level: 'silent' }) };
-  const topics = new ControlTopics(services as never, new Reports({ onBehalfOf }));
+  const topics = new ControlTopics(services as never, new Reports());
   const live = newLiveClient({} as never, 'board', { address: undefined });
   const done = new EventEmitter();
   const order: unknown[] = [];

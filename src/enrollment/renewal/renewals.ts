@@ -14,9 +14,9 @@ import type { Secrets } from '../../identity/secrets/secrets.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import type { Attempts } from '../../limits/attempts.ts';
 import { limitTries } from '../../limits/tries.ts';
+import type { CredentialService } from '../../ports/credentials.ts';
 import type { EnrollmentAnswer } from '../../ports/enrollment.ts';
 import type { PresentCredential } from '../../ports/proofs.ts';
-import type { RenewalService } from '../../ports/renewals.ts';
 import type { Revocations } from '../../ports/revocations.ts';
 import { findIssuer, type Issuing, type Leaf, maxCsrLength, storeLeaf } from '../../registry/certificates/issuing.ts';
 import { storeSecret } from '../../registry/credentials/credentials.ts';
@@ -54,7 +54,7 @@ type Needed = {
   revocations: Revocations;
 };
 
-export class Renewals implements RenewalService {
+export class Renewals implements Omit<CredentialService, 'enrollment'> {
   readonly #ctx: Needed;
   readonly #tries: Attempts;
   /** Devices with a row in the table, and when it ends: a CONNECT of any other asks the disk nothing. */
