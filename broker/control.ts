@@ -22,7 +22,7 @@ export class ControlTopics {
    */
   take(live: LiveClient, device: DeviceAddress, payload: Buffer, done: (rejection?: Rejection) => void): void {
     let rejection: Rejection | undefined;
-    const turn = live.turns.take(() => done(rejection));
+    const turn = live.turns.reserve(() => done(rejection));
     const { connectionId } = live;
     const lane = { accountId: device.accountId, callerId: device.deviceId };
     this.#reports
@@ -31,7 +31,7 @@ export class ControlTopics {
         rejection = answer;
       })
       .catch((error) => this.#services.log.error({ err: error, connectionId }, 'a control message was not handled'))
-      .finally(() => live.turns.finish(turn));
+      .finally(() => live.turns.complete(turn));
   }
 
   /** The device has subscribed to its `…/cln`. */

@@ -22,7 +22,7 @@ export class CredentialChannel {
   take(live: LiveClient, device: DeviceAddress, topic: string, payload: Buffer, done: () => void): void {
     const present = live.identity && credentialOf(live.identity);
     let answer: Buffer | undefined;
-    const turn = live.turns.take(() => {
+    const turn = live.turns.reserve(() => {
       done();
       if (answer) this.#answer(live, topic, answer);
     });
@@ -36,7 +36,7 @@ export class CredentialChannel {
         answer = given;
       })
       .catch((error) => this.#services.log.error({ fault: faultOf(error) }, 'a credential was not renewed'))
-      .finally(() => live.turns.finish(turn));
+      .finally(() => live.turns.complete(turn));
   }
 
   /** At QoS 0: the queue of a stored session would keep the secret. Lost, it is asked for again. */

@@ -159,16 +159,16 @@ export class Publishing {
     if (live && ingest.passBy(message)) {
       if (turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) this.#pass(message);
       else
-        this.#finish(
+        this.#complete(
           turns,
-          turns.take(() => this.#guarded(() => this.#pass(message))),
+          turns.reserve(() => this.#guarded(() => this.#pass(message))),
           packet,
         );
       return;
     }
     if (live && packet.qos === 0 && !changesRegistry(route)) {
-      const turn = turns.take(() => this.#guarded(() => this.#pass(message)));
-      const begin = () => this.#finish(turns, turn, packet);
+      const turn = turns.reserve(() => this.#guarded(() => this.#pass(message)));
+      const begin = () => this.#complete(turns, turn, packet);
       if (ingest.store(message, () => {}, begin)) begin();
       return;
     }
@@ -176,7 +176,7 @@ export class Publishing {
     const wasOpen = live && !live.client.closed;
     const passed = packet.qos > 0 && packet.retain ? persistence.retaining(packet.topic) : undefined;
     let failure: Error | undefined;
-    const turn = turns.take(() => {
+    const turn = turns.reserve(() => {
       this.#guarded(() => this.#pass(message, failure));
       passed?.();
       if (packet.qos === 1 && wasOpen && !failure)
@@ -184,14 +184,14 @@ export class Publishing {
     });
     ingest.store(message, (error) => {
       failure = error;
-      this.#finish(turns, turn, packet);
+      this.#complete(turns, turn, packet);
     });
   }
 
   /** A retained message that need not be stored comes after those of its topic that are still being stored. */
-  #finish(turns: Turns, turn: Turn, { topic, retain, qos }: Incoming): void {
-    if (retain && qos === 0) this.#parts.persistence.afterRetaining(topic, () => turns.finish(turn));
-    else turns.finish(turn);
+  #complete(turns: Turns, turn: Turn, { topic, retain, qos }: Incoming): void {
+    if (retain && qos === 0) this.#parts.persistence.afterRetaining(topic, () => turns.complete(turn));
+    else turns.complete(turn);
   }
 
   /** It is the turn of a message. */
@@ -218,7 +218,7 @@ export class Publishing {
 
   #inTurn(live: LiveClient | undefined, pass: () => void): void {
     if (!live || live.turns.idle) pass();
-    else live.turns.finish(live.turns.take(() => this.#guarded(pass)));
+    else live.turns.complete(live.turns.reserve(() => this.#guarded(pass)));
   }
 
   #guarded(work: () => void): void {

@@ -120,23 +120,23 @@ export class Ingest {
       if (!(read instanceof Promise)) {
         if (read) message.read = read;
         if (!line || line.idle) return this.#enter(message, settled, begun);
-        line.finish(line.take(() => this.#enter(message, settled, begun)));
+        line.complete(line.reserve(() => this.#enter(message, settled, begun)));
         return false;
       }
       const own = line ?? new Turns();
       if (order && !line) this.#reading.set(order, own);
       let failure: Error | undefined;
-      const turn = own.take(() =>
+      const turn = own.reserve(() =>
         failure ? this.#settle(message, failure, settled, begun) : this.#enter(message, settled, begun),
       );
       read.then(
         (points) => {
           message.read = points;
-          own.finish(turn);
+          own.complete(turn);
         },
         (error: Error) => {
           failure = error;
-          own.finish(turn);
+          own.complete(turn);
         },
       );
     } catch (error) {

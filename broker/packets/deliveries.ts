@@ -174,8 +174,8 @@ export class Deliveries {
   }
 
   #sendRelease({ client, leaving }: LiveClient, messageId: number, done: Done): void {
-    leaving.finish(
-      leaving.take(() => {
+    leaving.complete(
+      leaving.reserve(() => {
         if (client.closed) {
           done();
           return;
@@ -229,7 +229,7 @@ export class Deliveries {
 
   #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
     if (leaving.idle) this.#write0(client, packet, done);
-    else leaving.finish(leaving.take(() => this.#write0(client, packet, done)));
+    else leaving.complete(leaving.reserve(() => this.#write0(client, packet, done)));
   }
 
   #send(live: LiveClient, packet: Outgoing, done: Done): void {
@@ -261,14 +261,14 @@ export class Deliveries {
       pass();
       return;
     }
-    const turn = leaving.take(pass);
-    if (!writing) leaving.finish(turn);
+    const turn = leaving.reserve(pass);
+    if (!writing) leaving.complete(turn);
     else
       writing.then(
-        () => leaving.finish(turn),
+        () => leaving.complete(turn),
         (error) => {
           client.fail(error);
-          leaving.finish(turn);
+          leaving.complete(turn);
         },
       );
   }

@@ -195,7 +195,7 @@ export class PacketReceiver {
   #release(live: LiveClient, messageId: number, answer: Buffer, done: Done): void {
     const { client, turns } = live;
     let failure: Error | undefined;
-    const turn = turns.take(() => {
+    const turn = turns.reserve(() => {
       if (failure) done(failure);
       else this.#answer(client, answer, done);
     });
@@ -207,7 +207,7 @@ export class PacketReceiver {
       .catch((error) => {
         failure = error;
       })
-      .finally(() => turns.finish(turn));
+      .finally(() => turns.complete(turn));
   }
 
   // Acknowledgements of deliveries
@@ -251,7 +251,7 @@ export class PacketReceiver {
       return;
     }
     let failure: Error | undefined;
-    const turn = turns.take(() => {
+    const turn = turns.reserve(() => {
       if (failure) done(failure);
       else this.#answer(client, client.codec.answer('pubrel', messageId), done);
     });
@@ -259,14 +259,14 @@ export class PacketReceiver {
     this.#parts.deliveries.received(live, messageId);
     const writing = this.#parts.deliveries.noteReceived(live, messageId, awaited === 'pubrec');
     if (!writing) {
-      turns.finish(turn);
+      turns.complete(turn);
       return;
     }
     writing
       .catch((error) => {
         failure = error;
       })
-      .finally(() => turns.finish(turn));
+      .finally(() => turns.complete(turn));
   }
 
   // SUBSCRIBE
@@ -283,8 +283,8 @@ export class PacketReceiver {
       return;
     }
     // Messages that match already leave after the SUBACK. A connection that closes before holds up no publisher.
-    const turn = leaving.take(() => {});
-    const release = () => leaving.finish(turn);
+    const turn = leaving.reserve(() => {});
+    const release = () => leaving.complete(turn);
     client.conn.once('close', release);
     this.#parts.subscribes
       .subscribe(live, subscriptions)
@@ -331,7 +331,7 @@ export class PacketReceiver {
 
   #answerInTurn({ client, turns }: LiveClient, bytes: Buffer, done: Done): void {
     if (turns.idle) this.#answer(client, bytes, done);
-    else turns.finish(turns.take(() => this.#answer(client, bytes, done)));
+    else turns.complete(turns.reserve(() => this.#answer(client, bytes, done)));
   }
 
   #answer(client: BrokerClient, bytes: Buffer, done: Done): void {

@@ -1,6 +1,6 @@
 /** One message that waits for its own work, and for every message before it. */
 export interface Turn {
-  finished: boolean;
+  completed: boolean;
   readonly pass: () => void;
 }
 
@@ -20,19 +20,19 @@ export class Turns {
     return this.#first === (this.#line?.length ?? 0);
   }
 
-  /** Takes a place in the line; `pass` is called once the turn is finished and all before it have passed. */
-  take(pass: () => void): Turn {
-    const turn = { finished: false, pass };
+  /** Takes a place in the line; `pass` is called once the turn is complete and all before it have passed. */
+  reserve(pass: () => void): Turn {
+    const turn = { completed: false, pass };
     this.#line ??= [];
     this.#line.push(turn);
     return turn;
   }
 
-  finish(turn: Turn): void {
-    turn.finished = true;
+  complete(turn: Turn): void {
+    turn.completed = true;
     while (this.#line && this.#first < this.#line.length) {
       const next = this.#line[this.#first] as Turn;
-      if (!next.finished) return;
+      if (!next.completed) return;
       this.#first += 1;
       if (this.#first === passedKept) {
         this.#line.splice(0, passedKept);
@@ -58,8 +58,8 @@ export class NamedTurns {
     if (turns.idle) return;
     const line = { turns };
     this.#lines.set(name, line);
-    turns.finish(
-      turns.take(() => {
+    turns.complete(
+      turns.reserve(() => {
         if (this.#lines.get(name) !== line) return;
         this.#lines.delete(name);
         emptied();

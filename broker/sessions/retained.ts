@@ -122,9 +122,9 @@ export class Retained {
   retaining(topic: string): () => void {
     if (!this.#passed.has(topic)) this.#passed.set(topic, this.#read(topic) ?? null);
     const line = this.#lines.of(topic) ?? new Turns();
-    const turn = line.take(() => {});
+    const turn = line.reserve(() => {});
     this.#lines.keep(topic, line, () => this.#passed.delete(topic));
-    return () => line.finish(turn);
+    return () => line.complete(turn);
   }
 
   isRetaining(topic: string): boolean {
@@ -133,7 +133,7 @@ export class Retained {
 
   afterRetaining(topic: string, work: () => void): void {
     const line = this.#lines.of(topic);
-    if (line) line.finish(line.take(work));
+    if (line) line.complete(line.reserve(work));
     else work();
   }
 
