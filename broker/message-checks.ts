@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { BrokerGround } from '../src/broker-ports.ts';
 import type { Caller } from '../src/caller.ts';
-import { maxUserProperties, type SaidOfMessage } from '../src/formats/message-properties.ts';
+import { type ClientProperties, maxUserProperties } from '../src/formats/message-properties.ts';
 import type { Authority } from './authorize.ts';
 import type { Incoming } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
@@ -29,15 +29,15 @@ export class MessageChecks {
   /** Why nobody gets a message; undefined when its topic and the rights of its sender decide. */
   refusalOf(
     caller: Caller,
-    { topic, payload, said }: Pick<Incoming, 'topic' | 'payload' | 'said'>,
+    { topic, payload, clientProperties }: Pick<Incoming, 'topic' | 'payload' | 'clientProperties'>,
   ): Reason | undefined {
     if (payload.length > this.#maxPayloadBytes) return reason('payloadTooLarge');
     if (levelsOf(topic) > this.#parts.maxTopicLevels) return reason('tooManyLevels');
-    return said && this.#refusalOfSaid(caller, payload, said);
+    return clientProperties && this.#refusalOfProperties(caller, payload, clientProperties);
   }
 
-  #refusalOfSaid(caller: Caller, payload: Buffer, said: SaidOfMessage): Reason | undefined {
-    const { travelling, userProperties, isText, responseTopic } = said;
+  #refusalOfProperties(caller: Caller, payload: Buffer, clientProperties: ClientProperties): Reason | undefined {
+    const { travelling, userProperties, isText, responseTopic } = clientProperties;
     if (travelling.length > this.#maxPropertyBytes || userProperties > maxUserProperties)
       return reason('propertiesTooLarge');
     // Otherwise a back-end would publish where the sender may not look.

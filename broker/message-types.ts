@@ -1,6 +1,6 @@
 /** The types of messages, on their way in and out. */
 import type { StoredProperties } from '../db/messages/sessions/changes.ts';
-import type { SaidOfMessage } from '../src/formats/message-properties.ts';
+import type { ClientProperties } from '../src/formats/message-properties.ts';
 
 /** A PUBLISH, of every level of MQTT. */
 export interface Publish {
@@ -31,15 +31,16 @@ export function isForNow({ messageExpiry }: Carried): boolean {
 /** A will as the CONNECT packet carries it; `delay` in seconds. */
 export type Will = Pick<Publish, 'topic' | 'payload' | 'qos' | 'retain'> & {
   delay?: number;
-  said?: SaidOfMessage | undefined;
+  clientProperties?: ClientProperties | undefined;
 };
 
 /**
- * A PUBLISH as it came; `said` is what an MQTT 5 client says of it, until that is carried along; `clientId` is its publisher.
+ * A PUBLISH as it came; `clientProperties` are what an MQTT 5 client says of it, until that is carried along; `clientId` is
+ * its publisher.
  * It is numbered when it is handed on.
  */
 export type Incoming = Publish &
-  Carried & { said?: SaidOfMessage | undefined; clientId?: string; brokerCounter?: number };
+  Carried & { clientProperties?: ClientProperties | undefined; clientId?: string; brokerCounter?: number };
 
 /** The group of a shared subscription. */
 export interface GroupName {

@@ -1,6 +1,6 @@
 /** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
 import type { BrokerServices } from '../src/broker-ports.ts';
-import type { SaidOfMessage } from '../src/formats/message-properties.ts';
+import type { ClientProperties } from '../src/formats/message-properties.ts';
 import { serviceChannel } from '../src/topics.ts';
 import type { Activity } from './activity.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
@@ -62,7 +62,7 @@ export class Publishing {
       this.refuse({ packet, caller, origin }, refusal, deviceItself(caller));
       return;
     }
-    if (packet.said) this.#carry(packet, packet.said);
+    if (packet.clientProperties) this.#carry(packet, packet.clientProperties);
     const decision = authority.decidePublish(sender, packet.topic);
     if (decision.verdict === 'accepted' && isPrivate(decision.route))
       this.#renew({ packet, caller, origin }, decision.route);
@@ -72,7 +72,7 @@ export class Publishing {
   }
 
   /** A message takes along what an MQTT 5 client says of it. */
-  #carry(packet: Incoming, { travelling, messageExpiry }: SaidOfMessage): void {
+  #carry(packet: Incoming, { travelling, messageExpiry }: ClientProperties): void {
     if (travelling.length > 0) packet.properties = travelling;
     if (messageExpiry !== undefined)
       packet.messageExpiry = messageExpiry === 0 ? forNow : this.#parts.services.clock.now() + messageExpiry * 1000;

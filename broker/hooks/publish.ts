@@ -1,5 +1,5 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
-import { saidOfStored } from '../../src/formats/message-properties.ts';
+import { storedClientProperties } from '../../src/formats/message-properties.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { grantedQos, keptQos } from '../connections/live-clients.ts';
 import { faultOf } from '../connections/safe-error.ts';
@@ -52,8 +52,14 @@ export class PublishHooks {
     const identity = authority.identityOf(left);
     if (!identity || authority.hasMovedSince(left.topic, waitsSince(left) ?? Number.POSITIVE_INFINITY)) return;
     const { topic, qos, retain, payload, properties, messageExpiry } = left;
-    const said = saidOfStored(properties, messageExpiry);
-    const will = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload), said };
+    const clientProperties = storedClientProperties(properties, messageExpiry);
+    const will = {
+      topic,
+      qos: qos as 0 | 1 | 2,
+      retain: retain === 1,
+      payload: Buffer.from(payload),
+      clientProperties,
+    };
     const turns = this.orderOf(left.clientId) ?? new Turns();
     publishing.publish(identity, toPacket(will), {
       ...{ live: undefined, turns },
@@ -86,6 +92,6 @@ export class PublishHooks {
   }
 }
 
-function toPacket({ topic, qos, retain, payload, said }: Will): Incoming {
-  return { cmd: 'publish', dup: false, topic, qos, retain, payload, ...(said && { said }) };
+function toPacket({ topic, qos, retain, payload, clientProperties }: Will): Incoming {
+  return { cmd: 'publish', dup: false, topic, qos, retain, payload, ...(clientProperties && { clientProperties }) };
 }

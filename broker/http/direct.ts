@@ -120,7 +120,11 @@ export class DirectPublisher implements Publisher {
     const caller = authority.currentCaller(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
     this.#take('publish_rate_per_client', caller);
-    this.#take('byte_rate_per_client', caller, message.payload.length + (message.said?.travelling.length ?? 0));
+    this.#take(
+      'byte_rate_per_client',
+      caller,
+      message.payload.length + (message.clientProperties?.travelling.length ?? 0),
+    );
     // How many points it holds is known when they have been read.
     this.#take('point_rate_per_client', caller, 0);
     const packet = toPacket(message);
@@ -202,8 +206,16 @@ export class DirectPublisher implements Publisher {
 }
 
 /** With a buffer object of its own: a message that is kept for sessions is known again by it. */
-function toPacket({ topic, payload, qos, retain, said }: Direct): Incoming {
-  return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray(), ...(said && { said }) };
+function toPacket({ topic, payload, qos, retain, clientProperties }: Direct): Incoming {
+  return {
+    cmd: 'publish',
+    dup: false,
+    topic,
+    qos,
+    retain,
+    payload: payload.subarray(),
+    ...(clientProperties && { clientProperties }),
+  };
 }
 
 const loggedOut = failure('tokenInvalid');

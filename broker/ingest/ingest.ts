@@ -329,8 +329,8 @@ const forms: Record<string, string> = {
 };
 
 /** How a payload is read: as its channel fixes it, else as its Content Type says, without parameters and case. */
-function formOf(fixed: string, { said }: Incoming): string {
-  if (fixed !== 'auto' || said?.contentType === undefined) return fixed;
-  const type = said.contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+function formOf(fixed: string, { clientProperties }: Incoming): string {
+  if (fixed !== 'auto' || clientProperties?.contentType === undefined) return fixed;
+  const type = clientProperties.contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
   return (Object.hasOwn(forms, type) && forms[type]) || fixed;
 }

@@ -1,4 +1,4 @@
-import { type Properties, saidOfMessage } from '../../src/formats/message-properties.ts';
+import { clientPropertiesOf, type Properties } from '../../src/formats/message-properties.ts';
 import { canonicalTopic } from '../../src/topics.ts';
 import type { Will } from '../message-types.ts';
 import { type Codec, types } from './codec.ts';
@@ -129,10 +129,10 @@ function readWill(fields: Fields, qos: 0 | 1 | 2, retain: boolean, hasProperties
     ? fields.properties('will')
     : { properties: {} as Properties, travelling: noBytes };
   demandResponseTopic(properties);
-  const said = saidOfMessage(properties, ownCopy(travelling));
+  const clientProperties = clientPropertiesOf(properties, ownCopy(travelling));
   const topic = canonicalTopic(fields.text('will topic'));
   const payload = ownCopy(fields.bytes());
-  return { topic, payload, qos, retain, delay: properties.willDelay ?? 0, said };
+  return { topic, payload, qos, retain, delay: properties.willDelay ?? 0, clientProperties };
 }
 
 /** Without what SDKs of AWS IoT say of themselves behind it: no name has a question mark. */

@@ -75,14 +75,14 @@ export function isRated({ cmd }: Packet): boolean {
 }
 
 /** What a sender makes long. */
-export function lengthOf({ payload, topic, said }: Incoming): number {
-  return payload.length + topic.length + (said?.travelling.length ?? 0);
+export function lengthOf({ payload, topic, clientProperties }: Incoming): number {
+  return payload.length + topic.length + (clientProperties?.travelling.length ?? 0);
 }
 
 export function costOf(packet: Packet): number {
   if (packet.cmd === 'publish') {
-    const { payload, said } = packet;
-    return costOfPacket + Math.floor((payload.length + (said?.travelling.length ?? 0)) / bytesOfCost);
+    const { payload, clientProperties } = packet;
+    return costOfPacket + Math.floor((payload.length + (clientProperties?.travelling.length ?? 0)) / bytesOfCost);
   }
   if (packet.cmd === 'subscribe') return costOfPacket * (1 + packet.subscriptions.length);
   return packet.cmd === 'unsubscribe' ? costOfPacket * (1 + packet.unsubscriptions.length) : costOfPacket;

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import {
+  clientPropertiesOf,
   type Properties,
   propertyBytes,
-  saidOfMessage,
   secondsLeft,
   variableBytes,
 } from '../../src/formats/message-properties.ts';
@@ -223,7 +223,7 @@ export class Level5 implements Codec {
       if (properties.subscriptionIdentifier) throw protocolError('a subscription identifier of a client');
       // It may be a part of what was read, which would be kept with it.
       demandResponseTopic(properties);
-      packet.said = saidOfMessage(properties, Buffer.from(travelling));
+      packet.clientProperties = clientPropertiesOf(properties, Buffer.from(travelling));
       alias = properties.topicAlias;
     }
     packet.topic = this.#resolve(packet.topic, alias);

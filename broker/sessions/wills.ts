@@ -184,8 +184,8 @@ export class Wills {
   }
 }
 
-function sizeOf({ topic, payload, said }: Will): number {
-  return bytesOfWill + Buffer.byteLength(topic) + payload.length + (said?.travelling?.length ?? 0);
+function sizeOf({ topic, payload, clientProperties }: Will): number {
+  return bytesOfWill + Buffer.byteLength(topic) + payload.length + (clientProperties?.travelling?.length ?? 0);
 }
 
 function sizeOfStored({ topic, payload, properties }: StoredWill): number {
@@ -193,9 +193,9 @@ function sizeOfStored({ topic, payload, properties }: StoredWill): number {
 }
 
 function storedWill(client: BrokerClient, will: Will): StoredWill {
-  const { topic, qos, retain, payload, said } = will;
+  const { topic, qos, retain, payload, clientProperties } = will;
   const delay = delayOf(client, will);
-  const { travelling, messageExpiry = null } = said ?? {};
+  const { travelling, messageExpiry = null } = clientProperties ?? {};
   const properties = travelling && travelling.length > 0 ? ownBytes(travelling) : null;
   const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
   const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload), properties };

@@ -321,7 +321,7 @@ export function secondsLeft(expires: number, now: number): number {
 }
 
 /** What an MQTT 5 client says of a message, as far as the service looks at it. */
-export interface SaidOfMessage {
+export interface ClientProperties {
   /** Bytes of the properties that travel with it, in their order; empty without any. */
   travelling: Buffer;
   /** Seconds. */
@@ -335,7 +335,7 @@ export interface SaidOfMessage {
 }
 
 /** The part of properties that concerns a message; undefined when there is none. */
-export function saidOfMessage(properties: Properties, travelling: Buffer): SaidOfMessage | undefined {
+export function clientPropertiesOf(properties: Properties, travelling: Buffer): ClientProperties | undefined {
   const { messageExpiry, payloadFormat, contentType, responseTopic, userProperties = [] } = properties;
   if (travelling.length === 0 && messageExpiry === undefined) return undefined;
   const isText = payloadFormat === 1;
@@ -343,10 +343,13 @@ export function saidOfMessage(properties: Properties, travelling: Buffer): SaidO
 }
 
 /** The same of what has been stored of a message. */
-export function saidOfStored(properties: Uint8Array | null, messageExpiry: number | null): SaidOfMessage | undefined {
+export function storedClientProperties(
+  properties: Uint8Array | null,
+  messageExpiry: number | null,
+): ClientProperties | undefined {
   const travelling = Buffer.from(properties ?? []);
   const about = { ...travellingProperties(travelling), ...(messageExpiry !== null && { messageExpiry }) };
-  return saidOfMessage(about, travelling);
+  return clientPropertiesOf(about, travelling);
 }
 
 /** Decodes what `travelling` of a packet has given, or `propertyBytes`. */

@@ -7,7 +7,7 @@ import type { Caller } from '../caller.ts';
 import type { Config } from '../config.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { errorBody, invalid, PlatformError } from '../errors.ts';
-import { maxUserProperties, propertyBytes, saidOfMessage } from '../formats/message-properties.ts';
+import { clientPropertiesOf, maxUserProperties, propertyBytes } from '../formats/message-properties.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import { requireCaller } from '../identity/sessions/authentication.ts';
@@ -109,10 +109,10 @@ function mountPublish(scope: App, ctx: MessagesContext, hide: boolean): void {
       nameIgnored(request, reply, query);
       const caller = provenCaller(request.caller, proven.get(request));
       const { qos = 1, retain = false } = request.query;
-      const said = readProperties(request.query);
+      const clientProperties = readProperties(request.query);
       const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const topic = request.params['*'];
-      const message = { topic, payload, qos: qos as 0 | 1 | 2, retain, said };
+      const message = { topic, payload, qos: qos as 0 | 1 | 2, retain, clientProperties };
       const { delivered, rejection } = await ctx.publisher.publish(caller, message);
       if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
       return { success: true as const, ...(rejection && { rejection: errorBody(rejection) }) };
@@ -135,7 +135,7 @@ function readProperties({
     ...(userProperties !== undefined && { userProperties: pairsIn(userProperties) }),
   };
   const travelling = propertyBytes(properties);
-  return saidOfMessage({ ...properties, ...(messageExpiry !== undefined && { messageExpiry }) }, travelling);
+  return clientPropertiesOf({ ...properties, ...(messageExpiry !== undefined && { messageExpiry }) }, travelling);
 }
 
 function pairsIn(json: string): Array<[string, string]> {

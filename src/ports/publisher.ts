@@ -5,7 +5,7 @@ import type { LogInput } from '../../db/messages/store.ts';
 import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../caller.ts';
 import type { Allowance, Failure } from '../errors.ts';
-import type { SaidOfMessage } from '../formats/message-properties.ts';
+import type { ClientProperties } from '../formats/message-properties.ts';
 import type { PresentCredential, PresentedCertificate } from './proofs.ts';
 
 /** Messages of callers that have no connection. */
@@ -65,7 +65,7 @@ export interface Direct {
   qos: 0 | 1 | 2;
   retain: boolean;
   /** What an MQTT 5 client would say of it. */
-  said?: SaidOfMessage | undefined;
+  clientProperties?: ClientProperties | undefined;
 }
 
 /**
