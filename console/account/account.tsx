@@ -1,5 +1,5 @@
 /** One's own login, and for admins retention, usage, the audit record and the health of the service. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -43,7 +43,7 @@ export function Account({ tab }: { tab: string }) {
 function Own() {
   const change = async ({ oldPassword = '', newPassword = '' }: Values, form: HTMLFormElement) => {
     const body = { userId: me.value?.id ?? '', oldPassword, newPassword };
-    await done(api.POST('/api/v1/profile/change-password', { body }));
+    await unwrap(api.POST('/api/v1/profile/change-password', { body }));
     form.reset();
     toast(words.passwordChanged);
   };
@@ -89,10 +89,10 @@ function Own() {
 }
 
 function Retention() {
-  const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/retention')), []);
+  const { data, error, reload } = useLoad(() => unwrap(api.GET('/api/v1/retention')), []);
   const save = async ({ retentionDays }: Values) => {
     const body = { retentionDays: retentionDays === undefined ? null : Number(retentionDays) };
-    await done(api.PUT('/api/v1/retention', { body }));
+    await unwrap(api.PUT('/api/v1/retention', { body }));
     toast(texts.saved);
     reload();
   };

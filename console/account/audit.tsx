@@ -1,7 +1,7 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 
 import { auditEvents } from '../../src/audit/events.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Field, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
@@ -43,7 +43,7 @@ export function Audit() {
       ...(targetId && { targetId }),
       ...(from && { from: new Date(from).toISOString() }),
     };
-    return (await done(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
+    return (await unwrap(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
   };
   return (
     <>
@@ -84,8 +84,9 @@ export function Audit() {
 async function loginOf(chosen: string): Promise<string> {
   const [type, id = ''] = chosen.split(':');
   const params = { path: { id } };
-  if (type === 'endUser') return (await done(api.GET('/api/v1/end-users/{id}', { params }))).endUser.userId ?? '';
-  if (type === 'accountUser') return (await done(api.GET('/api/v1/account-users/{id}', { params }))).accountUser.userId;
+  if (type === 'endUser') return (await unwrap(api.GET('/api/v1/end-users/{id}', { params }))).endUser.userId ?? '';
+  if (type === 'accountUser')
+    return (await unwrap(api.GET('/api/v1/account-users/{id}', { params }))).accountUser.userId;
   return '';
 }
 

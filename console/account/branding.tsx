@@ -1,6 +1,6 @@
 /** How the pages look that customers see, and whether they may sign up by themselves. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
 import { Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
@@ -13,7 +13,7 @@ const words = texts.branding;
 const usualColor = '#1a56db';
 
 const readBranding = async () =>
-  (await done(api.GET('/api/v1/account/branding', { params: { query: { accountId: accountId.value } } }))).branding;
+  (await unwrap(api.GET('/api/v1/account/branding', { params: { query: { accountId: accountId.value } } }))).branding;
 
 export function BrandingEditor() {
   const { data, error, reload } = useLoad(readBranding, []);
@@ -31,7 +31,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
   const [problem, setProblem] = useState<unknown>();
   const save = async () => {
     const { name, color, logo } = shown;
-    await done(api.PUT('/api/v1/account/branding', { body: { name: name === '' ? null : name, color, logo } }));
+    await unwrap(api.PUT('/api/v1/account/branding', { body: { name: name === '' ? null : name, color, logo } }));
     toast(texts.saved);
     onSaved();
   };
@@ -103,9 +103,9 @@ function Preview({ branding }: { branding: Branding }) {
 }
 
 function Claiming() {
-  const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/account/claiming')), []);
+  const { data, error, reload } = useLoad(() => unwrap(api.GET('/api/v1/account/claiming')), []);
   const save = async ({ signUp }: Values) => {
-    await done(api.PUT('/api/v1/account/claiming', { body: { signUp: signUp === 'true' } }));
+    await unwrap(api.PUT('/api/v1/account/claiming', { body: { signUp: signUp === 'true' } }));
     toast(texts.saved);
     reload();
   };

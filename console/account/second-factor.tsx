@@ -1,8 +1,8 @@
 /** Sets up an authenticator app: a QR code, a code to confirm it, and recovery codes that are shown once. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { Code } from '../parts/code.tsx';
-import { Act, Field, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, Field, Form, type Values } from '../parts/form.tsx';
 import { QrCode } from '../parts/qr.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -13,9 +13,9 @@ export function SecondFactor({ userId }: { userId: string }) {
   const params = { path: { userId } };
   const [begun, setBegun] = useState<{ secret: string; otpauthUrl: string }>();
   const [codes, setCodes] = useState<string[]>();
-  const begin = async () => setBegun(await done(api.POST('/api/v1/users/{userId}/mfa/totp', { params })));
+  const begin = async () => setBegun(await unwrap(api.POST('/api/v1/users/{userId}/mfa/totp', { params })));
   const confirm = async ({ code = '' }: Values) => {
-    const { recoveryCodes } = await done(
+    const { recoveryCodes } = await unwrap(
       api.POST('/api/v1/users/{userId}/mfa/totp/confirm', { params, body: { code } }),
     );
     setBegun(undefined);
@@ -23,7 +23,7 @@ export function SecondFactor({ userId }: { userId: string }) {
     toast(words.confirmed);
   };
   const remove = async ({ code = '' }: Values, form: HTMLFormElement) => {
-    await done(api.DELETE('/api/v1/users/{userId}/mfa/totp', { params, body: { code } }));
+    await unwrap(api.DELETE('/api/v1/users/{userId}/mfa/totp', { params, body: { code } }));
     form.reset();
     toast(words.removed);
   };
@@ -48,7 +48,7 @@ export function SecondFactor({ userId }: { userId: string }) {
       ) : (
         <>
           <p>{words.appHint}</p>
-          <Act label={words.setUp} act={begin} onError={failed} />
+          <ActionButton label={words.setUp} act={begin} onError={failed} />
           <details class="gap">
             <summary>{words.removeOwn}</summary>
             <Form save={remove} verb={words.remove} danger>

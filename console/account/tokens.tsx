@@ -1,6 +1,6 @@
 /** Tokens for programs: one's own, and for those who may read them all of the account. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
 import { Code } from '../parts/code.tsx';
@@ -22,7 +22,7 @@ const maxDays = 365;
 
 async function readTokens(page: number, isAll: boolean) {
   const query = { page, pageSize, ...(isAll && { accountId: accountId.value }) };
-  return (await done(api.GET('/api/v1/tokens', { params: { query } }))).tokens;
+  return (await unwrap(api.GET('/api/v1/tokens', { params: { query } }))).tokens;
 }
 type Token = NonNullable<Awaited<ReturnType<typeof readTokens>>['results']>[number];
 
@@ -86,7 +86,7 @@ export function Tokens() {
           says={words.endSays}
           verb={words.end}
           run={async () => {
-            await done(api.DELETE('/api/v1/tokens/{id}', { params: { path: { id: ending.id } } }));
+            await unwrap(api.DELETE('/api/v1/tokens/{id}', { params: { path: { id: ending.id } } }));
             toast(words.ended(ending.name));
             again();
           }}
@@ -150,7 +150,7 @@ function NewToken({ onDone, onClose }: { onDone: (text: string) => void; onClose
       ...(organizationId && { organizationId }),
       ...(isNarrow && { rights: rightsIn(values) }),
     };
-    onDone((await done(api.POST('/api/v1/tokens', { body }))).token.token);
+    onDone((await unwrap(api.POST('/api/v1/tokens', { body }))).token.token);
   };
   return (
     <Dialog title={words.new} onClose={onClose} wide={isNarrow}>

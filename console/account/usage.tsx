@@ -1,5 +1,5 @@
 /** What an account uses, in groups: first what is counted, with how full it is, then the other limits. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Time } from '../parts/page.tsx';
@@ -10,7 +10,7 @@ const groups = Object.keys(words.groups) as (keyof typeof words.groups)[];
 /** Percent from which on a limit is near. */
 const near = 80;
 
-const readUsage = async () => (await done(api.GET('/api/v1/usage'))).usage;
+const readUsage = async () => (await unwrap(api.GET('/api/v1/usage'))).usage;
 type Limit = Awaited<ReturnType<typeof readUsage>>['limits'][number];
 
 const groupOf = ({ name }: Limit) => words.limits[name]?.[0] ?? 'mqtt';

@@ -79,7 +79,7 @@ type Whole<T> =
     : T;
 
 /** The data of an answer; of a list that was asked for some `fields`, read these alone. @throws ApiError */
-export async function done<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<Whole<T>> {
+export async function unwrap<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<Whole<T>> {
   const { data, error, response } = await answer;
   if (response.ok) return data as Whole<T>;
   const requestId = response.headers.get('x-request-id') ?? '';

@@ -8,7 +8,7 @@ import { useTyped } from '../parts/typed.ts';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { begin } from './actions.ts';
-import { api, done } from './api.ts';
+import { api, unwrap } from './api.ts';
 import { accountId, can, signOut } from './session.ts';
 
 const words = texts.palette;
@@ -31,7 +31,7 @@ interface Offer {
 async function find(q: string, signal: AbortSignal) {
   if (q === '') return [];
   const query = { accountId: accountId.value, q };
-  return (await done(api.GET('/api/v1/search', { params: { query }, signal }))).hits;
+  return (await unwrap(api.GET('/api/v1/search', { params: { query }, signal }))).hits;
 }
 type Hit = Awaited<ReturnType<typeof find>>[number];
 

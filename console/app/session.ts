@@ -5,7 +5,7 @@ import { forgetForms } from '../parts/unsaved.ts';
 import { federatedError, isFederated } from '../sign-in/federated.ts';
 import { texts } from '../texts.ts';
 import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
-import { ApiError, api, done, sessionEnded } from './api.ts';
+import { ApiError, api, sessionEnded, unwrap } from './api.ts';
 import { browserStore } from './stores.ts';
 
 const accountKey = 'slipway-account';
@@ -21,7 +21,7 @@ export const returned = signal(0);
 export const isWatched = (): boolean => !document.hidden && lapse.value === undefined;
 export const accountId = computed(() => me.value?.accountId ?? '');
 
-const readMe = () => done(api.GET('/api/v1/profile/me'));
+const readMe = () => unwrap(api.GET('/api/v1/profile/me'));
 
 /** Whether the API allows the caller to do this at all. */
 export function can(action: 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe', kind: string): boolean {
@@ -89,7 +89,7 @@ export function startAfresh(): Promise<never> {
 /** Ends the session. If that fails, the person stays signed in and is told. */
 export async function signOut(): Promise<void> {
   try {
-    await done(api.POST('/api/v1/sessions/logout'));
+    await unwrap(api.POST('/api/v1/sessions/logout'));
   } catch (error) {
     if (lapse.value === 'another') return;
     if (!(error instanceof ApiError && error.status === 401))

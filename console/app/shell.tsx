@@ -2,7 +2,7 @@
 import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
-import { api, done, online } from '../app/api.ts';
+import { api, online, unwrap } from '../app/api.ts';
 import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -144,7 +144,7 @@ function NoSuchPlace() {
 /** A new account sees the first device, every other Home. */
 function Start() {
   const { data, error } = useLoad(
-    () => done(api.GET('/api/v1/devices/counts', { params: { query: { accountId: accountId.value } } })),
+    () => unwrap(api.GET('/api/v1/devices/counts', { params: { query: { accountId: accountId.value } } })),
     [],
   );
   if (error || !can('create', 'device')) return <Redirect to={can('read', 'device') ? '/home' : '/account'} replace />;

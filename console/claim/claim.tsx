@@ -1,8 +1,8 @@
 /** From the code on a label to the first value of the device: find it, sign up or in, confirm, and see it. */
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, api, done } from '../app/api.ts';
+import { ApiError, api, unwrap } from '../app/api.ts';
 import { begin, can, me, signOut, state } from '../app/session.ts';
-import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
 import { Loading } from '../parts/page.tsx';
@@ -41,7 +41,7 @@ export function Claim({ account, code, at, onAccount }: Props) {
   const find = async (label: Label) => {
     if (label.account !== undefined && label.account !== account) onAccount?.(label.account);
     const body = { accountId: label.account ?? account, associationCode: label.code };
-    const answer = await done(api.POST('/api/v1/association/look-up-code', { body })).catch((error) => {
+    const answer = await unwrap(api.POST('/api/v1/association/look-up-code', { body })).catch((error) => {
       throw isMistyped(error) ? new Error(words.mistyped) : error;
     });
     setFound({ code: label.code, ...answer });
@@ -146,7 +146,7 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
     );
   const signUp = async ({ emailAddress = '', password = '' }: Values) => {
     const body = { accountId: account, associationCode: found.code, emailAddress, password };
-    const answer = await done(api.POST('/api/v1/association/sign-up-with-code', { body }));
+    const answer = await unwrap(api.POST('/api/v1/association/sign-up-with-code', { body }));
     if ('mfaRequired' in answer) return setSecond(answer);
     toast(words.mailed(emailAddress));
     onClaimed(answer.deviceId);
@@ -188,7 +188,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
   const { data } = useLoad(async () => {
     const query = { accountId: account, pageSize: 2, fields: 'name' };
     return can('read', 'organization')
-      ? (await done(api.GET('/api/v1/organizations', { params: { query } }))).organizations.results
+      ? (await unwrap(api.GET('/api/v1/organizations', { params: { query } }))).organizations.results
       : [];
   }, [me.value?.id]);
   if (me.value?.accountId !== account) return <OtherLogin says={words.otherAccount} />;
@@ -199,7 +199,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
     setRefused(false);
     const body = { associationCode: found.code, organizationId };
     try {
-      const { deviceId } = await done(api.POST('/api/v1/association/start-association-with-code', { body }));
+      const { deviceId } = await unwrap(api.POST('/api/v1/association/start-association-with-code', { body }));
       onClaimed(deviceId);
     } catch (failure) {
       if (!isUnconfirmed(failure)) throw failure;
@@ -214,7 +214,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
             {words.unconfirmed}
           </p>
           <p>
-            <Act label={words.mailAgain} act={mailAgain} onError={failed} />
+            <ActionButton label={words.mailAgain} act={mailAgain} onError={failed} />
           </p>
         </>
       )}
@@ -239,7 +239,7 @@ const isUnconfirmed = (error: unknown) =>
 async function mailAgain(): Promise<void> {
   const { id = '', emailAddress } = me.value ?? {};
   const body = { userId: id, newEmailAddress: emailAddress ?? '' };
-  await done(api.POST('/api/v1/profile/update-email-address', { body }));
+  await unwrap(api.POST('/api/v1/profile/update-email-address', { body }));
   toast(words.mailed(emailAddress ?? ''));
 }
 

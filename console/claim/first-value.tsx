@@ -1,6 +1,6 @@
 /** What a device says that was claimed just now: its latest values, and each new one as it comes. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
 import { Ago } from '../parts/ago.tsx';
 import { listen } from '../parts/live.ts';
@@ -24,7 +24,7 @@ interface Shown {
 }
 
 const readConnectivity = async (id: string) =>
-  (await done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }))).connectivity;
+  (await unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }))).connectivity;
 type Topic = Awaited<ReturnType<typeof readConnectivity>>['topics'][number];
 
 /** A value by the name and unit that the product gives its category; a message without one has the name of its channel. */
@@ -36,7 +36,7 @@ function shownAs({ channel, categories }: Topic, category: string, value: Shown[
 /** The stored values of a channel, the latest of each category. */
 async function readStored(of: Topic): Promise<Shown[]> {
   const params = { path: { topic: `${of.topic}/latest` }, query: { pageSize: maxRead } };
-  const answer = await done(api.GET('/api/v4/data/{topic}', { params }));
+  const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params }));
   if (typeof answer === 'string') return [];
   const shown = new Map<string, Shown>();
   for (const { category = '', numericValue, stringValue, time = '' } of answer.result)

@@ -2,7 +2,7 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { csrfToken } from '../app/acting.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
 import { Boundary } from '../parts/boundary.tsx';
@@ -40,7 +40,7 @@ function ClaimPage() {
 
 function OfAccount({ account, onAccount }: { account: string; onAccount: (account: string) => void }) {
   const { data, error } = useLoad(
-    () => done(api.GET('/api/v1/account/branding', { params: { query: { accountId: account } } })),
+    () => unwrap(api.GET('/api/v1/account/branding', { params: { query: { accountId: account } } })),
     [account],
   );
   const branding = data?.branding;

@@ -1,11 +1,11 @@
 /** How a device gets in: its secret, certificates, the code with which it is claimed, other hardware, proof that it works. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { LinkWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { ActionButton, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -34,7 +34,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
   const [secret, setSecret] = useState<string>();
   const make = async () => {
     const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const };
-    const { mqttCredential } = await done(api.POST('/api/v1/access/mqtt-credentials', { body }));
+    const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
     setSecret(mqttCredential.secret);
     onChanged();
   };
@@ -70,10 +70,10 @@ function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
   const [label, setLabel] = useState<{ code: string; url: string }>();
   const [asking, setAsking] = useState(false);
   const make = async () => {
-    const { associationCode } = await done(
+    const { associationCode } = await unwrap(
       api.POST('/api/v1/association/create-association-code', { body: { deviceId: id } }),
     );
-    const { provisioning } = await done(api.GET('/api/v1/provisioning/addresses'));
+    const { provisioning } = await unwrap(api.GET('/api/v1/provisioning/addresses'));
     const url = new URL(provisioning.claimUrl);
     url.searchParams.set('code', associationCode);
     url.searchParams.set('account', accountId.value);
@@ -111,7 +111,7 @@ function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
 function Verify({ id }: { id: string }) {
   const [said, setSaid] = useState('');
   const verify = async () => {
-    const { verification } = await done(
+    const { verification } = await unwrap(
       api.POST('/api/v1/provisioning/verify', { body: { deviceId: id, timeoutSeconds: 10 } }),
     );
     setSaid(verification.passed ? words.verified : words.notVerified(verification.connected, verification.published));
@@ -125,7 +125,7 @@ function Verify({ id }: { id: string }) {
           {said}
         </p>
       )}
-      <Act label={words.verify} act={verify} onError={failed} />
+      <ActionButton label={words.verify} act={verify} onError={failed} />
     </section>
   );
 }
@@ -140,7 +140,7 @@ function Explain({ id }: { id: string }) {
     const principal = { type: type as 'endUser', id: principalId };
     const entity = { type: 'device' as const, id };
     setSaid(
-      await done(
+      await unwrap(
         api.POST('/api/v1/permissions/explain', { body: { principal, action: values.action as 'read', entity } }),
       ),
     );
@@ -165,7 +165,7 @@ function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => vo
   const [secret, setSecret] = useState<string>();
   const replace = async ({ serialNumber = '' }: Values, form: HTMLFormElement) => {
     const params = { path: { id: device.id }, header: { etag: device.version } };
-    const answer = await done(api.POST('/api/v1/devices/{id}/replace', { params, body: { serialNumber } }));
+    const answer = await unwrap(api.POST('/api/v1/devices/{id}/replace', { params, body: { serialNumber } }));
     setSecret(answer.mqttCredential.secret);
     form.reset();
     onChanged();
@@ -187,7 +187,7 @@ function Certificates({ id }: { id: string }) {
   const [round, setRound] = useState(0);
   const add = async ({ certificate = '' }: Values) => {
     const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const, certificate };
-    await done(api.POST('/api/v1/access/mqtt-certificates', { body }));
+    await unwrap(api.POST('/api/v1/access/mqtt-certificates', { body }));
     toast(texts.saved);
     setAdding(false);
     setRound(round + 1);
@@ -200,7 +200,7 @@ function Certificates({ id }: { id: string }) {
         on={[round]}
         load={async (page) =>
           (
-            await done(
+            await unwrap(
               api.GET('/api/v1/access/mqtt-certificates', {
                 params: { query: { accountId: accountId.value, entityId: id, page, pageSize } },
               }),

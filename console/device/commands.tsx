@@ -1,8 +1,8 @@
 /** Commands of a device: sent, followed until they end, cancelled. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
-import { Act, Field, Form, TextArea, type Values } from '../parts/form.tsx';
+import { ActionButton, Field, Form, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time, timeText } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -44,13 +44,13 @@ export function Commands({ id }: { id: string }) {
   const params = { path: { id } };
   const send = async ({ commandName = '', payload }: Values, form: HTMLFormElement) => {
     const body = { name: commandName, ...payloadOf(payload) };
-    await done(api.POST('/api/v1/devices/{id}/commands', { params, body }));
+    await unwrap(api.POST('/api/v1/devices/{id}/commands', { params, body }));
     form.reset();
     toast(words.sent);
     setRound(round + 1);
   };
   const cancel = async (commandId: string) => {
-    await done(api.DELETE('/api/v1/devices/{id}/commands/{commandId}', { params: { path: { id, commandId } } }));
+    await unwrap(api.DELETE('/api/v1/devices/{id}/commands/{commandId}', { params: { path: { id, commandId } } }));
     setRound(round + 1);
   };
   return (
@@ -70,7 +70,7 @@ export function Commands({ id }: { id: string }) {
         newestFirst
         load={async (page) => {
           const query = { page, pageSize };
-          return (await done(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;
+          return (await unwrap(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;
         }}
         columns={[
           { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
@@ -101,7 +101,7 @@ export function Commands({ id }: { id: string }) {
             show: ({ id: commandId, state, name, created }) =>
               !hasEnded(state) &&
               can('delete', 'command') && (
-                <Act
+                <ActionButton
                   label={texts.cancel}
                   of={`${name} ${timeText(created)}`}
                   act={() => cancel(commandId)}

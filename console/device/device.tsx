@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -28,12 +28,12 @@ export function Device({ id, tab }: { id: string; tab: string }) {
   const { data: device, error, reload } = useLoad(() => readDevice(id), [id], 10_000);
   if (!device) return <Waiting title={words.one} error={error} trash="" />;
   const remove = async () => {
-    const { device: trashed } = await done(
+    const { device: trashed } = await unwrap(
       api.DELETE('/api/v1/devices/{id}', { params: { path: { id }, header: { etag: device.version } } }),
     );
     navigate('/devices');
     toast(words.deleted(device.serialNumber), () =>
-      done(
+      unwrap(
         api.POST('/api/v1/trash/devices/{id}/recover', { params: { path: { id }, header: { etag: trashed.version } } }),
       ),
     );

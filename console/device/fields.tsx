@@ -1,6 +1,6 @@
 /** The fields of a device, custom ones too. Where somebody else has changed it meanwhile, both versions are shown. */
 import { useState } from 'preact/hooks';
-import { ApiError, api, done } from '../app/api.ts';
+import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
@@ -27,7 +27,7 @@ type Changes = Record<string, string | null>;
 export async function readCustomFields(deviceTemplateId: string) {
   if (!can('read', 'customField')) return [];
   const query = { accountId: accountId.value, deviceTemplateId, pageSize: 1000 };
-  return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
+  return (await unwrap(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
 }
 type CustomField = Awaited<ReturnType<typeof readCustomFields>>[number];
 
@@ -45,7 +45,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   if (!custom) return <Loading />;
   const put = async (changes: Changes, version: string) => {
     const params = { path: { id: device.id }, header: { etag: version } };
-    const { device: saved } = await done(api.PUT('/api/v1/devices/{id}', { params, body: changes }));
+    const { device: saved } = await unwrap(api.PUT('/api/v1/devices/{id}', { params, body: changes }));
     setBase(saved);
     setConflict(undefined);
     toast(texts.saved);

@@ -1,9 +1,9 @@
 /** The firmware of a device, and the progress of its update. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
-import { Act, ErrorNote } from '../parts/form.tsx';
+import { ActionButton, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -26,12 +26,12 @@ export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSour
 export function Firmware({ device }: { device: DeviceRow }) {
   const { id, firmwareVersion } = device;
   const { data, error, reload } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } })),
+    () => unwrap(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } })),
     [id],
     5000,
   );
   const install = async () => {
-    await done(api.POST('/api/v1/devices/{id}/firmware/install', { params: { path: { id } } }));
+    await unwrap(api.POST('/api/v1/devices/{id}/firmware/install', { params: { path: { id } } }));
     toast(words.installStarted);
     reload();
   };
@@ -72,7 +72,7 @@ export function Firmware({ device }: { device: DeviceRow }) {
               </dd>
             </dl>
             {update.consentNeeded && can('update', 'firmwareState') && (
-              <Act label={words.install} act={install} onError={failed} kind="primary" />
+              <ActionButton label={words.install} act={install} onError={failed} kind="primary" />
             )}
           </>
         ) : (

@@ -1,5 +1,5 @@
 /** The latest value of each category of a device, and what its last day was like. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import type { SparkPoint } from '../parts/spark.tsx';
 
 export interface Topic {
@@ -40,7 +40,7 @@ type Point = { time?: string; category?: string; numericValue?: number | null; s
 type Bucket = { time?: string; category?: string; avg?: number | null; min?: number | null; max?: number | null };
 
 async function readPoints(topic: string, query: Record<string, string | number>): Promise<Point[]> {
-  const answer = await done(api.GET('/api/v4/data/{topic}', { params: { path: { topic }, query } }));
+  const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params: { path: { topic }, query } }));
   return typeof answer === 'string' ? [] : answer.result;
 }
 

@@ -1,6 +1,6 @@
 /** Messages as they come, and a message to publish. The list stays short however long the page is open. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done, rawBody } from '../app/api.ts';
+import { api, rawBody, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
@@ -27,7 +27,7 @@ const rank = ({ service, persistenceType }: { service: boolean; persistenceType:
   service ? 2 : persistenceType === 'timeSeries' ? 0 : 1;
 
 const readConnectivity = (id: string) =>
-  done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }));
+  unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }));
 
 /** The newest messages of topics, which are separated by commas. */
 function useMessages(heard: string) {
@@ -72,7 +72,7 @@ export function Live({ device }: { device: DeviceRow }) {
   const heard = topics.map(({ topic }) => topic).join(',');
   const { messages, open } = useMessages(heard);
   const publish = async ({ topic = '', payload = '' }: Values) => {
-    await done(
+    await unwrap(
       api.POST('/api/v1/messaging/publish/{topic}', {
         params: { path: { topic } },
         ...rawBody(payload, 'text/plain'),

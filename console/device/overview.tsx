@@ -1,7 +1,7 @@
 /** What one wants to know of a device first: what it says, what was refused, what it is and where. */
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
@@ -23,7 +23,7 @@ const words = texts.device;
 export function Overview({ device }: { device: DeviceRow }) {
   const { id } = device;
   const { data, error, reload } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
+    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
     [id],
   );
   const position = positionOf(device);
@@ -176,7 +176,7 @@ function FirmwareLine({ device }: { device: DeviceRow }) {
   const { data } = useLoad(
     async () =>
       can('read', 'firmwareState')
-        ? (await done(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } }))).firmware
+        ? (await unwrap(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } }))).firmware
         : null,
     [id],
     15_000,

@@ -1,5 +1,5 @@
 /** What devices have stored of one channel: rollups of numbers, and texts as they came. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import type { Line, Reading } from '../parts/chart-lines.ts';
 
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
@@ -65,7 +65,7 @@ export async function readStored(
   const wanted = [...new Set([aggregate, 'min', 'max', 'last', 'count'])].join(',');
   const query = { ...range, rollup: bucketOf(to - from)[1], aggregate: wanted };
   const params = { path: { topic } };
-  const answer = await done(api.GET('/api/v4/data/{topic}', { params: { ...params, query }, signal }));
+  const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params: { ...params, query }, signal }));
   const byCategory = new Map<string, Bucket[]>();
   for (const bucket of typeof answer === 'string' ? [] : (answer.result as Bucket[])) {
     const { category = '' } = bucket;
@@ -79,7 +79,7 @@ export async function readStored(
       texts += 1;
       if (texts > maxTextCategories) continue;
       const query = { ...range, category, pageSize: maxTexts, order: 'desc' as const };
-      const page = await done(api.GET('/api/v4/data/{topic}', { params: { ...params, query }, signal }));
+      const page = await unwrap(api.GET('/api/v4/data/{topic}', { params: { ...params, query }, signal }));
       const points = typeof page === 'string' ? [] : (page.result as { time?: string; stringValue?: string | null }[]);
       const readings = points.map(({ time, stringValue }) => ({ time: seconds(time), value: stringValue ?? '' }));
       stored.set(category, { readings: readings.reverse(), isBoolean: false, isText });

@@ -2,7 +2,7 @@
 
 import { Link } from 'wouter-preact';
 import { auditColumns } from '../account/audit.tsx';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { Ago } from '../parts/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -20,7 +20,8 @@ export function Log({ id }: { id: string }) {
       every={5000}
       newestFirst
       load={async (page) =>
-        (await done(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query: { page, pageSize } } }))).logs
+        (await unwrap(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query: { page, pageSize } } })))
+          .logs
       }
       columns={[
         { name: 'time', label: texts.time, show: ({ sourceTimestamp }) => <Time iso={sourceTimestamp} /> },
@@ -46,7 +47,7 @@ export function Lately({ id }: { id: string }) {
   const query = { pageSize: 5 };
   const { data } = useLoad(
     async () =>
-      (await done(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query } }))).logs.results ?? [],
+      (await unwrap(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query } }))).logs.results ?? [],
     [id],
     15_000,
   );
@@ -84,7 +85,9 @@ export function Refusals({ id }: { id: string }) {
       newestFirst
       load={async (page) => {
         const query = { page, pageSize };
-        const { refusals } = await done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }));
+        const { refusals } = await unwrap(
+          api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }),
+        );
         const results = refusals.results?.map((one, place) => ({ ...one, id: `${one.time}${place}` })) ?? [];
         return { results, ...(refusals.meta && { meta: refusals.meta }) };
       }}
@@ -115,7 +118,7 @@ export function History({ id, accountId }: { id: string; accountId: string }) {
       label={words.tabs.history}
       load={async (page) => {
         const query = { accountId, targetId: id, page, pageSize };
-        return (await done(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
+        return (await unwrap(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
       }}
       columns={auditColumns.filter(({ name }) => name !== 'target')}
       empty={<p>{words.noHistory}</p>}

@@ -1,9 +1,9 @@
 /** The last refusals of a device in words, each with what to do and a button that does it. */
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
-import { Act } from '../parts/form.tsx';
+import { ActionButton } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { nameOf } from '../parts/names.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -21,7 +21,7 @@ const noChannel = 'noChannelOfItsOwn';
 const readRefusals = async (id: string) => {
   const query = { pageSize: 50 };
   return (
-    (await done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }))).refusals.results ?? []
+    (await unwrap(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }))).refusals.results ?? []
   );
 };
 type Refusal = Awaited<ReturnType<typeof readRefusals>>[number];
@@ -130,7 +130,7 @@ function Remedy({
   if (channel) {
     if (!can('create', 'channelTemplate')) return null;
     return (
-      <Act
+      <ActionButton
         label={words.createChannel(channel)}
         kind="primary"
         act={() => createChannel(device, channel, product, onChanged)}
@@ -153,10 +153,10 @@ function Remedy({
 /** All devices of the product get the channel. */
 async function createChannel(device: DeviceRow, name: string, product: string, onChanged: () => void): Promise<void> {
   const of = { accountId: accountId.value, entityId: device.deviceTemplateId, entityType: 'deviceTemplate' as const };
-  const { channelTemplate } = await done(
+  const { channelTemplate } = await unwrap(
     api.POST('/api/v1/channels/templates', { body: { ...of, name, persistenceType: 'timeSeries' } }),
   );
   const params = { path: { id: channelTemplate.id }, header: { etag: channelTemplate.version } };
-  toast(words.created(name, product), () => done(api.DELETE('/api/v1/channels/templates/{id}', { params })));
+  toast(words.created(name, product), () => unwrap(api.DELETE('/api/v1/channels/templates/{id}', { params })));
   onChanged();
 }

@@ -1,7 +1,7 @@
 /** Charts of what devices have stored: by range, zoomed, live, up to five devices together. The address holds all of it. */
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { Chart } from '../parts/chart.tsx';
 import { ErrorNote, Select } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -77,7 +77,7 @@ function useMessages(topics: readonly string[], isLive: boolean, onMessage: () =
 export function Series({ device }: { device: DeviceRow }) {
   const { set, channel, range, zoom, aggregate, others } = useShown();
   const { data: connectivity, error: failure } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id: device.id } } })),
+    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id: device.id } } })),
     [device.id],
   );
   const stored = connectivity?.connectivity.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');

@@ -1,6 +1,6 @@
 /** Move, command, update, regenerate or delete many devices: first a dry run that says how many, then a job. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/commands.tsx';
 import { NewRollout } from '../firmware/rollouts.tsx';
@@ -20,7 +20,7 @@ type Order = { organizationId?: string | null; keepHistory?: boolean; command?: 
 export type Job = Awaited<ReturnType<typeof readJob>>;
 
 export async function readJob(id: string) {
-  return (await done(api.GET('/api/v1/provisioning/jobs/{id}', { params: { path: { id } } }))).job;
+  return (await unwrap(api.GET('/api/v1/provisioning/jobs/{id}', { params: { path: { id } } }))).job;
 }
 
 /** Follows a job to its end. */
@@ -102,7 +102,7 @@ export function Run({
   const [running, setRunning] = useState<Job>();
   const start = async (order: Order, dryRun: boolean, onProgress: (job: Job) => void) => {
     const body = { accountId: accountId.value, action, ...what, ...order, dryRun };
-    const { job } = await done(api.POST('/api/v1/devices/jobs', { body }));
+    const { job } = await unwrap(api.POST('/api/v1/devices/jobs', { body }));
     return finishJob(job.id, onProgress);
   };
   const plan = async (order: Order) => {
@@ -112,7 +112,7 @@ export function Run({
     const job = await start(planned?.order ?? {}, false, setRunning);
     const undo = async () => {
       const params = { path: { id: job.id } };
-      const { job: undoing } = await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params }));
+      const { job: undoing } = await unwrap(api.POST('/api/v1/devices/jobs/{id}/undo', { params }));
       await finishJob(undoing.id, () => {});
     };
     toast(words.finished(job), canUndo.includes(action) ? undo : undefined);

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { useLocation, useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { copy } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -135,7 +135,7 @@ export function Devices() {
 
 function Counts() {
   const query = { accountId: accountId.value };
-  const { data } = useLoad(() => done(api.GET('/api/v1/devices/counts', { params: { query } })), [], 15_000);
+  const { data } = useLoad(() => unwrap(api.GET('/api/v1/devices/counts', { params: { query } })), [], 15_000);
   const counts = data?.counts;
   const stats: [string, number | undefined][] = [
     [words.total, counts?.total],
@@ -170,7 +170,7 @@ function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
       ...(deviceTemplateId && { deviceTemplateId }),
       ...(organizationId && { organizationId }),
     };
-    await done(api.POST('/api/v1/devices', { body }));
+    await unwrap(api.POST('/api/v1/devices', { body }));
     toast(words.made(serialNumber));
     onMade();
     onClose();

@@ -1,7 +1,7 @@
 /** Devices from and to CSV. */
 import { useState } from 'preact/hooks';
 import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
-import { api, done, rawBody } from '../app/api.ts';
+import { api, rawBody, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { downloadCsv } from '../parts/download.ts';
@@ -77,7 +77,7 @@ export function Import({ onClose, onDone }: { onClose: () => void; onDone: () =>
     if (typeof text === 'object' && !foreignText) throw new Error(words.notUtf8);
     const body = typeof text === 'object' ? text.text : text;
     const query = { accountId: accountId.value, ...(template && { template }), ...(organization && { organization }) };
-    const answer = await done(
+    const answer = await unwrap(
       api.POST('/api/v1/provisioning/jobs', {
         params: { query },
         ...rawBody(body, 'text/csv'),

@@ -1,6 +1,6 @@
 /** The query of the table of devices. */
 import type { paths } from '../api-types.d.ts';
-import { ApiError, api, done } from '../app/api.ts';
+import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import type { Sort } from '../parts/lists/table.tsx';
 
@@ -90,12 +90,12 @@ export async function readCustomNames(product: string | undefined): Promise<stri
   const account = { accountId: accountId.value };
   const products = async () => {
     const query = { ...account, pageSize: maxProducts, fields: 'name' };
-    const { deviceTemplates } = await done(api.GET('/api/v1/devices/templates', { params: { query } }));
+    const { deviceTemplates } = await unwrap(api.GET('/api/v1/devices/templates', { params: { query } }));
     return (deviceTemplates.results ?? []).map(({ id }) => id);
   };
   const fieldsOf = async (deviceTemplateId: string) => {
     const query = { ...account, deviceTemplateId, pageSize: 100 };
-    return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
+    return (await unwrap(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
   };
   const found = await Promise.all((product ? [product] : await products()).map(fieldsOf));
   return [...new Set(found.flat().map(({ name }) => name))].sort();
@@ -113,6 +113,6 @@ async function readDevices<T>(
 ) {
   const sort = { sortBy: by as 'serialNumber', sortOrder: order };
   const query = { accountId: accountId.value, ...filter, page, pageSize, ...sort, ...chosen };
-  const { devices } = await done(api.GET('/api/v1/devices', { params: { query }, signal }));
+  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query }, signal }));
   return devices as unknown as { results?: T[]; meta?: { count: number } };
 }

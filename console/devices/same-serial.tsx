@@ -1,7 +1,7 @@
 /** A serial number that a device has already is said before a second device is made with it. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { texts } from '../texts.ts';
 
@@ -15,7 +15,7 @@ interface Same {
 
 async function findSame(serialNumber: string): Promise<Same | undefined> {
   const query = { accountId: accountId.value, serialNumber, pageSize: maxLooked, fields: 'serialNumber' };
-  const { devices } = await done(api.GET('/api/v1/devices', { params: { query } }));
+  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query } }));
   return devices.results?.find((one) => one.serialNumber === serialNumber);
 }
 

@@ -1,6 +1,6 @@
 /** CAs: those of the account whose certificates let devices in, and those with which the service issues certificates. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { download } from '../parts/download.ts';
@@ -24,7 +24,7 @@ function saveCertificate({ name, certificate }: Authority): void {
 
 async function saveList({ id, name }: Authority): Promise<void> {
   const params = { path: { authorityId: id } };
-  const list = await done(api.GET('/api/v1/crl/{authorityId}', { params, parseAs: 'blob' }));
+  const list = await unwrap(api.GET('/api/v1/crl/{authorityId}', { params, parseAs: 'blob' }));
   download(`${fileName(name)}.crl`, list as unknown as Blob);
 }
 
@@ -39,7 +39,7 @@ export function Authorities({ round }: { round: number }) {
   };
   const remove = async ({ id, version }: Authority) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.DELETE('/api/v1/access/certificate-authorities/{id}', { params }));
+    await unwrap(api.DELETE('/api/v1/access/certificate-authorities/{id}', { params }));
     setOwn(own + 1);
   };
   const itemsOf = (of: Authority) => {

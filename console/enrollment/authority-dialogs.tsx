@@ -1,5 +1,5 @@
 /** What is asked of somebody about one CA. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { Code } from '../parts/code.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
@@ -17,7 +17,7 @@ interface Asked {
 export function Proof({ of: { id, name, challenge }, onDone, onClose }: Asked) {
   const prove = async ({ certificate = '' }: Values) => {
     const params = { path: { id } };
-    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
+    await unwrap(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
     onDone();
   };
   return (
@@ -35,7 +35,7 @@ export function Proof({ of: { id, name, challenge }, onDone, onClose }: Asked) {
 export function Upload({ of: { id, name, version, certificateRequest }, onDone, onClose }: Asked) {
   const save = async ({ certificate = '' }: Values) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.PUT('/api/v1/access/certificate-authorities/{id}/certificate', { params, body: { certificate } }));
+    await unwrap(api.PUT('/api/v1/access/certificate-authorities/{id}/certificate', { params, body: { certificate } }));
     onDone();
   };
   return (
@@ -62,7 +62,7 @@ export function Edit({ of, onDone, onClose }: Asked) {
       crlUrl: crlUrl ?? null,
       crlPolicy: crlPolicy as 'warn',
     };
-    await done(api.PUT('/api/v1/access/certificate-authorities/{id}', { params, body }));
+    await unwrap(api.PUT('/api/v1/access/certificate-authorities/{id}', { params, body }));
     onDone();
   };
   return (
@@ -99,7 +99,7 @@ export function UploadList({ of: { id, name }, onDone, onClose }: Asked) {
       bodySerializer: () => file,
       headers: { 'content-type': 'application/pkix-crl' },
     };
-    await done(api.PUT('/api/v1/access/certificate-authorities/{id}/crl', { params: { path: { id } }, ...sent }));
+    await unwrap(api.PUT('/api/v1/access/certificate-authorities/{id}/crl', { params: { path: { id } }, ...sent }));
     onDone();
   };
   return (

@@ -1,7 +1,7 @@
 /** Certificates of devices, those that end soon first, and how one is ended. */
 import { useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm } from '../parts/dialog.tsx';
 import { Select } from '../parts/form.tsx';
@@ -18,7 +18,7 @@ const day = 86_400_000;
 async function readCertificates(page: number, days: string) {
   const soon = days ? { expiresBefore: new Date(Date.now() + Number(days) * day).toISOString() } : {};
   const query = { accountId: accountId.value, page, pageSize, sortBy: 'validTo' as const, ...soon };
-  return (await done(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }))).mqttCertificates;
+  return (await unwrap(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }))).mqttCertificates;
 }
 type Certificate = NonNullable<Awaited<ReturnType<typeof readCertificates>>['results']>[number];
 
@@ -39,7 +39,7 @@ export function Certificates() {
   const days = search.get('days') ?? '';
   const end = async ({ id, version }: Certificate) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.DELETE('/api/v1/access/mqtt-certificates/{id}', { params }));
+    await unwrap(api.DELETE('/api/v1/access/mqtt-certificates/{id}', { params }));
     toast(words.ended);
     setRound(round + 1);
   };

@@ -1,6 +1,6 @@
 /** What a group has refused, and the devices that it has made. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
@@ -19,7 +19,7 @@ export function Refusals({ id }: { id: string }) {
       newestFirst
       load={async (page) => {
         const params = { path: { id }, query: { page, pageSize } };
-        const { refusals } = await done(api.GET('/api/v1/enrollment-groups/{id}/refusals', { params }));
+        const { refusals } = await unwrap(api.GET('/api/v1/enrollment-groups/{id}/refusals', { params }));
         const results = refusals.results?.map((one, at) => ({ ...one, id: `${one.time} ${at}` })) ?? [];
         return { ...refusals, results };
       }}
@@ -48,7 +48,7 @@ export function Refusals({ id }: { id: string }) {
 export function Enrolled({ id, count }: { id: string; count: number }) {
   const [round, setRound] = useState(0);
   const allow = async (deviceId: string) => {
-    await done(api.POST('/api/v1/devices/{id}/allow-enrollment', { params: { path: { id: deviceId } } }));
+    await unwrap(api.POST('/api/v1/devices/{id}/allow-enrollment', { params: { path: { id: deviceId } } }));
     toast(words.allowed);
     setRound(round + 1);
   };
@@ -58,7 +58,7 @@ export function Enrolled({ id, count }: { id: string; count: number }) {
       on={[count, round]}
       load={async (page) => {
         const params = { path: { id }, query: { page, pageSize } };
-        const { devices } = await done(api.GET('/api/v1/enrollment-groups/{id}/devices', { params }));
+        const { devices } = await unwrap(api.GET('/api/v1/enrollment-groups/{id}/devices', { params }));
         return { ...devices, results: devices.results?.map((one) => ({ ...one, id: one.deviceId })) ?? [] };
       }}
       nameOf={({ serialNumber }) => serialNumber}

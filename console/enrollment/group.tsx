@@ -2,10 +2,10 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { Act, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
 import { Page, Time, Waiting } from '../parts/page.tsx';
@@ -30,7 +30,7 @@ export function GroupPage({ id }: { id: string }) {
   if (!group) return <Waiting title={words.one} error={error} trash="enrollment-groups" />;
   const close = () => setOpen(undefined);
   const change = async (body: Changes) => {
-    const answer = await done(api.PUT('/api/v1/enrollment-groups/{id}', { params: of(group), body }));
+    const answer = await unwrap(api.PUT('/api/v1/enrollment-groups/{id}', { params: of(group), body }));
     toast(texts.saved);
     reload();
     return answer.enrollmentGroup;
@@ -43,16 +43,16 @@ export function GroupPage({ id }: { id: string }) {
     if (hookSecret !== undefined) setSecrets({ hookSecret });
   };
   const regenerate = async () => {
-    const { enrollmentGroup } = await done(
+    const { enrollmentGroup } = await unwrap(
       api.POST('/api/v1/enrollment-groups/{id}/regenerate', { params: of(group) }),
     );
     setSecrets(secretsIn(enrollmentGroup));
     reload();
   };
   const remove = async () => {
-    const { enrollmentGroup } = await done(api.DELETE('/api/v1/enrollment-groups/{id}', { params: of(group) }));
+    const { enrollmentGroup } = await unwrap(api.DELETE('/api/v1/enrollment-groups/{id}', { params: of(group) }));
     toast(words.deleted(group.name), () =>
-      done(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params: of(enrollmentGroup) })),
+      unwrap(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params: of(enrollmentGroup) })),
     );
     go('/enrollment');
   };
@@ -112,12 +112,14 @@ function Actions({
           {words.regenerate[proof]}
         </button>
       )}
-      <Act
+      <ActionButton
         label={disabled ? words.enable : words.disable}
         act={() => change({ disabled: !disabled })}
         onError={failed}
       />
-      {can('delete', 'enrollmentGroup') && <Act label={texts.delete} act={remove} onError={failed} kind="danger" />}
+      {can('delete', 'enrollmentGroup') && (
+        <ActionButton label={texts.delete} act={remove} onError={failed} kind="danger" />
+      )}
     </>
   );
 }

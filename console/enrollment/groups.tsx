@@ -1,5 +1,5 @@
 /** The enrollment groups of the account. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { NameOf } from '../parts/names.tsx';
@@ -21,7 +21,7 @@ export function Groups({ round }: { round: number }) {
       every={10_000}
       load={async (page) => {
         const query = { accountId: accountId.value, page, pageSize };
-        return (await done(api.GET('/api/v1/enrollment-groups', { params: { query } }))).enrollmentGroups;
+        return (await unwrap(api.GET('/api/v1/enrollment-groups', { params: { query } }))).enrollmentGroups;
       }}
       href={({ id }) => `/enrollment/groups/${id}`}
       columns={[

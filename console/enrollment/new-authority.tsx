@@ -1,6 +1,6 @@
 /** A new CA: one of the account that is registered, or one with which the service issues certificates. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
@@ -14,7 +14,7 @@ const maxName = 255;
 
 export async function makeIssuer(name: string): Promise<string> {
   const body = { accountId: accountId.value, name: name.slice(0, maxName), issuing: true };
-  return (await done(api.POST('/api/v1/access/certificate-authorities', { body }))).certificateAuthority.id;
+  return (await unwrap(api.POST('/api/v1/access/certificate-authorities', { body }))).certificateAuthority.id;
 }
 
 export function NewAuthority({ onDone, onClose }: { onDone: () => void; onClose: () => void }) {
@@ -23,7 +23,7 @@ export function NewAuthority({ onDone, onClose }: { onDone: () => void; onClose:
     const account = { accountId: accountId.value, name };
     const own = kind === 'request' ? { issuing: true, request: true } : { issuing: true };
     const body = kind === 'registered' ? { ...account, certificate } : { ...account, ...own };
-    await done(api.POST('/api/v1/access/certificate-authorities', { body }));
+    await unwrap(api.POST('/api/v1/access/certificate-authorities', { body }));
     toast(texts.saved);
     onDone();
   };

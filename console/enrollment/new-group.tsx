@@ -1,6 +1,6 @@
 /** A new group, step by step: what its devices have, where they belong and what they get, and what bounds it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Form, type Values } from '../parts/form.tsx';
@@ -35,7 +35,7 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
     // Asked once more after a refusal, it has its CA.
     setValues(chosen);
     const body = { accountId: accountId.value, proof, ...changesOf(chosen) };
-    const { enrollmentGroup: group } = await done(api.POST('/api/v1/enrollment-groups', { body }));
+    const { enrollmentGroup: group } = await unwrap(api.POST('/api/v1/enrollment-groups', { body }));
     setMade({ group, secrets: secretsIn(group) });
   };
   const save = async (given: Values, form: HTMLFormElement) => {

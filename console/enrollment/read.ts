@@ -1,16 +1,17 @@
 /** Enrollment groups and CAs, as the API answers them. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { texts } from '../texts.ts';
 
 export async function readGroup(id: string) {
-  return (await done(api.GET('/api/v1/enrollment-groups/{id}', { params: { path: { id } } }))).enrollmentGroup;
+  return (await unwrap(api.GET('/api/v1/enrollment-groups/{id}', { params: { path: { id } } }))).enrollmentGroup;
 }
 export type Group = Awaited<ReturnType<typeof readGroup>>;
 
 export async function readAuthorities(page = 1, pageSize = 100) {
   const query = { accountId: accountId.value, page, pageSize };
-  return (await done(api.GET('/api/v1/access/certificate-authorities', { params: { query } }))).certificateAuthorities;
+  return (await unwrap(api.GET('/api/v1/access/certificate-authorities', { params: { query } })))
+    .certificateAuthorities;
 }
 export type Authority = NonNullable<Awaited<ReturnType<typeof readAuthorities>>['results']>[number];
 

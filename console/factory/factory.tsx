@@ -1,13 +1,13 @@
 /** Factory: jobs as they run, results to download once, labels, and verifications. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Progress, readJob } from '../devices/bulk.tsx';
 import { Import } from '../devices/files.tsx';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { Confirm } from '../parts/dialog.tsx';
-import { Act } from '../parts/form.tsx';
+import { ActionButton } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.tsx';
@@ -62,7 +62,7 @@ export function Factory({ id }: { id: string | undefined }) {
           every={3000}
           newestFirst
           load={async (page) =>
-            (await done(api.GET('/api/v1/provisioning/jobs', { params: { query: { ...query, page } } }))).jobs
+            (await unwrap(api.GET('/api/v1/provisioning/jobs', { params: { query: { ...query, page } } }))).jobs
           }
           href={({ id }) => `/factory/${id}`}
           columns={[
@@ -87,7 +87,7 @@ export function Factory({ id }: { id: string | undefined }) {
         <Listing
           label={words.tabs.verifications}
           load={async (page) =>
-            (await done(api.GET('/api/v1/provisioning/verifications', { params: { query: { ...query, page } } })))
+            (await unwrap(api.GET('/api/v1/provisioning/verifications', { params: { query: { ...query, page } } })))
               .verifications
           }
           columns={[
@@ -140,11 +140,11 @@ function Job({ id }: { id: string }) {
   if (!job) return <Waiting title={words.one} error={error} />;
   const params = { path: { id } };
   const post = (path: 'cancel' | 'retry' | 'undo') => async () => {
-    await done(api.POST(`/api/v1/provisioning/jobs/{id}/${path}`, { params }));
+    await unwrap(api.POST(`/api/v1/provisioning/jobs/{id}/${path}`, { params }));
     reload();
   };
   const confirm = async () => {
-    await done(api.POST('/api/v1/provisioning/jobs/{id}/results/confirm', { params }));
+    await unwrap(api.POST('/api/v1/provisioning/jobs/{id}/results/confirm', { params }));
     toast(words.destroyed);
     reload();
   };
@@ -156,13 +156,13 @@ function Job({ id }: { id: string }) {
       actions={
         <>
           {isRunning && can('update', 'job') && (
-            <Act label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />
+            <ActionButton label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />
           )}
           {!isRunning && job.failed > 0 && can('update', 'job') && (
-            <Act label={words.retry} act={post('retry')} onError={failed} />
+            <ActionButton label={words.retry} act={post('retry')} onError={failed} />
           )}
           {!isRunning && isUndoable(job) && can('create', 'bulkChange') && (
-            <Act label={texts.undo} act={post('undo')} onError={failed} />
+            <ActionButton label={texts.undo} act={post('undo')} onError={failed} />
           )}
         </>
       }
@@ -180,7 +180,7 @@ function Job({ id }: { id: string }) {
           on={[job.state]}
           load={async (page) => {
             const query = { page, pageSize };
-            const { rows } = await done(
+            const { rows } = await unwrap(
               api.GET('/api/v1/provisioning/jobs/{id}/rows', { params: { ...params, query } }),
             );
             return { ...rows, results: rows.results?.map((row) => ({ ...row, id: String(row.row) })) ?? [] };

@@ -1,6 +1,6 @@
 /** Stations: programs of a factory line, each with its product, its limit and its end. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
@@ -18,7 +18,7 @@ const words = texts.stations;
 /** The stations of a page of applications: most accounts have a handful of either. */
 async function readStations(page: number) {
   const query = { accountId: accountId.value, page, pageSize, kind: 'station' };
-  return (await done(api.GET('/api/v1/applications', { params: { query } }))).applications;
+  return (await unwrap(api.GET('/api/v1/applications', { params: { query } }))).applications;
 }
 type Station = NonNullable<Awaited<ReturnType<typeof readStations>>['results']>[number];
 
@@ -101,7 +101,7 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
           typed={deleting.name}
           verb={texts.delete}
           run={async () => {
-            await done(api.DELETE('/api/v1/applications/{id}', { params: { path: { id: deleting.id } } }));
+            await unwrap(api.DELETE('/api/v1/applications/{id}', { params: { path: { id: deleting.id } } }));
             setRound(round + 1);
           }}
           onClose={() => setDeleting(undefined)}
@@ -129,7 +129,7 @@ function NewStation({
     const limits = { deviceTemplateId, maxDevices: Number(maxDevices), expiresAt };
     const place = organizationId === undefined ? {} : { organizationId };
     const body = { accountId: accountId.value, name, kind: 'station' as const, ...limits, ...place };
-    onMade((await done(api.POST('/api/v1/applications', { body }))).application);
+    onMade((await unwrap(api.POST('/api/v1/applications', { body }))).application);
   };
   return (
     <Dialog title={words.new} onClose={onClose}>

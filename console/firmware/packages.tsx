@@ -1,7 +1,7 @@
 /** Firmware packages: drafts with their files, published and retired ones. */
 import { useState } from 'preact/hooks';
 import { ownHeaders } from '../app/acting.ts';
-import { ApiError, api, done } from '../app/api.ts';
+import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
@@ -15,7 +15,7 @@ const words = texts.firmware;
 
 export async function readPackages(page: number) {
   const query = { accountId: accountId.value, page, pageSize, count: 'devices' };
-  return (await done(api.GET('/api/v1/firmware/packages', { params: { query } }))).firmwarePackages;
+  return (await unwrap(api.GET('/api/v1/firmware/packages', { params: { query } }))).firmwarePackages;
 }
 type Package = NonNullable<Awaited<ReturnType<typeof readPackages>>['results']>[number];
 
@@ -30,15 +30,17 @@ export function Packages({ round, onChanged }: { round: number; onChanged: () =>
   const [uploading, setUploading] = useState<Package>();
   const change = async ({ id, version }: Package, verb: 'publish' | 'retire') => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.POST(`/api/v1/firmware/packages/{id}/${verb}`, { params }));
+    await unwrap(api.POST(`/api/v1/firmware/packages/{id}/${verb}`, { params }));
     onChanged();
   };
   const remove = async ({ id, version, name }: Package) => {
     const params = { path: { id }, header: { etag: version } };
-    const { firmwarePackage } = await done(api.DELETE('/api/v1/firmware/packages/{id}', { params }));
+    const { firmwarePackage } = await unwrap(api.DELETE('/api/v1/firmware/packages/{id}', { params }));
     onChanged();
     const gone = { path: { id }, header: { etag: firmwarePackage.version } };
-    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: gone })));
+    toast(words.deleted(name), () =>
+      unwrap(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: gone })),
+    );
   };
   return (
     <>
@@ -98,7 +100,7 @@ export function NewPackage({ onClose, onDone }: { onClose: () => void; onDone: (
   const save = async ({ name = '', firmwareVersion = '', deviceTemplateId = '', description }: Values) => {
     const more = description === undefined ? {} : { description };
     const body = { accountId: accountId.value, name, firmwareVersion, deviceTemplateId, ...more };
-    await done(api.POST('/api/v1/firmware/packages', { body }));
+    await unwrap(api.POST('/api/v1/firmware/packages', { body }));
     onDone();
   };
   return (

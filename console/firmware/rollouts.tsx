@@ -1,11 +1,11 @@
 /** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import type { DeviceFilter } from '../devices/query.ts';
 import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
-import { Act, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { ActionButton, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
@@ -20,8 +20,8 @@ import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
 const words = texts.firmware;
 
 async function readRollout(id: string) {
-  const { firmwareRollout } = await done(api.GET('/api/v1/firmware/rollouts/{id}', { params: { path: { id } } }));
-  const { firmwarePackage } = await done(
+  const { firmwareRollout } = await unwrap(api.GET('/api/v1/firmware/rollouts/{id}', { params: { path: { id } } }));
+  const { firmwarePackage } = await unwrap(
     api.GET('/api/v1/firmware/packages/{id}', { params: { path: { id: firmwareRollout.firmwarePackageId } } }),
   ).catch(() => ({ firmwarePackage: undefined }));
   const name = firmwarePackage ? `${firmwarePackage.name} ${firmwarePackage.firmwareVersion}` : words.rollout;
@@ -38,7 +38,7 @@ export function Rollouts({ round }: { round: number }) {
       newestFirst
       load={async (page) => {
         const query = { accountId: accountId.value, page, pageSize };
-        const { results = [], ...rest } = (await done(api.GET('/api/v1/firmware/rollouts', { params: { query } })))
+        const { results = [], ...rest } = (await unwrap(api.GET('/api/v1/firmware/rollouts', { params: { query } })))
           .firmwareRollouts;
         return { ...rest, results: await Promise.all(results.map(({ id }) => readRollout(id))) };
       }}
@@ -85,7 +85,7 @@ export function RolloutPage({ id }: { id: string }) {
   if (!rollout) return <Waiting title={words.rollout} error={error} />;
   const params = { path: { id } };
   const post = (verb: Verb) => async () => {
-    await done(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params }));
+    await unwrap(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params }));
     reload();
   };
   const isOver = rollout.state === 'finished' || rollout.state === 'cancelled';
@@ -115,7 +115,7 @@ export function RolloutPage({ id }: { id: string }) {
           newestFirst
           load={async (page) => {
             const query = { page, pageSize, ...(state && { state: state as (typeof deliveryStates)[number] }) };
-            const { devices } = await done(
+            const { devices } = await unwrap(
               api.GET('/api/v1/firmware/rollouts/{id}/devices', { params: { ...params, query } }),
             );
             return { ...devices, results: devices.results?.map((one) => ({ ...one, id: one.deviceId })) ?? [] };
@@ -171,9 +171,11 @@ function Acts({
   const mayRetry = rollout.counts.failed + rollout.counts.timedOut > 0 && rollout.state !== 'cancelled';
   return (
     <>
-      {mayRetry && <Act label={words.retry} act={post('retry')} onError={failed} />}
-      {rollout.state === 'running' && <Act label={words.pause} act={post('pause')} onError={failed} />}
-      {rollout.state === 'paused' && <Act label={words.resume} act={post('resume')} kind="primary" onError={failed} />}
+      {mayRetry && <ActionButton label={words.retry} act={post('retry')} onError={failed} />}
+      {rollout.state === 'running' && <ActionButton label={words.pause} act={post('pause')} onError={failed} />}
+      {rollout.state === 'paused' && (
+        <ActionButton label={words.resume} act={post('resume')} kind="primary" onError={failed} />
+      )}
       {!isOver && (
         <button type="button" class="danger" onClick={onCancel}>
           {texts.cancel}
@@ -242,7 +244,7 @@ export function NewRollout({
         : (target ?? (organizationId ? { organizationId } : { filter: product }));
     const begin = { percent: Number(first), pauseSeconds: Number(pause) * 60 };
     const stages = Number(first) >= 100 ? [{ percent: 100 }] : [begin, { percent: 100 }];
-    await done(
+    await unwrap(
       api.POST('/api/v1/firmware/rollouts', {
         body: {
           accountId: accountId.value,

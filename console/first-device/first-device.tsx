@@ -1,7 +1,7 @@
 /** From nothing to the first message: product, channel, device, secret, lines to run, and the message itself. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { SameSerial, useSameSerial } from '../devices/same-serial.tsx';
 import { BrokerWarning } from '../parts/broker-warning.tsx';
@@ -50,11 +50,11 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
     if (product === '' && newProduct.current?.name !== productName)
       newProduct.current = { name: productName, id: await makeProduct(productName, channel) };
     const deviceTemplateId = product || newProduct.current?.id || '';
-    const { device } = await done(
+    const { device } = await unwrap(
       api.POST('/api/v1/devices', { body: { ...account, serialNumber, deviceTemplateId } }),
     );
     const body = { ...account, entityId: device.id, entityType: 'device' as const };
-    const { mqttCredential } = await done(api.POST('/api/v1/access/mqtt-credentials', { body }));
+    const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
     onMade({ id: device.id, serialNumber, secret: mqttCredential.secret });
   };
   return (
@@ -98,8 +98,8 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
 /** A product with this name, and its channel. */
 async function makeProduct(name: string, channel: string): Promise<string> {
   const account = { accountId: accountId.value };
-  const { deviceTemplate } = await done(api.POST('/api/v1/devices/templates', { body: { ...account, name } }));
-  await done(
+  const { deviceTemplate } = await unwrap(api.POST('/api/v1/devices/templates', { body: { ...account, name } }));
+  await unwrap(
     api.POST('/api/v1/channels/templates', {
       body: {
         ...account,
@@ -120,7 +120,7 @@ interface Hearing {
 
 function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
   const { data } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
+    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
     [id],
   );
   const [tool, setTool] = useState<keyof typeof texts.tools>('mosquitto');
@@ -176,7 +176,7 @@ function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } &
   const topicsKey = topics.join(',');
   useEffect(() => listen(topicsKey.split(','), onHeard).close, [topicsKey]);
   const { data } = useLoad(
-    () => done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
+    () => unwrap(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
     [id],
     heard ? 0 : 1000,
   );

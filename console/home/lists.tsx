@@ -1,6 +1,6 @@
 /** Lists that only Home leads to: refusals of all devices by their cause, and certificates that end soon. */
 import { Link, useSearchParams } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { reasonOf } from '../device/refused.tsx';
 import { Ago } from '../parts/ago.tsx';
@@ -46,7 +46,7 @@ function Refusals() {
       load={async (page) => {
         const from = new Date(Date.now() - day).toISOString();
         const query = { accountId: accountId.value, page, pageSize, from, ...(cause && { cause }) };
-        const { refusals } = await done(api.GET('/api/v1/refusals', { params: { query } }));
+        const { refusals } = await unwrap(api.GET('/api/v1/refusals', { params: { query } }));
         const results = refusals.results?.map((one, at) => ({ ...one, id: `${one.time}${at}` })) ?? [];
         return { results, ...(refusals.meta && { meta: refusals.meta }) };
       }}
@@ -80,7 +80,7 @@ function Certificates() {
       on={[expiresBefore]}
       load={async (page) => {
         const query = { accountId: accountId.value, expiresBefore, page, pageSize };
-        const { mqttCertificates } = await done(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }));
+        const { mqttCertificates } = await unwrap(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }));
         const results = mqttCertificates.results?.map((one) => ({ ...one, deviceId: one.entityId })) ?? [];
         return { results, ...(mqttCertificates.meta && { meta: mqttCertificates.meta }) };
       }}

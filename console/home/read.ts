@@ -1,9 +1,9 @@
 /** What Home shows, in one answer. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 
 export async function readOverview() {
   const query = { accountId: accountId.value };
-  return (await done(api.GET('/api/v1/overview', { params: { query } }))).overview;
+  return (await unwrap(api.GET('/api/v1/overview', { params: { query } }))).overview;
 }
 export type OverviewOf = Awaited<ReturnType<typeof readOverview>>;

@@ -1,6 +1,6 @@
 /** One organization: its name and description, the people in it, and its devices. */
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -13,14 +13,14 @@ const words = texts.organizations;
 const shownDevices = 10;
 
 async function readOrganization(id: string) {
-  const { organization } = await done(api.GET('/api/v1/organizations/{id}', { params: { path: { id } } }));
+  const { organization } = await unwrap(api.GET('/api/v1/organizations/{id}', { params: { path: { id } } }));
   const query = {
     accountId: accountId.value,
     organizationId: id,
     pageSize: shownDevices,
     sortBy: 'serialNumber',
   } as const;
-  const { devices } = await done(api.GET('/api/v1/devices', { params: { query } }));
+  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query } }));
   return { organization, devices };
 }
 
@@ -30,7 +30,7 @@ export function Organization({ id }: { id: string }) {
   const { organization, devices } = data;
   const save = async ({ name = '', description = null }: { name?: string; description?: string | null } & Values) => {
     const params = { path: { id }, header: { etag: organization.version } };
-    await done(api.PUT('/api/v1/organizations/{id}', { params, body: { name, description } }));
+    await unwrap(api.PUT('/api/v1/organizations/{id}', { params, body: { name, description } }));
     toast(texts.saved);
     reload();
   };

@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Button, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
@@ -36,24 +36,24 @@ export function Organizations() {
   const close = () => setOpen(undefined);
   const move = async ({ id, version, name }: Organization, parentId: string | null) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } }));
+    await unwrap(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } }));
     toast(words.moved(name));
     reload();
   };
   const make = async ({ name = '', parentId }: Values) => {
-    await done(
+    await unwrap(
       api.POST('/api/v1/organizations', { body: { accountId: accountId.value, name, ...(parentId && { parentId }) } }),
     );
     reload();
     close();
   };
   const remove = async ({ id, version, name }: Organization) => {
-    const { organization } = await done(
+    const { organization } = await unwrap(
       api.DELETE('/api/v1/organizations/{id}', { params: { path: { id }, header: { etag: version } } }),
     );
     reload();
     const gone = { path: { id }, header: { etag: organization.version } };
-    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/organizations/{id}/recover', { params: gone })));
+    toast(words.deleted(name), () => unwrap(api.POST('/api/v1/trash/organizations/{id}/recover', { params: gone })));
   };
   return (
     <Page

@@ -1,5 +1,5 @@
 /** The organizations of a tree, read in slices: those first that were made first, or those whose name contains a text. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 
 export interface Organization {
@@ -37,7 +37,7 @@ export async function readTree(wanted: number, name: string, signal: AbortSignal
       ...(name && { name }),
     };
     const query = { accountId: accountId.value, ...found };
-    const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
+    const { organizations } = await unwrap(api.GET('/api/v1/organizations', { params: { query }, signal }));
     const results: Organization[] = organizations.results ?? [];
     for (const one of results) all.set(one.id, one);
     read += results.length;
@@ -63,7 +63,7 @@ async function readAbove(all: Map<string, Organization>, signal: AbortSignal): P
         method: 'GET' as const,
         path: `/api/v1/organizations/${id}?count=${counts}`,
       }));
-      const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests }, signal }));
+      const answers: unknown = await unwrap(api.POST('/api/v1/batch', { body: { requests }, signal }));
       for (const { organization } of answers as { organization?: Organization }[])
         if (organization) all.set(organization.id, organization);
     }

@@ -1,6 +1,6 @@
 /** Says that a board or a phone cannot use an address, wherever the page shows lines or makes files with it. */
 import { isLoopback, isUnspecified } from '../../src/network/own-machine.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';
 import { useLoad } from './load.ts';
@@ -23,7 +23,7 @@ export function LinkWarning({ url }: { url: string }) {
 export function UnitsWarning() {
   const { data } = useLoad(
     async () =>
-      can('create', 'associationCode') && (await done(api.GET('/api/v1/provisioning/addresses'))).provisioning,
+      can('create', 'associationCode') && (await unwrap(api.GET('/api/v1/provisioning/addresses'))).provisioning,
     [],
   );
   const host = data && new URL(data.broker).hostname;

@@ -241,7 +241,7 @@ export function Button({
 }
 
 /** A button that does one thing; what goes wrong is told by `onError`. `of` names the row that it belongs to. */
-export function Act({
+export function ActionButton({
   label,
   of,
   act,

@@ -1,7 +1,7 @@
 /** Names of things by their ids: what is shown asks for them, fifty in one request. */
 import { type Signal, signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
 
 const kinds = {
@@ -77,14 +77,14 @@ async function askFor(some: readonly Name[]): Promise<void> {
 
 async function askForPeople(some: readonly Name[]): Promise<void> {
   const userIds = some.map(({ id }) => id);
-  const { users } = await done(api.POST('/api/v1/users/batch', { body: { userIds } }));
+  const { users } = await unwrap(api.POST('/api/v1/users/batch', { body: { userIds } }));
   const emails = new Map(users.map(({ userId, emailAddress }) => [userId, emailAddress]));
   for (const { id, text } of some) text.value = emails.get(id) ?? '';
 }
 
 async function askForThings(some: readonly Name[]): Promise<void> {
   const requests = some.map(({ kind, id }) => ({ method: 'GET' as const, path: `${kinds[kind].path}${id}` }));
-  const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests } }));
+  const answers: unknown = await unwrap(api.POST('/api/v1/batch', { body: { requests } }));
   for (const [at, { kind, text }] of some.entries()) {
     const { wrapper, field } = kinds[kind];
     const entity = (answers as Record<string, Record<string, string> | undefined>[])[at]?.[wrapper];

@@ -1,7 +1,7 @@
 /** Chooses one organization, product, device or person: from a list of a few, or by searching many. */
 import { useId, useState } from 'preact/hooks';
 import type { paths } from '../api-types.d.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { texts } from '../texts.ts';
 import { Select } from './form.tsx';
@@ -32,7 +32,7 @@ async function findOrganizations(name: string, signal: AbortSignal): Promise<Fou
     fields: 'name',
     ...(name && { name }),
   };
-  const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
+  const { organizations } = await unwrap(api.GET('/api/v1/organizations', { params: { query }, signal }));
   return { found: organizations.results ?? [], count: organizations.meta?.count ?? 0 };
 }
 
@@ -40,7 +40,7 @@ async function findProducts(name: string, signal: AbortSignal): Promise<Found> {
   const all: Named[] = [];
   for (let page = 1; all.length < maxProducts; page += 1) {
     const query = { accountId: accountId.value, pageSize: sliceSize, page, fields: 'name' };
-    const { deviceTemplates } = await done(api.GET('/api/v1/devices/templates', { params: { query }, signal }));
+    const { deviceTemplates } = await unwrap(api.GET('/api/v1/devices/templates', { params: { query }, signal }));
     all.push(...(deviceTemplates.results ?? []));
     if (all.length >= (deviceTemplates.meta?.count ?? 0)) break;
   }
@@ -55,7 +55,7 @@ async function findDevices(serialNumber: string, signal: AbortSignal): Promise<F
     fields: 'serialNumber',
     ...(serialNumber && { serialNumber }),
   };
-  const { devices } = await done(api.GET('/api/v1/devices', { params: { query }, signal }));
+  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query }, signal }));
   const found = (devices.results ?? []).map(({ id, serialNumber }) => ({ id, name: serialNumber }));
   return { found, count: devices.meta?.count ?? 0 };
 }
@@ -67,7 +67,7 @@ function findWho(...types: HitType[]) {
   return async (q: string, signal: AbortSignal): Promise<Found> => {
     if (q === '') return { found: [], count: Number.POSITIVE_INFINITY };
     const query = { accountId: accountId.value, q };
-    const { hits } = await done(api.GET('/api/v1/search', { params: { query }, signal }));
+    const { hits } = await unwrap(api.GET('/api/v1/search', { params: { query }, signal }));
     const found = hits
       .filter(({ type }) => types.includes(type))
       .map(({ type, id, name, detail }) => ({

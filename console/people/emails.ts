@@ -1,5 +1,5 @@
 /** The email addresses of people, read for a whole page at once. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { texts } from '../texts.ts';
 
 interface List<T> {
@@ -15,7 +15,8 @@ export async function withEmails<T extends { userId: string | null }>(list: List
 /** `email` is left out where a person has no login, or the caller does not reach it. */
 export async function withKnownEmails<T extends { userId: string | null }>({ results = [], ...rest }: List<T>) {
   const userIds = results.flatMap(({ userId }) => userId ?? []);
-  const people = userIds.length === 0 ? [] : (await done(api.POST('/api/v1/users/batch', { body: { userIds } }))).users;
+  const people =
+    userIds.length === 0 ? [] : (await unwrap(api.POST('/api/v1/users/batch', { body: { userIds } }))).users;
   const emails = new Map(people.map(({ userId, emailAddress }) => [userId, emailAddress]));
   return { ...rest, results: results.map((one) => ({ ...one, email: emails.get(one.userId ?? '') })) };
 }

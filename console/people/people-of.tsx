@@ -1,6 +1,6 @@
 /** End-users, of all organizations or of one. */
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { pageSize } from '../parts/lists/listing.tsx';
 import { NameOf } from '../parts/names.tsx';
@@ -12,23 +12,23 @@ const words = texts.people;
 
 async function readEndUsers(page: number, organizationId: string | undefined) {
   const query = { accountId: accountId.value, pageSize, page, ...(organizationId && { organizationId }) };
-  return withEmails((await done(api.GET('/api/v1/end-users', { params: { query } }))).endUsers);
+  return withEmails((await unwrap(api.GET('/api/v1/end-users', { params: { query } }))).endUsers);
 }
 type EndUser = Awaited<ReturnType<typeof readEndUsers>>['results'][number];
 
 const paramsOf = ({ id, version }: { id: string; version: string }) => ({ path: { id }, header: { etag: version } });
 
 async function remove(of: EndUser) {
-  const { endUser } = await done(api.DELETE('/api/v1/end-users/{id}', { params: paramsOf(of) }));
-  return () => done(api.POST('/api/v1/trash/end-users/{id}/recover', { params: paramsOf(endUser) }));
+  const { endUser } = await unwrap(api.DELETE('/api/v1/end-users/{id}', { params: paramsOf(of) }));
+  return () => unwrap(api.POST('/api/v1/trash/end-users/{id}/recover', { params: paramsOf(endUser) }));
 }
 
 function move(of: EndUser, organizationId: string) {
-  return done(api.PUT('/api/v1/end-users/{id}', { params: paramsOf(of), body: { organizationId } }));
+  return unwrap(api.PUT('/api/v1/end-users/{id}', { params: paramsOf(of), body: { organizationId } }));
 }
 
 function give(of: EndUser, roleId: string) {
-  return done(
+  return unwrap(
     api.PUT('/api/v1/end-users/{id}', { params: paramsOf(of), body: { roleId, organizationId: of.organizationId } }),
   );
 }

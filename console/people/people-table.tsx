@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
-import { Act, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -109,7 +109,8 @@ export function PeopleTable<P extends Person>({
       />
       {removed.map(({ id, email, undo }) => (
         <p class="note row" key={id}>
-          {words.deleted(email)} <Act label={texts.undo} of={email} act={() => giveBack(undo)} onError={failed} />
+          {words.deleted(email)}{' '}
+          <ActionButton label={texts.undo} of={email} act={() => giveBack(undo)} onError={failed} />
         </p>
       ))}
       {open?.kind === 'security' && open.of.userId && (

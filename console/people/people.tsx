@@ -1,6 +1,6 @@
 /** People: end-users and account users, invited or with a password. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
@@ -34,10 +34,10 @@ export function People({ tab }: { tab: string }) {
   const make = async ({ emailAddress = '', password, organizationId = '', name, roleId }: Values) => {
     const login = { createIdmUser: true, idmUserEmail: emailAddress, ...(password && { idmUserPassword: password }) };
     const account = { accountId: accountId.value, ...(roleId && { roleId }) };
-    if (isAdmins) await done(api.POST('/api/v1/account-users', { body: { ...account, ...login } }));
+    if (isAdmins) await unwrap(api.POST('/api/v1/account-users', { body: { ...account, ...login } }));
     else {
       const body = { ...account, ...login, organizationId, ...(name && { name }) };
-      await done(api.POST('/api/v1/end-users', { body }));
+      await unwrap(api.POST('/api/v1/end-users', { body }));
     }
     toast(password ? texts.saved : words.invited(emailAddress));
     end();
@@ -80,20 +80,21 @@ export function People({ tab }: { tab: string }) {
 
 async function readAdmins(page: number) {
   const query = { accountId: accountId.value, pageSize, page };
-  const { results = [], ...rest } = (await done(api.GET('/api/v1/account-users', { params: { query } }))).accountUsers;
+  const { results = [], ...rest } = (await unwrap(api.GET('/api/v1/account-users', { params: { query } })))
+    .accountUsers;
   return { ...rest, results: results.map((one) => ({ ...one, email: one.emailAddress ?? words.noLogin })) };
 }
 type Admin = Awaited<ReturnType<typeof readAdmins>>['results'][number];
 
 /** Account users have no trash: the same login is made an admin again. */
 async function remove({ id, version, userId }: Admin) {
-  await done(api.DELETE('/api/v1/account-users/{id}', { params: { path: { id }, header: { etag: version } } }));
-  return () => done(api.POST('/api/v1/account-users', { body: { accountId: accountId.value, userId } }));
+  await unwrap(api.DELETE('/api/v1/account-users/{id}', { params: { path: { id }, header: { etag: version } } }));
+  return () => unwrap(api.POST('/api/v1/account-users', { body: { accountId: accountId.value, userId } }));
 }
 
 function give({ id, version }: Admin, roleId: string) {
   const params = { path: { id }, header: { etag: version } };
-  return done(api.PUT('/api/v1/account-users/{id}', { params, body: { roleId } }));
+  return unwrap(api.PUT('/api/v1/account-users/{id}', { params, body: { roleId } }));
 }
 
 function Admins({ round }: { round: number }) {

@@ -1,5 +1,5 @@
 /** Roles as people are given them: those of a scope that give nothing which the caller does not have. */
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { ErrorNote, Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -14,7 +14,7 @@ type Action = Parameters<typeof can>[0];
 
 export async function readRoles() {
   const query = { accountId: accountId.value, pageSize: maxRoles };
-  return (await done(api.GET('/api/v1/roles', { params: { query } }))).roles.results ?? [];
+  return (await unwrap(api.GET('/api/v1/roles', { params: { query } }))).roles.results ?? [];
 }
 export type Role = Awaited<ReturnType<typeof readRoles>>[number];
 

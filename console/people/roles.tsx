@@ -1,6 +1,6 @@
 /** Roles: the built-in ones, and those that the account has made. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
@@ -16,7 +16,7 @@ const words = texts.roles;
 
 async function readPage(page: number) {
   const query = { accountId: accountId.value, page, pageSize };
-  return (await done(api.GET('/api/v1/roles', { params: { query } }))).roles;
+  return (await unwrap(api.GET('/api/v1/roles', { params: { query } }))).roles;
 }
 
 const paramsOf = ({ id, version }: Pick<Role, 'id' | 'version'>) => ({ path: { id }, header: { etag: version } });
@@ -32,9 +32,9 @@ export function Roles({ round }: { round: number }) {
     close();
   };
   const remove = async (role: Role) => {
-    const gone = (await done(api.DELETE('/api/v1/roles/{id}', { params: paramsOf(role) }))).role;
+    const gone = (await unwrap(api.DELETE('/api/v1/roles/{id}', { params: paramsOf(role) }))).role;
     toast(words.deleted(role.name), () =>
-      done(api.POST('/api/v1/trash/roles/{id}/recover', { params: paramsOf(gone) })),
+      unwrap(api.POST('/api/v1/trash/roles/{id}/recover', { params: paramsOf(gone) })),
     );
     again();
   };
@@ -99,7 +99,7 @@ export function NewRole({ onDone, onClose }: { onDone: () => void; onClose: () =
   const make = async (values: Values) => {
     const { name = '', description } = values;
     const body = { accountId: accountId.value, name, scope, rights: rightsIn(values) as Role['rights'] };
-    await done(api.POST('/api/v1/roles', { body: { ...body, ...(description && { description }) } }));
+    await unwrap(api.POST('/api/v1/roles', { body: { ...body, ...(description && { description }) } }));
     toast(texts.saved);
     onDone();
   };
@@ -128,7 +128,7 @@ function Edit({ role, onDone, onClose }: { role: Role; onDone: () => void; onClo
     if (!mayChange) return onClose();
     const { name = role.name, description = null } = values;
     const body = { name, description, rights: rightsIn(values) as Role['rights'] };
-    await done(api.PUT('/api/v1/roles/{id}', { params: paramsOf(role), body }));
+    await unwrap(api.PUT('/api/v1/roles/{id}', { params: paramsOf(role), body }));
     toast(texts.saved);
     onDone();
   };

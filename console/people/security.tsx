@@ -1,9 +1,9 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
 import { Confirm } from '../parts/dialog.tsx';
-import { Act, ErrorNote } from '../parts/form.tsx';
+import { ActionButton, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -15,17 +15,20 @@ const words = texts.security;
 export function Security({ userId, isEndUser = false }: { userId: string; isEndUser?: boolean }) {
   const [removing, setRemoving] = useState<'totp' | 'sms'>();
   const params = { path: { userId } };
-  const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/users/{userId}/security', { params })), [userId]);
+  const { data, error, reload } = useLoad(
+    () => unwrap(api.GET('/api/v1/users/{userId}/security', { params })),
+    [userId],
+  );
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   const { mfaMethods, sessions } = data.security;
   const isOwn = me.value?.id === userId;
   const end = async () => {
-    const { ended } = await done(api.POST('/api/v1/users/{userId}/end-sessions', { params }));
+    const { ended } = await unwrap(api.POST('/api/v1/users/{userId}/end-sessions', { params }));
     toast(words.ended(ended));
     reload();
   };
   const remove = async (method: 'totp' | 'sms') => {
-    await done(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
+    await unwrap(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
     toast(words.removed);
     reload();
   };
@@ -63,7 +66,7 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
         ))}
       </ul>
       {(isOwn || can('delete', 'session')) && sessions.some(({ current }) => !current) && (
-        <Act label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
+        <ActionButton label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
       )}
       {removing && (
         <Confirm

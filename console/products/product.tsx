@@ -1,10 +1,10 @@
 /** One product: its name, its channels with their retention, and its custom fields. */
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { Act, Check, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { ActionButton, Check, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Page, TrashLink, Waiting } from '../parts/page.tsx';
@@ -19,7 +19,7 @@ const bridged = 1;
 
 async function readChannels(id: string, page: number) {
   const query = { ...account(), entityId: id, page, pageSize };
-  return (await done(api.GET('/api/v1/channels/templates', { params: { query } }))).channelTemplates;
+  return (await unwrap(api.GET('/api/v1/channels/templates', { params: { query } }))).channelTemplates;
 }
 type Channel = NonNullable<Awaited<ReturnType<typeof readChannels>>['results']>[number];
 type Open = { kind: 'name' | 'delete' | 'channel' | 'field'; channel?: Channel };
@@ -30,7 +30,7 @@ export function Product({ id }: { id: string }) {
   const [round, setRound] = useState(0);
   const path = { id };
   const { data, error, reload } = useLoad(
-    () => done(api.GET('/api/v1/devices/templates/{id}', { params: { path } })),
+    () => unwrap(api.GET('/api/v1/devices/templates/{id}', { params: { path } })),
     [id],
   );
   if (!data) return <Waiting title={words.one} error={error} trash="products" />;
@@ -44,7 +44,7 @@ export function Product({ id }: { id: string }) {
   };
   const put = async (body: { name: string } | { skipSameVersion: boolean }) => {
     const params = { path, header: { etag: product.version } };
-    await done(api.PUT('/api/v1/devices/templates/{id}', { params, body }));
+    await unwrap(api.PUT('/api/v1/devices/templates/{id}', { params, body }));
     reload();
     made();
   };
@@ -52,10 +52,10 @@ export function Product({ id }: { id: string }) {
   const update = ({ skipSameVersion }: Values) => put({ skipSameVersion: skipSameVersion !== undefined });
   const remove = async () => {
     const params = { path, header: { etag: product.version } };
-    const { deviceTemplate } = await done(api.DELETE('/api/v1/devices/templates/{id}', { params }));
+    const { deviceTemplate } = await unwrap(api.DELETE('/api/v1/devices/templates/{id}', { params }));
     const gone = { path, header: { etag: deviceTemplate.version } };
     toast(words.deleted(product.name), () =>
-      done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params: gone })),
+      unwrap(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params: gone })),
     );
     navigate('/products');
   };
@@ -129,10 +129,12 @@ interface PartProps {
 function Channels({ id, round, onOpen, onChanged }: PartProps) {
   const remove = async ({ id, version, name }: Channel) => {
     const params = { path: { id }, header: { etag: version } };
-    const { channelTemplate } = await done(api.DELETE('/api/v1/channels/templates/{id}', { params }));
+    const { channelTemplate } = await unwrap(api.DELETE('/api/v1/channels/templates/{id}', { params }));
     onChanged();
     const gone = { path: { id }, header: { etag: channelTemplate.version } };
-    toast(words.deleted(name), () => done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params: gone })));
+    toast(words.deleted(name), () =>
+      unwrap(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params: gone })),
+    );
   };
   return (
     <section>
@@ -195,7 +197,7 @@ function Channels({ id, round, onOpen, onChanged }: PartProps) {
                   </button>
                 )}
                 {can('delete', 'channelTemplate') && !channel.serviceTopic && (
-                  <Act
+                  <ActionButton
                     label={texts.delete}
                     of={channel.name}
                     act={() => remove(channel)}
@@ -233,12 +235,12 @@ function ChannelDialog({
     };
     if (channel) {
       const params = { path: { id: channel.id }, header: { etag: channel.version } };
-      await done(api.PUT('/api/v1/channels/templates/{id}', { params, body: settings }));
+      await unwrap(api.PUT('/api/v1/channels/templates/{id}', { params, body: settings }));
     } else {
       const of = { ...account(), entityId: id, entityType: 'deviceTemplate' as const };
       const kind = persistenceType === 'simple' ? ('simple' as const) : ('timeSeries' as const);
       const body = { ...of, ...settings, name, persistenceType: kind };
-      await done(api.POST('/api/v1/channels/templates', { body }));
+      await unwrap(api.POST('/api/v1/channels/templates', { body }));
     }
     onDone();
   };
@@ -282,11 +284,11 @@ function ChannelDialog({
 function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
   const remove = async ({ id, version, name }: { id: string; version: string; name: string }) => {
     const params = { path: { id }, header: { etag: version } };
-    const { deviceField } = await done(api.DELETE('/api/v1/devices/custom-fields/{id}', { params }));
+    const { deviceField } = await unwrap(api.DELETE('/api/v1/devices/custom-fields/{id}', { params }));
     onChanged();
     const gone = { path: { id }, header: { etag: deviceField.version } };
     toast(words.deleted(name), () =>
-      done(api.POST('/api/v1/trash/devices/custom-fields/{id}/recover', { params: gone })),
+      unwrap(api.POST('/api/v1/trash/devices/custom-fields/{id}/recover', { params: gone })),
     );
   };
   return (
@@ -308,7 +310,7 @@ function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
         on={[round]}
         load={async (page) => {
           const query = { ...account(), deviceTemplateId: id, page, pageSize };
-          return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields;
+          return (await unwrap(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields;
         }}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },
@@ -320,7 +322,13 @@ function CustomFields({ id, round, onOpen, onChanged }: PartProps) {
             label: texts.actions,
             show: (field) =>
               can('delete', 'customField') && (
-                <Act label={texts.delete} of={field.name} act={() => remove(field)} onError={failed} kind="plain" />
+                <ActionButton
+                  label={texts.delete}
+                  of={field.name}
+                  act={() => remove(field)}
+                  onError={failed}
+                  kind="plain"
+                />
               ),
           },
         ]}
@@ -349,7 +357,7 @@ function FieldDialog({ id, onClose, onDone }: { id: string; onClose: () => void;
     const fieldType = fieldTypes.find((one) => one === type) ?? 'string';
     const more = { ...(description && { description }), required: required !== undefined };
     const body = { ...account(), deviceTemplateId: id, name, fieldType, ...more };
-    await done(api.POST('/api/v1/devices/custom-fields', { body }));
+    await unwrap(api.POST('/api/v1/devices/custom-fields', { body }));
     onDone();
   };
   return (

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -20,7 +20,7 @@ export function Products() {
   const [round, setRound] = useState(0);
   useAction('newProduct', () => setMaking(true));
   const make = async ({ name = '' }: Values) => {
-    await done(api.POST('/api/v1/devices/templates', { body: { ...account(), name } }));
+    await unwrap(api.POST('/api/v1/devices/templates', { body: { ...account(), name } }));
     toast(texts.saved);
     setMaking(false);
     setRound(round + 1);
@@ -42,7 +42,7 @@ export function Products() {
         on={[round]}
         load={async (page) =>
           (
-            await done(
+            await unwrap(
               api.GET('/api/v1/devices/templates', {
                 params: { query: { ...account(), page, pageSize, count: 'devices,online,channels' } },
               }),

@@ -1,6 +1,6 @@
 /** The form of a bridge: a new one, or one that is changed. What is stored sealed is not shown, and kept where it is left empty. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { Button, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
@@ -56,7 +56,7 @@ export function NewBridge({ onClose, onDone }: { onClose: () => void; onDone: (s
     const [settings, credentials] = [valuesOf(values, 'setting.'), valuesOf(values, 'credential.')];
     const more = kind === 'webhook' ? { headers: headersOf(lines) } : { settings, credentials };
     const body = { accountId: accountId.value, name, kind, url, ...(ca && { ca }), ...more };
-    onDone((await done(api.POST('/api/v1/bridges', { body }))).bridge.secret);
+    onDone((await unwrap(api.POST('/api/v1/bridges', { body }))).bridge.secret);
   };
   return (
     <Dialog title={texts.programs.new.bridges} onClose={onClose}>
@@ -90,7 +90,7 @@ export function EditBridge({ of, onClose, onDone }: { of: Shown; onClose: () => 
         ? { headers: headersOf(lines) }
         : { settings: valuesOf(values, 'setting.'), ...(Object.keys(credentials).length > 0 && { credentials }) };
     const params = { path: { id }, header: { etag: version } };
-    await done(api.PUT('/api/v1/bridges/{id}', { params, body: { name, url, ca, ...more } }));
+    await unwrap(api.PUT('/api/v1/bridges/{id}', { params, body: { name, url, ca, ...more } }));
     onDone();
   };
   return (

@@ -1,10 +1,10 @@
 /** Bridges: what each has to deliver still, what it could not deliver, and how it is tried, replayed and removed. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Act, Field, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, Field, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -13,13 +13,13 @@ import { EditBridge } from './bridge-form.tsx';
 
 const words = texts.bridges;
 async function readBridge(id: string) {
-  return (await done(api.GET('/api/v1/bridges/{id}', { params: { path: { id } } }))).bridge;
+  return (await unwrap(api.GET('/api/v1/bridges/{id}', { params: { path: { id } } }))).bridge;
 }
 type Bridge = Awaited<ReturnType<typeof readBridge>>;
 
 async function readBridges(page: number) {
   const query = { accountId: accountId.value, page, pageSize };
-  const { results = [], ...rest } = (await done(api.GET('/api/v1/bridges', { params: { query } }))).bridges;
+  const { results = [], ...rest } = (await unwrap(api.GET('/api/v1/bridges', { params: { query } }))).bridges;
   return { ...rest, results: await Promise.all(results.map(({ id }) => readBridge(id))) };
 }
 
@@ -28,7 +28,7 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
   const [edits, setEdits] = useState(0);
   const close = () => setOpen(undefined);
   const test = async ({ id }: Bridge) => {
-    await done(api.POST('/api/v1/bridges/{id}/test', { params: { path: { id } } }));
+    await unwrap(api.POST('/api/v1/bridges/{id}/test', { params: { path: { id } } }));
     toast(words.tested);
   };
   return (
@@ -77,7 +77,7 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
             show: (of) =>
               can('update', 'bridge') && (
                 <span class="row">
-                  <Act label={words.test} of={of.name} act={() => test(of)} onError={failed} kind="plain" />
+                  <ActionButton label={words.test} of={of.name} act={() => test(of)} onError={failed} kind="plain" />
                   <button
                     type="button"
                     class="plain"
@@ -150,7 +150,7 @@ function DeadLetters({ of: { id, name }, onClose }: { of: Bridge; onClose: () =>
         onPage={setPage}
         load={async (page) => {
           const params = { path: { id }, query: { page, pageSize } };
-          return (await done(api.GET('/api/v1/bridges/{id}/dead-letters', { params }))).deadLetters;
+          return (await unwrap(api.GET('/api/v1/bridges/{id}/dead-letters', { params }))).deadLetters;
         }}
         columns={[
           { name: 'died', label: texts.time, show: ({ died }) => <Time iso={died} /> },
@@ -183,7 +183,7 @@ function localTime(minutesAgo: number): string {
 function Replay({ of: { id, name }, onClose }: { of: Bridge; onClose: () => void }) {
   const save = async ({ from = '', to = '' }: Values) => {
     const body = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
-    const { replay } = await done(api.POST('/api/v1/bridges/{id}/replay', { params: { path: { id } }, body }));
+    const { replay } = await unwrap(api.POST('/api/v1/bridges/{id}/replay', { params: { path: { id } }, body }));
     toast(words.replayed(replay.messages));
     onClose();
   };

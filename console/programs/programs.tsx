@@ -1,6 +1,6 @@
 /** Programs: applications, identity providers, bridges with their dead letters; CAs as Enrollment shows them. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Authorities } from '../enrollment/authorities.tsx';
 import { NewAuthority } from '../enrollment/new-authority.tsx';
@@ -35,9 +35,9 @@ interface Named {
 
 async function remove(tab: Tab, { id, version }: Named): Promise<void> {
   const params = { path: { id }, header: { etag: version } };
-  if (tab === '') await done(api.DELETE('/api/v1/applications/{id}', { params: { path: { id } } }));
-  else if (tab === 'identity-providers') await done(api.DELETE('/api/v1/identity-providers/{id}', { params }));
-  else await done(api.DELETE('/api/v1/bridges/{id}', { params }));
+  if (tab === '') await unwrap(api.DELETE('/api/v1/applications/{id}', { params: { path: { id } } }));
+  else if (tab === 'identity-providers') await unwrap(api.DELETE('/api/v1/identity-providers/{id}', { params }));
+  else await unwrap(api.DELETE('/api/v1/bridges/{id}', { params }));
 }
 
 /** Those that one form makes and one list shows; bridges and CAs have their own. */
@@ -51,19 +51,19 @@ async function make(
   const { name = '', kind, issuer = '', clientId = '', clientSecret, roleId } = values;
   if (tab === '') {
     const body = { ...account(), name, kind: kind as 'backEnd', ...(roleId && { roleId }) };
-    return { secret: (await done(api.POST('/api/v1/applications', { body }))).application.appToken };
+    return { secret: (await unwrap(api.POST('/api/v1/applications', { body }))).application.appToken };
   }
   const redirectUris = [`${location.origin}/console/`];
   const body = { ...account(), name, issuer, clientId, redirectUris, ...(clientSecret && { clientSecret }) };
-  const { identityProvider } = await done(api.POST('/api/v1/identity-providers', { body }));
+  const { identityProvider } = await unwrap(api.POST('/api/v1/identity-providers', { body }));
   const { issuerProblem } = identityProvider;
   return issuerProblem ? { problem: `${words.issuerProblem(name)} ${issuerProblem}` } : {};
 }
 
 async function read(tab: Plain, page: number) {
   const query = { ...account(), page, pageSize };
-  if (tab === '') return (await done(api.GET('/api/v1/applications', { params: { query } }))).applications;
-  return (await done(api.GET('/api/v1/identity-providers', { params: { query } }))).identityProviders;
+  if (tab === '') return (await unwrap(api.GET('/api/v1/applications', { params: { query } }))).applications;
+  return (await unwrap(api.GET('/api/v1/identity-providers', { params: { query } }))).identityProviders;
 }
 
 const isPlain = (tab: Tab): tab is Plain => tab === '' || tab === 'identity-providers';
@@ -269,7 +269,7 @@ function NewProgram({
 function Role({ of, onDone, onClose }: { of: Shown; onDone: () => void; onClose: () => void }) {
   const give = async ({ roleId = '' }: Values) => {
     const params = { path: { id: of.id }, header: { etag: of.version } };
-    await done(api.PUT('/api/v1/applications/{id}', { params, body: { roleId } }));
+    await unwrap(api.PUT('/api/v1/applications/{id}', { params, body: { roleId } }));
     onDone();
   };
   return (

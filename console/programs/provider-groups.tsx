@@ -1,10 +1,10 @@
 /** What the groups of an identity provider give, and the token with which it speaks SCIM. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Code } from '../parts/code.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Act, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Picker } from '../parts/picker.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -30,8 +30,8 @@ type Roles = ReadonlyArray<{ id: string; name: string; scope: string }>;
 async function read(id: string) {
   const query = { accountId: accountId.value, pageSize: 1000 };
   const [{ identityProvider }, { roles }] = await Promise.all([
-    done(api.GET('/api/v1/identity-providers/{id}', { params: { path: { id } } })),
-    done(api.GET('/api/v1/roles', { params: { query } })),
+    unwrap(api.GET('/api/v1/identity-providers/{id}', { params: { path: { id } } })),
+    unwrap(api.GET('/api/v1/roles', { params: { query } })),
   ]);
   return { provider: identityProvider, roles: roles.results ?? [] };
 }
@@ -62,7 +62,7 @@ function Mappings({ provider, roles, onClose }: { provider: Provider; roles: Rol
     const mappings = lines.map(({ key: _, ...mapping }) => mapping);
     const params = { path: { id: provider.id }, header: { etag: provider.version } };
     const body = { groupsClaim: groupsClaim === '' ? null : groupsClaim, mappings };
-    await done(api.PUT('/api/v1/identity-providers/{id}', { params, body }));
+    await unwrap(api.PUT('/api/v1/identity-providers/{id}', { params, body }));
     toast(texts.saved);
     onClose();
   };
@@ -135,7 +135,7 @@ function Scim({ id }: { id: string }) {
   const make = async () => {
     const body = { expiresAt: new Date(Date.now() + tokenLifetime).toISOString() };
     const params = { path: { id } };
-    setMade((await done(api.POST('/api/v1/identity-providers/{id}/scim-token', { params, body }))).scimToken);
+    setMade((await unwrap(api.POST('/api/v1/identity-providers/{id}/scim-token', { params, body }))).scimToken);
     setError(undefined);
   };
   return (
@@ -150,7 +150,7 @@ function Scim({ id }: { id: string }) {
           <Code label={words.token} text={made.token} />
         </div>
       ) : (
-        <Act label={words.makeToken} act={make} onError={setError} />
+        <ActionButton label={words.makeToken} act={make} onError={setError} />
       )}
     </section>
   );

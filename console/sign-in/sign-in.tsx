@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { headerPrefix } from '../app/acting.ts';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { keepsNothing } from '../app/stores.ts';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
@@ -84,7 +84,7 @@ export function Password({
   onSecond: (second: { mfaToken: string; mfaMethods: string[] }) => void;
 }) {
   const save = async ({ emailAddress = '', password = '', accountId = '' }: Values) => {
-    const answer = await done(api.POST('/api/v1/auth/login-user', { body: { emailAddress, password, accountId } }));
+    const answer = await unwrap(api.POST('/api/v1/auth/login-user', { body: { emailAddress, password, accountId } }));
     if ('mfaRequired' in answer) onSecond(answer);
     else await begin(answer.csrfToken);
   };
@@ -119,12 +119,12 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
   const [sent, setSent] = useState(false);
   const save = async ({ code = '' }: Values) => {
     const body = { mfaMethod: method as 'totp', code };
-    const answer = await done(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body }));
+    const answer = await unwrap(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body }));
     federatedSecondStep.value = undefined;
     await begin(answer.csrfToken);
   };
   const text = async () => {
-    await done(api.POST('/api/v1/auth/mfa-trigger-auth', { params, headers, body: { mfaMethod: 'sms' } }));
+    await unwrap(api.POST('/api/v1/auth/mfa-trigger-auth', { params, headers, body: { mfaMethod: 'sms' } }));
     setSent(true);
   };
   const options = [...mfaMethods, 'recovery'].map((one) => [one, words.methods[one] ?? one] as const);
@@ -146,7 +146,7 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
 function Forgotten({ account, back }: { account: string; back: () => void }) {
   const [sent, setSent] = useState(false);
   const save = async ({ emailAddress = '', accountId = '' }: Values) => {
-    await done(api.POST('/api/v1/auth/forgot-password', { body: { accountId, emailAddress } }));
+    await unwrap(api.POST('/api/v1/auth/forgot-password', { body: { accountId, emailAddress } }));
     setSent(true);
   };
   return (
@@ -174,7 +174,7 @@ function Forgotten({ account, back }: { account: string; back: () => void }) {
  */
 export function Providers({ account, onLeave, apart }: { account: string; onLeave?: () => void; apart?: boolean }) {
   const { data } = useLoad(
-    () => done(api.GET('/api/v1/auth/login-providers', { params: { query: { accountId: account } } })),
+    () => unwrap(api.GET('/api/v1/auth/login-providers', { params: { query: { accountId: account } } })),
     [account],
   );
   const page = `${location.origin}/console/`;

@@ -1,7 +1,7 @@
 /** A station signs in with its id and its token; both can be pasted together, as the console and the command show them. */
 import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -57,7 +57,7 @@ export function StationForm({ id = '' }: { id?: string }) {
       appId: lines.appId ?? appId,
       appToken: lines.appToken ?? '',
     };
-    await begin((await done(api.POST('/api/v1/auth/login-application', { body }))).csrfToken);
+    await begin((await unwrap(api.POST('/api/v1/auth/login-application', { body }))).csrfToken);
   };
   return (
     <>

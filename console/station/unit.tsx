@@ -1,7 +1,7 @@
 /** The unit in hand: its label to print, its flash file, and whether it works. */
 import { useState } from 'preact/hooks';
 import { Code } from '../parts/code.tsx';
-import { Act, ErrorNote, Select } from '../parts/form.tsx';
+import { ActionButton, ErrorNote, Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { texts } from '../texts.ts';
 import type { Kept } from './kept.ts';
@@ -130,7 +130,7 @@ function Verify({
         )}
       </div>
       <ErrorNote error={error} />
-      <Act
+      <ActionButton
         label={verdict ? words.verifyAgain : words.verifyVerb}
         act={verify}
         kind={verdict?.passed ? 'plain' : 'primary'}

@@ -2,7 +2,7 @@
 
 import { asObject } from '../../src/factory/results/unit-object.ts';
 import { send } from '../app/acting.ts';
-import { api, done, rawBody } from '../app/api.ts';
+import { api, rawBody, unwrap } from '../app/api.ts';
 import { finishJob } from '../devices/bulk.tsx';
 import { texts } from '../texts.ts';
 import { unzipOnly } from './unzip.ts';
@@ -24,15 +24,15 @@ export interface FlashFile {
 /** Makes the unit, or finds the one that this station has made. @throws Error with the reason why there is none. */
 export async function makeUnit(serialNumber: string): Promise<Unit> {
   const rows = rawBody(JSON.stringify({ rows: [{ serialNumber }] }), 'application/json');
-  const { job } = await done(api.POST('/api/v1/provisioning/jobs', rows));
+  const { job } = await unwrap(api.POST('/api/v1/provisioning/jobs', rows));
   let ended = await finishJob(job.id, () => {});
   const params = { path: { id: job.id } };
   if (ended.done === 0 && ended.skipped === 0) {
     // The same rows are the same job: what was refused before may go by now.
-    await done(api.POST('/api/v1/provisioning/jobs/{id}/retry', { params }));
+    await unwrap(api.POST('/api/v1/provisioning/jobs/{id}/retry', { params }));
     ended = await finishJob(job.id, () => {});
   }
-  const answer = await done(api.GET('/api/v1/provisioning/jobs/{id}/rows', { params }));
+  const answer = await unwrap(api.GET('/api/v1/provisioning/jobs/{id}/rows', { params }));
   const [row] = answer.rows.results ?? [];
   if (row?.state === 'done' && row.deviceId !== null) return { jobId: job.id, serialNumber, deviceId: row.deviceId };
   if (row?.state === 'skipped') throw new Error(texts.station.exists(serialNumber));
@@ -72,6 +72,6 @@ export async function readLabel({ jobId }: Unit): Promise<string> {
 
 export async function verifyUnit({ deviceId }: Unit, timeoutSeconds: number) {
   const body = { deviceId, timeoutSeconds };
-  return (await done(api.POST('/api/v1/provisioning/verify', { body }))).verification;
+  return (await unwrap(api.POST('/api/v1/provisioning/verify', { body }))).verification;
 }
 export type Verdict = Pick<Awaited<ReturnType<typeof verifyUnit>>, 'passed' | 'connected' | 'published'>;

@@ -1,8 +1,8 @@
 /** Everything deleted, until when it can be recovered, and the way back. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.ts';
+import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { Act, Select } from '../parts/form.tsx';
+import { ActionButton, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
@@ -30,38 +30,38 @@ const nameOf = ({ serialNumber, name, email }: Trashed) => serialNumber ?? name 
 async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
   const params = { query: { accountId: accountId.value, page, pageSize } };
   if (tab === 'fields') return (await fieldsOf(of, params)) ?? {};
-  if (tab === '') return (await done(api.GET('/api/v1/trash/devices', { params }))).devices;
-  if (tab === 'organizations') return (await done(api.GET('/api/v1/trash/organizations', { params }))).organizations;
+  if (tab === '') return (await unwrap(api.GET('/api/v1/trash/devices', { params }))).devices;
+  if (tab === 'organizations') return (await unwrap(api.GET('/api/v1/trash/organizations', { params }))).organizations;
   if (tab === 'people') {
-    const { endUsers } = await done(api.GET('/api/v1/trash/end-users', { params }));
+    const { endUsers } = await unwrap(api.GET('/api/v1/trash/end-users', { params }));
     return can('read', 'profile') ? withKnownEmails(endUsers) : endUsers;
   }
-  if (tab === 'products') return (await done(api.GET('/api/v1/trash/devices/templates', { params }))).deviceTemplates;
-  if (tab === 'channels') return (await done(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
+  if (tab === 'products') return (await unwrap(api.GET('/api/v1/trash/devices/templates', { params }))).deviceTemplates;
+  if (tab === 'channels') return (await unwrap(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
   if (tab === 'enrollment-groups')
-    return (await done(api.GET('/api/v1/trash/enrollment-groups', { params }))).enrollmentGroups;
-  if (tab === 'roles') return (await done(api.GET('/api/v1/trash/roles', { params }))).roles;
-  return (await done(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
+    return (await unwrap(api.GET('/api/v1/trash/enrollment-groups', { params }))).enrollmentGroups;
+  if (tab === 'roles') return (await unwrap(api.GET('/api/v1/trash/roles', { params }))).roles;
+  return (await unwrap(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
 }
 
 /** Custom fields of each kind have a wrapper of their own. */
 async function fieldsOf(of: FieldsOf, params: { query: { accountId: string; page: number; pageSize: number } }) {
-  const [list] = Object.values(await done(api.GET(`/api/v1/trash/${of}/custom-fields`, { params })));
+  const [list] = Object.values(await unwrap(api.GET(`/api/v1/trash/${of}/custom-fields`, { params })));
   return list;
 }
 
 async function recover(tab: Tab, of: FieldsOf, { id, version }: Trashed): Promise<void> {
   const params = { path: { id }, header: { etag: version } };
-  if (tab === 'fields') await done(api.POST(`/api/v1/trash/${of}/custom-fields/{id}/recover`, { params }));
-  else if (tab === '') await done(api.POST('/api/v1/trash/devices/{id}/recover', { params }));
-  else if (tab === 'organizations') await done(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
-  else if (tab === 'people') await done(api.POST('/api/v1/trash/end-users/{id}/recover', { params }));
-  else if (tab === 'products') await done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params }));
-  else if (tab === 'channels') await done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params }));
+  if (tab === 'fields') await unwrap(api.POST(`/api/v1/trash/${of}/custom-fields/{id}/recover`, { params }));
+  else if (tab === '') await unwrap(api.POST('/api/v1/trash/devices/{id}/recover', { params }));
+  else if (tab === 'organizations') await unwrap(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
+  else if (tab === 'people') await unwrap(api.POST('/api/v1/trash/end-users/{id}/recover', { params }));
+  else if (tab === 'products') await unwrap(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params }));
+  else if (tab === 'channels') await unwrap(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params }));
   else if (tab === 'enrollment-groups')
-    await done(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params }));
-  else if (tab === 'roles') await done(api.POST('/api/v1/trash/roles/{id}/recover', { params }));
-  else await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params }));
+    await unwrap(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params }));
+  else if (tab === 'roles') await unwrap(api.POST('/api/v1/trash/roles/{id}/recover', { params }));
+  else await unwrap(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params }));
 }
 
 export function Trash({ tab: asked }: { tab: string }) {
@@ -99,7 +99,7 @@ export function Trash({ tab: asked }: { tab: string }) {
             name: 'do',
             label: texts.actions,
             show: (one) => (
-              <Act label={words.recover} of={nameOf(one) ?? one.id} act={() => bring(one)} onError={failed} />
+              <ActionButton label={words.recover} of={nameOf(one) ?? one.id} act={() => bring(one)} onError={failed} />
             ),
           },
         ]}
