@@ -1,6 +1,7 @@
 /** One's own login, and for admins retention, usage, the audit record and the health of the service. */
 import { api, unwrap } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
+import { EntityPart } from '../parts/entity-page.tsx';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
@@ -11,7 +12,7 @@ import { texts } from '../texts.ts';
 import { Audit } from './audit.tsx';
 import { BrandingEditor } from './branding.tsx';
 import { SecondFactor } from './second-factor.tsx';
-import { Tokens } from './tokens.tsx';
+import { tokens } from './tokens.tsx';
 import { Usage } from './usage.tsx';
 
 const words = texts.account;
@@ -31,7 +32,7 @@ export function Account({ tab }: { tab: string }) {
     <Page title={texts.places.account}>
       {tabs.length > 1 && <Tabs base="/account" current={tab} tabs={tabs} />}
       {tab === '' && <Own />}
-      {tab === 'tokens' && shown.tokens && <Tokens />}
+      {tab === 'tokens' && shown.tokens && <EntityPart of={tokens} />}
       {tab === 'usage' && isAdmin && <Usage />}
       {tab === 'branding' && can('update', 'account') && <BrandingEditor />}
       {tab === 'audit' && can('read', 'auditRecord') && <Audit />}

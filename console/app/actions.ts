@@ -11,8 +11,8 @@ export function begin(action: Action): void {
 }
 
 /** Does it when somebody has begun it. */
-export function useAction(action: Action, run: () => void): void {
-  const isBegun = begun.value === action;
+export function useAction(action: Action | undefined, run: () => void): void {
+  const isBegun = action !== undefined && begun.value === action;
   useEffect(() => {
     if (!isBegun) return;
     begun.value = undefined;

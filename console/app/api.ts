@@ -69,7 +69,7 @@ export function rawBody(text: string, type: string) {
 }
 
 /** Of the two forms of a list, the one with whole entities: that with `fields` may have none of their properties. */
-type Whole<T> =
+export type Whole<T> =
   T extends Record<string, { results?: (infer E)[] }>
     ? 'version' extends keyof E
       ? undefined extends E['version']

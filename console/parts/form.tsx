@@ -28,7 +28,7 @@ export function ErrorNote({ error }: { error: unknown }) {
   );
 }
 
-type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput'>;
+export type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput'>;
 
 export function Field({
   label,

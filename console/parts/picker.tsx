@@ -94,7 +94,7 @@ const named = {
   anyone: 'identity',
 } as const;
 
-interface PickerProps {
+export interface PickerProps {
   label: string;
   name?: string;
   value?: string | undefined;

@@ -41,3 +41,9 @@ export function shortTimes(times: readonly number[], step: number): string[] {
     return (step < 60 ? seconds : minutes).format(date);
   });
 }
+
+/** A moment as the value of a field of local time. */
+export function localTime(moment: number | string): string {
+  const time = new Date(moment);
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}

@@ -1,6 +1,5 @@
 /** Rights as a table of kinds and actions, where only what somebody has can be ticked. */
 import { can } from '../app/session.ts';
-import type { Values } from '../parts/form.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.roles;
@@ -12,7 +11,7 @@ export type Rights = Partial<Record<string, readonly string[]>>;
 const nameOf = (kind: string, action: string) => `right ${kind} ${action}`;
 
 /** The rights that are ticked in a form. */
-export function rightsIn(values: Values): Record<string, string[]> {
+export function rightsIn(values: object): Record<string, string[]> {
   const rights: Record<string, string[]> = {};
   for (const name of Object.keys(values)) {
     const [mark, kind = '', action = ''] = name.split(' ');
@@ -22,7 +21,15 @@ export function rightsIn(values: Values): Record<string, string[]> {
 }
 
 /** `most` is what there can be; of it nothing can be ticked that the person does not have. */
-export function RightsTable({ most, value = {}, fixed }: { most: Rights; value?: Rights; fixed?: boolean }) {
+export function RightsTable({
+  most,
+  value = {},
+  fixed,
+}: {
+  most: Rights;
+  value?: Rights | undefined;
+  fixed?: boolean;
+}) {
   const kinds = Object.keys(most).sort((a, b) => kindOf(a).localeCompare(kindOf(b)));
   return (
     <section

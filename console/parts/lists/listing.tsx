@@ -1,16 +1,12 @@
 /** A list of the API with its pages, whose number is in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
+import { pageSize, type Slice } from '../../app/entities.ts';
 import type { Items } from '../menu.tsx';
 import { useLiveRows } from './live-rows.ts';
 import { type Column, Pager, Table } from './table.tsx';
 
-export const pageSize = 50;
-
-interface Slice<T> {
-  results?: T[];
-  meta?: { count: number };
-}
+export { pageSize };
 
 export function Listing<T extends { id: string }>({
   label,

@@ -11,7 +11,7 @@ import { useDrawnRows } from './drawn-rows.ts';
 export interface Column<T> {
   name: string;
   label: string;
-  show: (row: T) => ComponentChildren;
+  show(row: T): ComponentChildren;
   /** The API's name of the sort. */
   sort?: string;
   wrap?: boolean;
@@ -66,6 +66,8 @@ export function Table<T extends { id: string }>({
     if (!next.delete(id)) next.add(id);
     latest.current.onSelect?.(next);
   }, []);
+  const itemsOf = (row: T | undefined) => row && actions?.(row).some((item) => item);
+  const isActing = useMemo(() => rows?.some(itemsOf), [rows, actions === undefined]);
   const [menu, setMenu] = useState<{ row: T; button: HTMLButtonElement }>();
   /** The row whose menu the browser closes because its button is pressed again. */
   const closing = useRef<string>();
@@ -87,20 +89,20 @@ export function Table<T extends { id: string }>({
             nameOf={nameOf as ((row: { id: string }) => string) | undefined}
             selected={selected?.has(rows?.[part]?.id ?? '')}
             onToggle={onSelect && toggle}
-            onMenu={actions && openMenu}
+            menu={isActing ? (itemsOf(rows?.[part]) ? openMenu : null) : undefined}
             isFresh={fresh?.has(rows?.[part]?.id ?? '') ?? false}
           />
         ) : (
           <tr key={`from ${part.from}`}>
             <td
               class="gap"
-              colSpan={columns.length + (onSelect ? 1 : 0) + (actions ? 1 : 0)}
+              colSpan={columns.length + (onSelect ? 1 : 0) + (isActing ? 1 : 0)}
               style={{ height: `${part.height}px` }}
             />
           </tr>
         ),
       ),
-    [rows, columns, selected, fresh, actions === undefined, drawn.parts],
+    [rows, columns, selected, fresh, isActing, drawn.parts],
   );
   if (error) return <ErrorNote error={error} />;
   if (rows === undefined)
@@ -137,7 +139,7 @@ export function Table<T extends { id: string }>({
               {columns.map((column) => (
                 <Heading key={column.name} column={column} sort={sort} onSort={onSort} />
               ))}
-              {actions && (
+              {isActing && (
                 <th scope="col" class="last">
                   <span class="hidden">{texts.actions}</span>
                 </th>
@@ -184,7 +186,7 @@ function Row<T extends { id: string }>({
   nameOf,
   selected,
   onToggle,
-  onMenu,
+  menu,
   isFresh,
 }: {
   row: T;
@@ -195,7 +197,8 @@ function Row<T extends { id: string }>({
   nameOf: ((row: T) => string) | undefined;
   selected: boolean | undefined;
   onToggle: ((id: string) => void) | undefined;
-  onMenu: ((row: T, button: HTMLButtonElement) => void) | undefined;
+  /** What opens its menu; null where it has none, though others have. */
+  menu: ((row: T, button: HTMLButtonElement) => void) | null | undefined;
   isFresh: boolean;
 }) {
   return (
@@ -219,9 +222,11 @@ function Row<T extends { id: string }>({
           {at === 0 && isFresh && <span class="badge good">{texts.fresh}</span>}
         </td>
       ))}
-      {onMenu && (
+      {menu !== undefined && (
         <td class="last">
-          <MenuButton label={texts.actionsOf(nameOf?.(row) ?? row.id)} onOpen={(button) => onMenu(row, button)} />
+          {menu && (
+            <MenuButton label={texts.actionsOf(nameOf?.(row) ?? row.id)} onOpen={(button) => menu(row, button)} />
+          )}
         </td>
       )}
     </tr>

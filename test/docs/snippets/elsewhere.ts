@@ -35,6 +35,7 @@ export const elsewhere: readonly Elsewhere[] = [
   row('CONTRIBUTING.md', 'sqlStep(', 'is a part of a program', (text) => typescript(`[${text}]`)),
   row('CONTRIBUTING.md', 'modelName: column(', 'is a part of a program', (text) => typescript(`({${text}})`)),
   row('CONTRIBUTING.md', 'commonColumns', 'is a part of a program', (text) => typescript(`async () => { ${text} }`)),
+  row('CONTRIBUTING.md', 'EntityList<', 'is a part of a program', typescript),
   row('docs/architecture.md', 'src/http', picture, () => {}),
   row('docs/architecture.md', 'broker/packets', picture, () => {}),
   row('docs/bridges.md', 'nats stream add', 'needs the nats command, which Debian does not have', shell),
