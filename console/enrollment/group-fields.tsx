@@ -1,18 +1,19 @@
 /** The fields of a group, for the wizard and for its change. */
-import type { paths } from '../api-types.d.ts';
-import { Field, Select, type Values } from '../parts/form.tsx';
+import { type Changes as ChangesOf, readList } from '../app/entities.ts';
+import { can } from '../app/session.ts';
+import type { Chosen, FieldsOf } from '../parts/fields.tsx';
+import { Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Picker } from '../parts/picker.tsx';
+import { localTime } from '../parts/times.ts';
 import { texts } from '../texts.ts';
-import { type Authority, type Group, readAuthorities } from './read.ts';
+import { makeIssuer } from './authorities.tsx';
+import type { Group } from './read.ts';
 
 const words = texts.enrollment;
 export type Proof = Group['proof'];
-export type Changes = NonNullable<
-  paths['/api/v1/enrollment-groups/{id}']['put']['requestBody']
->['content']['application/json'];
+type Changes = ChangesOf<'enrollmentGroup'>;
 /** In the place of a CA: one that is made with the group. */
-export const newAuthority = 'new';
+const newAuthority = 'new';
 
 /** What the fields say, as the API takes it; what was emptied is null. */
 export function changesOf(values: Values) {
@@ -37,149 +38,69 @@ export function changesOf(values: Values) {
   } satisfies Changes;
 }
 
-/** A time as a field of local time shows it. */
-function localTime(iso: string | null): string {
-  if (iso === null) return '';
-  const time = new Date(iso);
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+/** What is chosen, with a CA that is made now if it is to have one. */
+export async function withIssuer(values: Values): Promise<Values> {
+  if (values.issues === 'secret' || values.certificateAuthorityId !== newAuthority) return values;
+  return { ...values, certificateAuthorityId: await makeIssuer(`${words.issuerOf} ${values.name}`) };
 }
+
+/** What a new group has unless somebody changes it. */
+export const usual: Values = {
+  ...{ proof: 'claimSecret', issues: 'secret', certificateDays: '365' },
+  ...{ serialNumberPattern: '*', reprovision: 'keep', overlapDays: '7' },
+};
 
 /** A group as the values of its fields. */
-export function valuesOf(group: Group): Values {
-  const { maxDevices, validFrom, validUntil, certificateDays, overlapDays } = group;
-  const all = {
-    ...{ name: group.name, deviceTemplateId: group.deviceTemplateId, organizationId: group.organizationId },
-    ...{ issues: group.issues, certificateAuthorityId: group.certificateAuthorityId },
-    ...{ proofAuthorityId: group.proofAuthorityId, serialNumberPattern: group.serialNumberPattern },
-    ...{ maxDevices, validFrom: localTime(validFrom), validUntil: localTime(validUntil) },
-    ...{ reprovision: group.reprovision, certificateDays, overlapDays, hookUrl: group.hookUrl },
-  };
-  const set = Object.entries(all).filter(([, value]) => value !== null && value !== '');
-  return Object.fromEntries(set.map(([name, value]) => [name, String(value)]));
+export function valuesOf(group: Group): object {
+  const { validFrom, validUntil } = group;
+  return { ...group, validFrom: validFrom && localTime(validFrom), validUntil: validUntil && localTime(validUntil) };
 }
 
-const named = (all: readonly Authority[]) => all.map(({ id, name }) => [id, name] as const);
+/** A CA whose certificates are a proof, or one that issues. */
+function AuthorityPicker({ label, isIssuing, ...chosen }: Chosen & { label: string; isIssuing: boolean }) {
+  const { data } = useLoad(() => readList('certificateAuthority', 1, { pageSize: 100 }), []);
+  const fit = (data?.results ?? []).filter(({ state, issuing }) => state === 'active' && issuing === isIssuing);
+  const options = fit.map(({ id, name }) => [id, name] as const);
+  const made = isIssuing && can('create', 'certificateAuthority') ? [[newAuthority, words.newIssuer] as const] : [];
+  return (
+    <>
+      <Select key={String(!data)} label={label} busy={!data} options={[...options, ...made]} {...chosen} />
+      {data && !isIssuing && fit.length === 0 && <p class="note warn">{words.noMakers}</p>}
+    </>
+  );
+}
 
 /** Where its devices belong, and what they get. */
-export function PlaceFields({
-  proof,
-  values,
-  issues,
-  onIssues,
-  mayMake,
-}: {
-  proof: Proof;
-  values: Values;
-  issues: string;
-  onIssues: (issues: string) => void;
-  /** Whether a CA can be made with the group. */
-  mayMake: boolean;
-}) {
-  const { data } = useLoad(() => readAuthorities(), []);
-  const active = (data?.results ?? []).filter(({ state }) => state === 'active');
-  const makers = active.filter(({ issuing }) => !issuing);
-  const issuers = [
-    ...named(active.filter(({ issuing }) => issuing)),
-    ...(mayMake ? [[newAuthority, words.newIssuer] as const] : []),
+export function placeFields(proof: string | undefined): FieldsOf {
+  return ({ issues }) => [
+    { name: 'name', label: texts.name, required: true, placeholder: words.nameExample },
+    { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
+    { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
+    proof === 'certificate' && {
+      name: 'proofAuthorityId',
+      choice: (chosen) => <AuthorityPicker label={words.proofAuthority} isIssuing={false} {...chosen} />,
+    },
+    { name: 'issues', label: words.issues, options: Object.entries(words.issued) },
+    issues !== 'secret' && {
+      name: 'certificateAuthorityId',
+      choice: (chosen) => <AuthorityPicker label={words.issuer} isIssuing {...chosen} />,
+    },
+    issues !== 'secret' && {
+      ...{ name: 'certificateDays', label: words.certificateDays, type: 'number', min: '1', max: '3650' },
+    },
   ];
-  const choosing = { busy: !data, key: String(data === undefined) };
-  return (
-    <>
-      <Field label={texts.name} name="name" required defaultValue={values.name} placeholder={words.nameExample} />
-      <Picker
-        kind="product"
-        label={texts.devices.product}
-        name="deviceTemplateId"
-        {...given(values.deviceTemplateId)}
-      />
-      <Picker
-        kind="organization"
-        label={texts.devices.organization}
-        name="organizationId"
-        none={texts.none}
-        {...given(values.organizationId)}
-      />
-      {proof === 'certificate' && (
-        <>
-          <Select
-            {...choosing}
-            label={words.proofAuthority}
-            name="proofAuthorityId"
-            value={values.proofAuthorityId}
-            options={named(makers)}
-          />
-          {data && makers.length === 0 && <p class="note warn">{words.noMakers}</p>}
-        </>
-      )}
-      <Select
-        label={words.issues}
-        name="issues"
-        value={issues}
-        options={Object.entries(words.issued)}
-        onText={onIssues}
-      />
-      {issues !== 'secret' && (
-        <>
-          <Select
-            {...choosing}
-            label={words.issuer}
-            name="certificateAuthorityId"
-            value={values.certificateAuthorityId}
-            options={issuers}
-          />
-          <Field
-            label={words.certificateDays}
-            name="certificateDays"
-            type="number"
-            min="1"
-            max="3650"
-            defaultValue={values.certificateDays ?? '365'}
-          />
-        </>
-      )}
-    </>
-  );
 }
-
-const given = (value: string | undefined) => (value === undefined ? {} : { value });
 
 /** What bounds it. */
-export function LimitFields({ values }: { values: Values }) {
-  return (
-    <>
-      <Field
-        label={words.pattern}
-        name="serialNumberPattern"
-        maxLength={255}
-        hint={words.patternHint}
-        defaultValue={values.serialNumberPattern ?? '*'}
-      />
-      <Field label={words.maxDevices} name="maxDevices" type="number" min="1" defaultValue={values.maxDevices} />
-      <Field label={words.validFrom} name="validFrom" type="datetime-local" defaultValue={values.validFrom} />
-      <Field label={words.validUntil} name="validUntil" type="datetime-local" defaultValue={values.validUntil} />
-      <Select
-        label={words.reprovision}
-        name="reprovision"
-        value={values.reprovision ?? 'keep'}
-        options={Object.entries(words.reprovisions)}
-      />
-      <Field
-        label={words.overlapDays}
-        name="overlapDays"
-        type="number"
-        min="1"
-        max="90"
-        hint={words.overlapHint}
-        defaultValue={values.overlapDays ?? '7'}
-      />
-      <Field
-        label={words.hookUrl}
-        name="hookUrl"
-        type="url"
-        hint={words.hookHint}
-        placeholder="https://example.com/enrollment"
-        defaultValue={values.hookUrl}
-      />
-    </>
-  );
-}
+export const limitFields: FieldsOf = () => [
+  { name: 'serialNumberPattern', label: words.pattern, maxLength: 255, hint: words.patternHint },
+  { name: 'maxDevices', label: words.maxDevices, type: 'number', min: '1' },
+  { name: 'validFrom', label: words.validFrom, type: 'datetime-local' },
+  { name: 'validUntil', label: words.validUntil, type: 'datetime-local' },
+  { name: 'reprovision', label: words.reprovision, options: Object.entries(words.reprovisions) },
+  { name: 'overlapDays', label: words.overlapDays, type: 'number', min: '1', max: '90', hint: words.overlapHint },
+  {
+    ...{ name: 'hookUrl', label: words.hookUrl, type: 'url', hint: words.hookHint },
+    placeholder: 'https://example.com/enrollment',
+  },
+];

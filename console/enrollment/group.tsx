@@ -1,63 +1,32 @@
 /** A group: how many devices it has made, what it has refused and why, and what can be changed. */
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
-import { Link, useLocation } from 'wouter-preact';
+import { useMemo } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
+import { change, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, Form, type Values } from '../parts/form.tsx';
+import { EntityPart } from '../parts/entity-page.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
 import { Page, Time, Waiting } from '../parts/page.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { trashing, useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
-import { type Changes, changesOf, LimitFields, newAuthority, PlaceFields, valuesOf } from './group-fields.tsx';
-import { Enrolled, Refusals } from './group-lists.tsx';
+import { changesOf, limitFields, placeFields, valuesOf, withIssuer } from './group-fields.tsx';
+import { enrolledIn, refusalsOf } from './group-lists.tsx';
 import { StateBadge } from './groups.tsx';
-import { makeIssuer } from './new-authority.tsx';
-import { type Group, readGroup } from './read.ts';
-import { type GroupSecrets, Lines, SecretsDialog, secretsIn } from './secrets.tsx';
+import type { Group } from './read.ts';
+import { Lines, SecretsDialog } from './secrets.tsx';
 
 const words = texts.enrollment;
-type Opened = 'edit' | 'regenerate';
-const of = ({ id, version }: Group) => ({ path: { id }, header: { etag: version } });
 
 export function GroupPage({ id }: { id: string }) {
-  const [, go] = useLocation();
-  const { data: group, error, reload } = useLoad(() => readGroup(id), [id], 5000);
-  const [open, setOpen] = useState<Opened>();
-  const [secrets, setSecrets] = useState<GroupSecrets>();
+  const { data: group, error, reload } = useLoad(() => readOne('enrollmentGroup', id), [id], 5000);
+  const { start, notes, dialog } = useVerbs(reload);
+  const [refusals, enrolled] = useMemo(() => [refusalsOf(id), enrolledIn(id)], [id]);
   if (!group) return <Waiting title={words.one} error={error} trash="enrollment-groups" />;
-  const close = () => setOpen(undefined);
-  const change = async (body: Changes) => {
-    const answer = await unwrap(api.PUT('/api/v1/enrollment-groups/{id}', { params: of(group), body }));
-    toast(texts.saved);
-    reload();
-    return answer.enrollmentGroup;
-  };
-  const edit = async (values: Values) => {
-    const isNew = values.certificateAuthorityId === newAuthority;
-    const issuer = isNew ? { certificateAuthorityId: await makeIssuer(`${words.issuerOf} ${values.name}`) } : {};
-    const { hookSecret } = await change({ ...changesOf(values), ...issuer });
-    close();
-    if (hookSecret !== undefined) setSecrets({ hookSecret });
-  };
-  const regenerate = async () => {
-    const { enrollmentGroup } = await unwrap(
-      api.POST('/api/v1/enrollment-groups/{id}/regenerate', { params: of(group) }),
-    );
-    setSecrets(secretsIn(enrollmentGroup));
-    reload();
-  };
-  const remove = async () => {
-    const { enrollmentGroup } = await unwrap(api.DELETE('/api/v1/enrollment-groups/{id}', { params: of(group) }));
-    toast(words.deleted(group.name), () =>
-      unwrap(api.POST('/api/v1/trash/enrollment-groups/{id}/recover', { params: of(enrollmentGroup) })),
-    );
-    go('/enrollment');
-  };
   return (
-    <Page title={group.name} actions={<Actions group={group} change={change} remove={remove} onOpen={setOpen} />}>
+    <Page title={group.name} actions={<VerbButtons verbs={verbsOf(group)} start={start} />}>
+      {notes}
       <div class="stack">
         <About group={group} />
         <details class="panel">
@@ -65,63 +34,54 @@ export function GroupPage({ id }: { id: string }) {
           <p class="soft small">{words.secretStays}</p>
           <Lines group={group} />
         </details>
-        <section>
-          <h2>{words.refusals}</h2>
-          <Refusals id={id} />
-        </section>
-        <section>
-          <h2>{words.made}</h2>
-          <Enrolled id={id} count={group.enrolledCount} />
-        </section>
+        <EntityPart of={refusals} heading={words.refusals} />
+        <EntityPart of={enrolled} heading={words.made} />
       </div>
-      {open === 'edit' && <Edit group={group} save={edit} onClose={close} />}
-      {open === 'regenerate' && group.proof !== 'certificate' && (
-        <Confirm
-          title={words.regenerateOf(group.name)}
-          says={words.regenerateSays}
-          verb={words.regenerate[group.proof]}
-          run={regenerate}
-          onClose={close}
-        />
-      )}
-      {secrets && <SecretsDialog group={group} secrets={secrets} onClose={() => setSecrets(undefined)} />}
+      {dialog}
     </Page>
   );
 }
 
-function Actions({
-  group,
-  change,
-  remove,
-  onOpen,
-}: {
-  group: Group;
-  change: (body: Changes) => Promise<unknown>;
-  remove: () => Promise<void>;
-  onOpen: (what: Opened) => void;
-}) {
+function verbsOf(group: Group): Verbs {
   const { proof, disabled } = group;
-  if (!can('update', 'enrollmentGroup')) return null;
-  return (
-    <>
-      <button type="button" class="primary" onClick={() => onOpen('edit')}>
-        {texts.edit}
-      </button>
-      {proof !== 'certificate' && (
-        <button type="button" onClick={() => onOpen('regenerate')}>
-          {words.regenerate[proof]}
-        </button>
-      )}
-      <ActionButton
-        label={disabled ? words.enable : words.disable}
-        act={() => change({ disabled: !disabled })}
-        onError={failed}
-      />
-      {can('delete', 'enrollmentGroup') && (
-        <ActionButton label={texts.delete} act={remove} onError={failed} kind="danger" />
-      )}
-    </>
-  );
+  if (!can('update', 'enrollmentGroup')) return [];
+  const able = async () => {
+    await change('enrollmentGroup', group, { disabled: !disabled });
+  };
+  return [
+    editing(group),
+    proof !== 'certificate' && {
+      text: words.regenerate[proof],
+      ask: { title: words.regenerateOf(group.name), says: words.regenerateSays },
+      run: () => regenerate(group),
+    },
+    { text: disabled ? words.enable : words.disable, run: able },
+    can('delete', 'enrollmentGroup') && trashing('enrollmentGroup', group, words.deleted, '/enrollment'),
+  ];
+}
+
+function editing(group: Group): Verb {
+  const form: Verb['form'] = {
+    title: words.editOf(group.name),
+    values: valuesOf(group),
+    fields: (values) => [...placeFields(group.proof)(values), ...limitFields(values)],
+    save: async (values) => {
+      const changed = await change('enrollmentGroup', group, changesOf(await withIssuer(values)));
+      return { next: changed.hookSecret === undefined ? undefined : showing(changed) };
+    },
+  };
+  return { text: texts.edit, kind: 'primary', form };
+}
+
+async function regenerate({ id, version }: Group) {
+  const params = { path: { id }, header: { etag: version } };
+  const { enrollmentGroup } = await unwrap(api.POST('/api/v1/enrollment-groups/{id}/regenerate', { params }));
+  return { said: '', next: showing(enrollmentGroup) };
+}
+
+/** Shows the secrets of an answer. */
+function showing(group: Parameters<typeof SecretsDialog>[0]['group']): Verb {
+  return { text: words.tryIt, dialog: (_, close) => <SecretsDialog group={group} onClose={close} /> };
 }
 
 function Row({ name, children }: { name: string; children: ComponentChildren }) {
@@ -187,33 +147,5 @@ function About({ group }: { group: Group }) {
         )}
       </dl>
     </section>
-  );
-}
-
-function Edit({
-  group,
-  save,
-  onClose,
-}: {
-  group: Group;
-  save: (values: Values) => Promise<void>;
-  onClose: () => void;
-}) {
-  // As they were when the dialog was opened: a later read must not replace what is typed.
-  const [values] = useState(() => valuesOf(group));
-  const [issues, setIssues] = useState<string>(group.issues);
-  return (
-    <Dialog title={words.editOf(group.name)} onClose={onClose}>
-      <Form save={save} verb={texts.save} onCancel={onClose}>
-        <PlaceFields
-          proof={group.proof}
-          values={values}
-          issues={issues}
-          onIssues={setIssues}
-          mayMake={can('create', 'certificateAuthority')}
-        />
-        <LimitFields values={values} />
-      </Form>
-    </Dialog>
   );
 }

@@ -1,24 +1,20 @@
 /** A new group, step by step: what its devices have, where they belong and what they get, and what bounds it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
+import { make } from '../app/entities.ts';
 import { Dialog } from '../parts/dialog.tsx';
+import { type Chosen, Fields } from '../parts/fields.tsx';
 import { Form, type Values } from '../parts/form.tsx';
 import { texts } from '../texts.ts';
-import { changesOf, LimitFields, newAuthority, PlaceFields, type Proof } from './group-fields.tsx';
-import { makeIssuer } from './new-authority.tsx';
-import type { Group } from './read.ts';
-import { type GroupSecrets, SecretsDialog, secretsIn } from './secrets.tsx';
+import { changesOf, limitFields, type Proof, placeFields, usual, withIssuer } from './group-fields.tsx';
+import { SecretsDialog } from './secrets.tsx';
 
 const words = texts.enrollment;
 const steps = words.steps.length;
 
 export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; onClose: () => void }) {
   const [step, setStep] = useState(0);
-  const [proof, setProof] = useState<Proof>('claimSecret');
-  const [issues, setIssues] = useState('secret');
-  const [values, setValues] = useState<Values>({});
-  const [made, setMade] = useState<{ group: Group; secrets: GroupSecrets }>();
+  const [values, setValues] = useState<Values>(usual);
+  const [made, setMade] = useState<Awaited<ReturnType<typeof makeGroup>>>();
   const list = useRef<HTMLOListElement>(null);
   const before = useRef(step);
   // The button has gone with the step before; the next thing to do is the first field.
@@ -27,24 +23,21 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
     before.current = step;
     list.current?.parentElement?.querySelector<HTMLElement>('form input, form select')?.focus();
   }, [step]);
-  if (made) return <SecretsDialog {...made} onClose={() => onDone(made.group.id)} />;
-  const make = async (all: Values) => {
-    const isNew = issues !== 'secret' && all.certificateAuthorityId === newAuthority;
-    const chosen: Values = { ...all };
-    if (isNew) chosen.certificateAuthorityId = await makeIssuer(`${words.issuerOf} ${all.name}`);
-    // Asked once more after a refusal, it has its CA.
-    setValues(chosen);
-    const body = { accountId: accountId.value, proof, ...changesOf(chosen) };
-    const { enrollmentGroup: group } = await unwrap(api.POST('/api/v1/enrollment-groups', { body }));
-    setMade({ group, secrets: secretsIn(group) });
-  };
+  if (made) return <SecretsDialog group={made} onClose={() => onDone(made.id)} />;
+  const fields = [() => [hardware], placeFields(values.proof), limitFields][step] ?? limitFields;
   const save = async (given: Values, form: HTMLFormElement) => {
     const own = new Set(new FormData(form).keys());
     const others = Object.entries(values).filter(([name]) => !own.has(name));
     const all = { ...Object.fromEntries(others), ...given };
-    if (step === steps - 1) return make(all);
-    setValues(all);
-    setStep(step + 1);
+    if (step < steps - 1) {
+      setValues(all);
+      setStep(step + 1);
+      return;
+    }
+    // Asked once more after a refusal, it has its CA.
+    const chosen = await withIssuer(all);
+    setValues(chosen);
+    setMade(await makeGroup(chosen));
   };
   return (
     <Dialog title={words.new['']} onClose={onClose} wide>
@@ -59,20 +52,10 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
         key={step}
         save={save}
         verb={step === steps - 1 ? texts.create : words.next}
-        begun={Object.keys(values).length > 0}
+        begun={step > 0}
         onCancel={onClose}
       >
-        {step === 0 && <Hardware proof={proof} onProof={setProof} />}
-        {step === 1 && (
-          <PlaceFields
-            proof={proof}
-            values={values}
-            issues={issues}
-            onIssues={setIssues}
-            mayMake={can('create', 'certificateAuthority')}
-          />
-        )}
-        {step === 2 && <LimitFields values={values} />}
+        <Fields of={fields} values={values} />
         {step > 0 && (
           <button type="button" class="link" onClick={() => setStep(step - 1)}>
             {words.back}
@@ -83,20 +66,16 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
   );
 }
 
+const makeGroup = (values: Values) => make('enrollmentGroup', { proof: values.proof as Proof, ...changesOf(values) });
+
 /** The hardware says which proof. */
-function Hardware({ proof, onProof }: { proof: Proof; onProof: (proof: Proof) => void }) {
+function Hardware({ name, value, onText }: Chosen) {
   return (
     <fieldset class="choices">
       <legend>{words.hardware}</legend>
-      {Object.entries(words.hardwares).map(([name, { title, says }]) => (
-        <label class="choice" key={name}>
-          <input
-            type="radio"
-            name="proof"
-            value={name}
-            checked={name === proof}
-            onChange={() => onProof(name as Proof)}
-          />
+      {Object.entries(words.hardwares).map(([proof, { title, says }]) => (
+        <label class="choice" key={proof}>
+          <input type="radio" name={name} value={proof} checked={proof === value} onChange={() => onText(proof)} />
           <span>
             <b>{title}</b>
             <span class="soft small">{says}</span>
@@ -106,3 +85,4 @@ function Hardware({ proof, onProof }: { proof: Proof; onProof: (proof: Proof) =>
     </fieldset>
   );
 }
+const hardware = { name: 'proof', choice: (chosen: Chosen) => <Hardware {...chosen} /> };

@@ -1,19 +1,8 @@
-/** Enrollment groups and CAs, as the API answers them. */
-import { api, unwrap } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+/** What enrollment groups and certificates come to now. */
+import type { Entity } from '../app/entities.ts';
 import { texts } from '../texts.ts';
 
-export async function readGroup(id: string) {
-  return (await unwrap(api.GET('/api/v1/enrollment-groups/{id}', { params: { path: { id } } }))).enrollmentGroup;
-}
-export type Group = Awaited<ReturnType<typeof readGroup>>;
-
-export async function readAuthorities(page = 1, pageSize = 100) {
-  const query = { accountId: accountId.value, page, pageSize };
-  return (await unwrap(api.GET('/api/v1/access/certificate-authorities', { params: { query } })))
-    .certificateAuthorities;
-}
-export type Authority = NonNullable<Awaited<ReturnType<typeof readAuthorities>>['results']>[number];
+export type Group = Entity<'enrollmentGroup'>;
 
 const states = texts.enrollment.states;
 

@@ -7,19 +7,10 @@ import { type Asked, enrollLines, secretLine } from './lines.ts';
 
 const words = texts.enrollment;
 
-export interface GroupSecrets {
+interface GroupSecrets {
   claimSecret?: string;
   groupKey?: string;
   hookSecret?: string;
-}
-
-/** Those of an answer. */
-export function secretsIn({ claimSecret, groupKey, hookSecret }: GroupSecrets): GroupSecrets {
-  return {
-    ...(claimSecret !== undefined && { claimSecret }),
-    ...(groupKey !== undefined && { groupKey }),
-    ...(hookSecret !== undefined && { hookSecret }),
-  };
 }
 
 /** The commands of a device, or of a person who tries the group. */
@@ -36,17 +27,16 @@ export function Lines({ group, secrets = {} }: { group: Asked; secrets?: GroupSe
   );
 }
 
+/** `group` is an answer that has them. */
 export function SecretsDialog({
   group,
-  secrets,
   onClose,
 }: {
-  group: Asked & { name: string };
-  secrets: GroupSecrets;
+  group: Asked & { name: string } & GroupSecrets;
   onClose: () => void;
 }) {
-  const { claimSecret, groupKey, hookSecret } = secrets;
-  const hasSecret = Object.keys(secrets).length > 0;
+  const { claimSecret, groupKey, hookSecret } = group;
+  const hasSecret = (claimSecret ?? groupKey ?? hookSecret) !== undefined;
   return (
     <Dialog title={words.readyOf(group.name)} onClose={onClose} wide>
       {hasSecret && <p class="note warn">{words.once}</p>}
@@ -54,7 +44,7 @@ export function SecretsDialog({
       {groupKey && <Code label={words.groupKey} text={groupKey} />}
       {hookSecret && <Code label={words.hookSecret} text={hookSecret} />}
       <h3>{words.tryIt}</h3>
-      <Lines group={group} secrets={secrets} />
+      <Lines group={group} secrets={group} />
       <CloseButton onClose={onClose} primary />
     </Dialog>
   );

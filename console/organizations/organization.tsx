@@ -1,36 +1,39 @@
 /** One organization: its name and description, the people in it, and its devices. */
+import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
-import { Field, Form, type Values } from '../parts/form.tsx';
+import { change, readList, readOne } from '../app/entities.ts';
+import { can } from '../app/session.ts';
+import { EntityPart } from '../parts/entity-page.tsx';
+import { Fields } from '../parts/fields.tsx';
+import { Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Page, Waiting } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
-import { PeopleOf } from '../people/people-of.tsx';
+import { endUsers } from '../people/people.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.organizations;
 const shownDevices = 10;
+const about = () => [
+  { name: 'name', label: texts.name, required: true },
+  { name: 'description', label: words.description },
+];
 
 async function readOrganization(id: string) {
-  const { organization } = await unwrap(api.GET('/api/v1/organizations/{id}', { params: { path: { id } } }));
-  const query = {
-    accountId: accountId.value,
-    organizationId: id,
-    pageSize: shownDevices,
-    sortBy: 'serialNumber',
-  } as const;
-  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query } }));
+  const [organization, devices] = await Promise.all([
+    readOne('organization', id),
+    readList('device', 1, { organizationId: id, pageSize: shownDevices, sortBy: 'serialNumber' }),
+  ]);
   return { organization, devices };
 }
 
 export function Organization({ id }: { id: string }) {
   const { data, error, reload } = useLoad(() => readOrganization(id), [id]);
+  const people = useMemo(() => endUsers(id), [id]);
   if (!data) return <Waiting title={words.one} error={error} trash="organizations" />;
   const { organization, devices } = data;
   const save = async ({ name = '', description = null }: { name?: string; description?: string | null } & Values) => {
-    const params = { path: { id }, header: { etag: organization.version } };
-    await unwrap(api.PUT('/api/v1/organizations/{id}', { params, body: { name, description } }));
+    await change('organization', organization, { name, description });
     toast(texts.saved);
     reload();
   };
@@ -48,8 +51,7 @@ export function Organization({ id }: { id: string }) {
           <section class="panel">
             <h2>{words.about}</h2>
             <Form key={organization.version} save={save} verb={texts.save}>
-              <Field label={texts.name} name="name" required defaultValue={organization.name} />
-              <Field label={words.description} name="description" defaultValue={organization.description ?? ''} />
+              <Fields of={about} values={organization} />
             </Form>
           </section>
         )}
@@ -66,12 +68,7 @@ export function Organization({ id }: { id: string }) {
           </ul>
         </section>
       </div>
-      {can('read', 'endUser') && (
-        <section>
-          <h2>{words.people}</h2>
-          <PeopleOf organizationId={id} />
-        </section>
-      )}
+      {can('read', 'endUser') && <EntityPart of={people} heading={words.people} />}
     </Page>
   );
 }

@@ -1,117 +1,166 @@
-/** People: end-users and account users, invited or with a password. */
-import { useState } from 'preact/hooks';
+/** People: end-users and account users, invited or with a password, and their roles. */
+import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
-import { accountId, can, me } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { Field, Form, type Values } from '../parts/form.tsx';
-import { pageSize } from '../parts/lists/listing.tsx';
+import { change, type Entity, make, readList, remove, type Slice } from '../app/entities.ts';
+import { can, me } from '../app/session.ts';
+import { Ago } from '../parts/ago.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
+import type { Values } from '../parts/form.tsx';
+import { NameOf } from '../parts/names.tsx';
 import { NewPassword } from '../parts/new-password.tsx';
-import { Badge, Page, Tabs } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { toast } from '../parts/toast.tsx';
+import { Badge } from '../parts/page.tsx';
+import { creating, deletion, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
-import { PeopleOf } from './people-of.tsx';
-import { PeopleTable } from './people-table.tsx';
-import { RolePicker } from './role-picker.tsx';
-import { NewRole, Roles } from './roles.tsx';
+import { giving, RoleName, roleField, type Scope } from './role-picker.tsx';
+import { roles } from './roles.tsx';
+import { Security } from './security.tsx';
 
 const words = texts.people;
+/** Milliseconds. */
+const liveEvery = 10_000;
 
-export function People({ tab }: { tab: string }) {
-  const [making, setMaking] = useState(false);
-  const [round, setRound] = useState(0);
-  const isAdmins = tab === 'account-users';
-  const isRoles = tab === 'roles';
-  const made = isRoles ? 'role' : isAdmins ? 'accountUser' : 'endUser';
-  const verb = isRoles ? texts.roles.new : isAdmins ? words.newAdmin : words.newEndUser;
-  const tabs = Object.entries(words.tabs).filter(
-    ([name]) => name === '' || can('read', name === 'roles' ? 'role' : 'accountUser'),
-  );
-  const end = () => {
-    setMaking(false);
-    setRound(round + 1);
-  };
-  const make = async ({ emailAddress = '', password, organizationId = '', name, roleId }: Values) => {
-    const login = { createIdmUser: true, idmUserEmail: emailAddress, ...(password && { idmUserPassword: password }) };
-    const account = { accountId: accountId.value, ...(roleId && { roleId }) };
-    if (isAdmins) await unwrap(api.POST('/api/v1/account-users', { body: { ...account, ...login } }));
-    else {
-      const body = { ...account, ...login, organizationId, ...(name && { name }) };
-      await unwrap(api.POST('/api/v1/end-users', { body }));
-    }
-    toast(password ? texts.saved : words.invited(emailAddress));
-    end();
-  };
-  return (
-    <Page
-      title={texts.places.people}
-      trash={isRoles ? 'roles' : isAdmins ? undefined : 'people'}
-      actions={
-        can('create', made) && (
-          <button type="button" class="primary" onClick={() => setMaking(true)}>
-            {verb}
-          </button>
-        )
-      }
-    >
-      {tabs.length > 1 && <Tabs base="/people" current={tab} tabs={tabs} />}
-      {isRoles && <Roles round={round} />}
-      {isAdmins && <Admins round={round} />}
-      {!isRoles && !isAdmins && <PeopleOf round={round} />}
-      {making && isRoles && <NewRole onDone={end} onClose={() => setMaking(false)} />}
-      {making && !isRoles && (
-        <Dialog title={verb} onClose={() => setMaking(false)}>
-          <Form save={make} verb={texts.create} onCancel={() => setMaking(false)}>
-            <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
-            {!isAdmins && (
-              <>
-                <Field label={texts.name} name="name" />
-                <Picker kind="organization" label={texts.devices.organization} name="organizationId" />
-              </>
-            )}
-            {can('read', 'role') && <RolePicker scope={isAdmins ? 'account' : 'organization'} />}
-            <NewPassword of={undefined} label={words.password} name="password" hint={words.passwordHint} />
-          </Form>
-        </Dialog>
-      )}
-    </Page>
-  );
+/** The name by which people are called: their email address. */
+type Named<T> = T & { name: string };
+type EndUser = Named<Omit<Entity<'endUser'>, 'name'>> & { ownName: string | null };
+type Admin = Named<Entity<'accountUser'>>;
+
+/** The email addresses of a whole page are read at once. */
+async function readEndUsers(page: number, organizationId: string | undefined): Promise<Slice<EndUser>> {
+  const { results = [], ...rest } = await readList('endUser', page, { organizationId });
+  const userIds = results.flatMap(({ userId }) => userId ?? []);
+  const people =
+    userIds.length === 0 ? [] : (await unwrap(api.POST('/api/v1/users/batch', { body: { userIds } }))).users;
+  const emails = new Map(people.map(({ userId, emailAddress }) => [userId, emailAddress]));
+  const nameOf = (userId: string | null) => emails.get(userId ?? '') ?? words.noLogin;
+  return { ...rest, results: results.map((one) => ({ ...one, ownName: one.name ?? null, name: nameOf(one.userId) })) };
 }
 
-async function readAdmins(page: number) {
-  const query = { accountId: accountId.value, pageSize, page };
-  const { results = [], ...rest } = (await unwrap(api.GET('/api/v1/account-users', { params: { query } })))
-    .accountUsers;
-  return { ...rest, results: results.map((one) => ({ ...one, email: one.emailAddress ?? words.noLogin })) };
+async function readAdmins(page: number): Promise<Slice<Admin>> {
+  const { results = [], ...rest } = await readList('accountUser', page);
+  return { ...rest, results: results.map((one) => ({ ...one, name: one.emailAddress ?? words.noLogin })) };
 }
-type Admin = Awaited<ReturnType<typeof readAdmins>>['results'][number];
+
+const isSelf = ({ userId }: { userId: string | null }) => userId === me.value?.id;
+
+const email = {
+  name: 'email',
+  label: words.email,
+  show: (of: Named<{ userId: string | null }>) => (
+    <>
+      {of.name} {isSelf(of) && <Badge text={words.you} />}
+    </>
+  ),
+};
+const name = { name: 'name', label: texts.name, show: ({ ownName }: EndUser) => ownName ?? '–' };
+const organization = {
+  name: 'organization',
+  label: texts.devices.organization,
+  show: ({ organizationId }: EndUser) => (
+    <Link href={`/organizations/${organizationId}`}>
+      <NameOf kind="organization" id={organizationId} />
+    </Link>
+  ),
+};
+const others = [
+  { name: 'role', label: texts.roles.one, show: ({ roleId }: { roleId: string }) => <RoleName id={roleId} /> },
+  { name: 'created', label: texts.created, show: ({ created }: { created: string }) => <Ago iso={created} /> },
+];
+
+/** End-users, of all organizations or of one. */
+export const endUsers = (organizationId?: string): EntityList<EndUser> => ({
+  label: words.tabs[''],
+  kind: 'endUser',
+  trash: organizationId === undefined ? 'people' : undefined,
+  empty: words.none,
+  every: liveEvery,
+  load: (page) => readEndUsers(page, organizationId),
+  columns: organizationId === undefined ? [email, name, organization, ...others] : [email, name, ...others],
+  create: () => organizationId === undefined && can('create', 'endUser') && inviting('organization'),
+  verbs: (of) => [
+    can('update', 'profile') && login(of, true),
+    can('update', 'endUser') && moving(of),
+    can('update', 'endUser') &&
+      can('read', 'role') &&
+      giving(of, 'organization', (roleId) => change('endUser', of, { roleId, organizationId: of.organizationId })),
+    can('delete', 'endUser') && deletion('endUser', of, words),
+  ],
+});
 
 /** Account users have no trash: the same login is made an admin again. */
-async function remove({ id, version, userId }: Admin) {
-  await unwrap(api.DELETE('/api/v1/account-users/{id}', { params: { path: { id }, header: { etag: version } } }));
-  return () => unwrap(api.POST('/api/v1/account-users', { body: { accountId: accountId.value, userId } }));
-}
+const admins: EntityList<Admin> = {
+  label: words.tabs['account-users'],
+  kind: 'accountUser',
+  empty: words.none,
+  every: liveEvery,
+  load: readAdmins,
+  columns: [email, ...others],
+  create: () => can('create', 'accountUser') && inviting('account'),
+  verbs: (of) => [
+    can('read', 'identity') && login(of, false),
+    can('update', 'accountUser') &&
+      can('read', 'role') &&
+      giving(of, 'account', (roleId) => change('accountUser', of, { roleId })),
+    can('delete', 'accountUser') &&
+      !isSelf(of) && {
+        text: texts.delete,
+        kind: 'danger',
+        ask: { title: words.deleteOf(of.name), says: words.deleteAdminSays },
+        run: async () => {
+          await remove('accountUser', of);
+          const undo = () => make('accountUser', { userId: of.userId });
+          return { said: words.deleted(of.name), undo, stays: { of: of.name } };
+        },
+      },
+  ],
+};
 
-function give({ id, version }: Admin, roleId: string) {
-  const params = { path: { id }, header: { etag: version } };
-  return unwrap(api.PUT('/api/v1/account-users/{id}', { params, body: { roleId } }));
-}
-
-function Admins({ round }: { round: number }) {
-  const isSelf = ({ userId }: Admin) => userId === me.value?.id;
-  return (
-    <PeopleTable
-      label={words.tabs['account-users']}
-      load={readAdmins}
-      on={[round]}
-      says={words.deleteAdminSays}
-      columns={[]}
-      badge={(one) => isSelf(one) && <Badge text={words.you} />}
-      maySecure={can('read', 'identity')}
-      give={can('update', 'accountUser') && can('read', 'role') ? give : undefined}
-      scope="account"
-      remove={remove}
-      mayRemove={(one) => can('delete', 'accountUser') && !isSelf(one)}
-    />
+function login({ userId, name }: Named<{ userId: string | null }>, isEndUser: boolean): Verb | false {
+  if (userId === null) return false;
+  const dialog = (_: unknown, close: () => void) => (
+    <Dialog title={words.securityOf(name)} onClose={close}>
+      <Security userId={userId} isEndUser={isEndUser} />
+      <CloseButton onClose={close} />
+    </Dialog>
   );
+  return { text: words.security, dialog };
+}
+
+function moving(of: EndUser): Verb {
+  const form: Verb['form'] = {
+    title: words.moveOf(of.name),
+    verb: texts.move,
+    values: of,
+    fields: () => [words.moveSays, { name: 'organizationId', label: texts.devices.organization, pick: 'organization' }],
+    save: async ({ organizationId = '' }) => {
+      await change('endUser', of, { organizationId });
+    },
+  };
+  return { text: texts.move, form };
+}
+
+function inviting(scope: Scope): Verb {
+  const isAdmin = scope === 'account';
+  const save = async ({ emailAddress = '', password, organizationId = '', name, roleId }: Values) => {
+    const login = { createIdmUser: true, idmUserEmail: emailAddress, idmUserPassword: password };
+    if (isAdmin) await make('accountUser', { roleId, ...login });
+    else await make('endUser', { roleId, ...login, organizationId, name });
+    return { said: password ? texts.saved : words.invited(emailAddress) };
+  };
+  return creating(isAdmin ? words.newAdmin : words.newEndUser, {
+    fields: () => [
+      { name: 'emailAddress', label: words.email, type: 'email', autoComplete: 'username', required: true },
+      !isAdmin && { name: 'name', label: texts.name },
+      !isAdmin && { name: 'organizationId', label: texts.devices.organization, pick: 'organization' },
+      can('read', 'role') && roleField(scope),
+      <NewPassword of={undefined} label={words.password} name="password" hint={words.passwordHint} />,
+    ],
+    save,
+  });
+}
+
+const lists = { '': endUsers(), 'account-users': admins, roles };
+
+export function People({ tab }: { tab: string }) {
+  return <EntityPage title={texts.places.people} path="/people" tab={tab} lists={lists} />;
 }

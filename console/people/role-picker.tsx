@@ -1,9 +1,11 @@
 /** Roles as people are given them: those of a scope that give nothing which the caller does not have. */
-import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
-import { ErrorNote, Select } from '../parts/form.tsx';
+import { type Entity, readList } from '../app/entities.ts';
+import { can } from '../app/session.ts';
+import type { Chosen, FieldOf } from '../parts/fields.tsx';
+import { ErrorNote, Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
+import type { Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.roles;
@@ -12,29 +14,46 @@ const maxRoles = 1000;
 export type Scope = 'account' | 'organization';
 type Action = Parameters<typeof can>[0];
 
-export async function readRoles() {
-  const query = { accountId: accountId.value, pageSize: maxRoles };
-  return (await unwrap(api.GET('/api/v1/roles', { params: { query } }))).roles.results ?? [];
-}
-export type Role = Awaited<ReturnType<typeof readRoles>>[number];
+export type Role = Entity<'role'>;
+
+export const readRoles = async (): Promise<Role[]> => (await readList('role', 1, { pageSize: maxRoles })).results ?? [];
 
 /** Nobody gives a right that they do not have. */
 function mayGive({ rights }: Role): boolean {
   return Object.entries(rights).every(([kind, actions]) => actions?.every((action) => can(action as Action, kind)));
 }
 
-export function RolePicker({ scope, value }: { scope: Scope; value?: string | undefined }) {
+/** The role of somebody, or of a program; `given` is the one that they have. */
+export const roleField = (scope: Scope, given?: string | null): FieldOf => ({
+  name: 'roleId',
+  choice: (chosen) => <RolePicker scope={scope} given={given ?? undefined} {...chosen} />,
+});
+
+/** Gives somebody another role. */
+export function giving(
+  { name, roleId }: { name: string; roleId?: string | null },
+  scope: Scope,
+  give: (roleId: string) => Promise<unknown>,
+): Verb {
+  const save = async ({ roleId = '' }: Values) => {
+    await give(roleId);
+  };
+  const fields = () => [words.giveSays, roleField(scope, roleId)];
+  return { text: words.give, form: { title: words.giveOf(name), fields, save } };
+}
+
+function RolePicker({ scope, given, ...chosen }: Chosen & { scope: Scope; given: string | undefined }) {
   const { data, error } = useLoad(readRoles, []);
   if (error) return <ErrorNote error={error} />;
-  const fit = (data ?? []).filter((role) => role.scope === scope && (mayGive(role) || role.id === value));
+  const fit = (data ?? []).filter((role) => role.scope === scope && (mayGive(role) || role.id === given));
   const options = fit.map(({ id, name }) => [id, nameOfRole(id, name)] as const);
   const usual = options.find(([id]) => id === `${scope}:${scope === 'account' ? 'admin' : 'manager'}`)?.[0];
   return (
     <Select
       key={options.length}
       label={words.one}
-      name="roleId"
-      value={value ?? usual ?? options[0]?.[0]}
+      {...chosen}
+      value={chosen.value ?? given ?? usual ?? options[0]?.[0]}
       options={options}
       busy={data === undefined}
     />

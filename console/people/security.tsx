@@ -1,24 +1,23 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
-import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
-import { Confirm } from '../parts/dialog.tsx';
 import { ActionButton, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
+import { useVerbs, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.security;
 
 /** Nobody takes away the second factor of another admin. */
 export function Security({ userId, isEndUser = false }: { userId: string; isEndUser?: boolean }) {
-  const [removing, setRemoving] = useState<'totp' | 'sms'>();
   const params = { path: { userId } };
   const { data, error, reload } = useLoad(
     () => unwrap(api.GET('/api/v1/users/{userId}/security', { params })),
     [userId],
   );
+  const { start, dialog } = useVerbs(reload);
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   const { mfaMethods, sessions } = data.security;
   const isOwn = me.value?.id === userId;
@@ -27,11 +26,14 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
     toast(words.ended(ended));
     reload();
   };
-  const remove = async (method: 'totp' | 'sms') => {
-    await unwrap(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
-    toast(words.removed);
-    reload();
-  };
+  const removing = (method: 'totp' | 'sms'): Verb => ({
+    text: words.remove,
+    ask: { title: words.removeOf(texts.signIn.methods[method] ?? method), says: words.removeSays },
+    run: async () => {
+      await unwrap(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
+      return { said: words.removed };
+    },
+  });
   return (
     <>
       <h3>{words.factors}</h3>
@@ -45,7 +47,7 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
                 type="button"
                 class="plain"
                 aria-label={texts.verbOf(words.remove, texts.signIn.methods[method] ?? method)}
-                onClick={() => setRemoving(method)}
+                onClick={() => start(removing(method))}
               >
                 {words.remove}
               </button>
@@ -68,15 +70,7 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
       {(isOwn || can('delete', 'session')) && sessions.some(({ current }) => !current) && (
         <ActionButton label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
       )}
-      {removing && (
-        <Confirm
-          title={words.removeOf(texts.signIn.methods[removing] ?? removing)}
-          says={words.removeSays}
-          verb={words.remove}
-          run={() => remove(removing)}
-          onClose={() => setRemoving(undefined)}
-        />
-      )}
+      {dialog}
     </>
   );
 }

@@ -1,12 +1,14 @@
 /** The form of a bridge: a new one, or one that is changed. What is stored sealed is not shown, and kept where it is left empty. */
 import { useState } from 'preact/hooks';
-import { api, unwrap } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { Button, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { change, make, readOne } from '../app/entities.ts';
+import type { FieldsOf } from '../parts/fields.tsx';
+import { Button, Field, type Values } from '../parts/form.tsx';
+import { creating, Once, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.bridges;
+export const readBridge = (id: string) => readOne('bridge', id);
+export type Bridge = Awaited<ReturnType<typeof readBridge>>;
 const kinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
 type Kind = (typeof kinds)[number];
 /** The settings of each kind besides its address. */
@@ -28,120 +30,66 @@ const credentialsOf: Record<Kind, readonly string[]> = {
 /** What a webhook may have. */
 const maxHeaders = 10;
 
-/** A bridge as the service shows it. */
-interface Shown {
-  id: string;
-  version: string;
-  name: string;
-  kind: Kind;
-  url: string;
-  urlHasHiddenPart: boolean;
-  headers: ReadonlyArray<{ name: string }>;
-  ca: string | null;
-  settings: Record<string, string>;
-}
-
 /** The values of some fields, by the part of their names after the prefix. */
-function valuesOf(values: Values, prefix: string): Record<string, string> {
+function partOf(values: Values, prefix: string): Record<string, string> {
   const own = Object.entries(values).filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(own.map(([name, value]) => [name.slice(prefix.length), value]));
 }
 
-/** `onDone` gets the secret of a webhook, which is shown once. */
-export function NewBridge({ onClose, onDone }: { onClose: () => void; onDone: (secret: string | undefined) => void }) {
-  const [kind, setKind] = useState<Kind>('webhook');
-  const [lines, setLines] = useState<readonly Line[]>([]);
-  const save = async (values: Values) => {
-    const { name = '', url = '', ca } = values;
-    const [settings, credentials] = [valuesOf(values, 'setting.'), valuesOf(values, 'credential.')];
-    const more = kind === 'webhook' ? { headers: headersOf(lines) } : { settings, credentials };
-    const body = { accountId: accountId.value, name, kind, url, ...(ca && { ca }), ...more };
-    onDone((await unwrap(api.POST('/api/v1/bridges', { body }))).bridge.secret);
+const isSecret = (name: string) => /password|token|secret/i.test(name);
+
+/** Of a new bridge, or of one that there is. */
+function fieldsOf(of?: Bridge): FieldsOf {
+  return (values) => {
+    const kind = (of?.kind ?? values.kind) as Kind;
+    const hint = of?.urlHasHiddenPart ? words.hiddenPart : undefined;
+    const kept = of && words.kept;
+    return [
+      !of && <p class="soft">{words.hint}</p>,
+      { name: 'name', label: texts.name, required: true },
+      !of && {
+        name: 'kind',
+        label: texts.programs.kind,
+        options: kinds.map((one) => [one, words.kinds[one]] as const),
+      },
+      { name: 'url', label: texts.programs.address, required: true, placeholder: words.examples[kind], hint },
+      kind === 'webhook' && <Headers of={of?.headers ?? []} />,
+      ...settingsOf[kind].map((name) => ({ name: `setting.${name}`, label: name, required: kind === 'kinesis' })),
+      ...credentialsOf[kind].map((name) => ({
+        ...{ name: `credential.${name}`, label: name, type: isSecret(name) ? 'password' : 'text' },
+        ...{ autoComplete: 'off', placeholder: kept },
+      })),
+      { name: 'ca', label: words.ca, isLong: true, hint: words.caHint },
+    ];
   };
-  return (
-    <Dialog title={texts.programs.new.bridges} onClose={onClose}>
-      <Form save={save} verb={texts.create} onCancel={onClose}>
-        <p class="soft">{words.hint}</p>
-        <Field label={texts.name} name="name" required />
-        <Select
-          label={texts.programs.kind}
-          value={kind}
-          options={kinds.map((one) => [one, words.kinds[one]] as const)}
-          onText={(text) => setKind(kinds.find((one) => one === text) ?? 'webhook')}
-        />
-        <Field label={texts.programs.address} name="url" required placeholder={words.examples[kind]} />
-        <Own kind={kind} lines={lines} onLines={setLines} />
-        <TextArea label={words.ca} name="ca" hint={words.caHint} />
-      </Form>
-    </Dialog>
-  );
 }
 
-export function EditBridge({ of, onClose, onDone }: { of: Shown; onClose: () => void; onDone: () => void }) {
-  const { id, version, kind } = of;
-  const [lines, setLines] = useState<readonly Line[]>(
-    of.headers.map(({ name }, key) => ({ key, name, value: '', stored: name })),
-  );
-  const save = async (values: Values) => {
-    const { name = '', url = '', ca = null } = values;
-    const credentials = valuesOf(values, 'credential.');
-    const more =
-      kind === 'webhook'
-        ? { headers: headersOf(lines) }
-        : { settings: valuesOf(values, 'setting.'), ...(Object.keys(credentials).length > 0 && { credentials }) };
-    const params = { path: { id }, header: { etag: version } };
-    await unwrap(api.PUT('/api/v1/bridges/{id}', { params, body: { name, url, ca, ...more } }));
-    onDone();
-  };
-  return (
-    <Dialog title={words.editOf(of.name)} onClose={onClose}>
-      <Form save={save} verb={texts.save} onCancel={onClose}>
-        <Field label={texts.name} name="name" required defaultValue={of.name} />
-        <Field
-          label={texts.programs.address}
-          name="url"
-          required
-          defaultValue={of.url}
-          {...(of.urlHasHiddenPart && { hint: words.hiddenPart })}
-        />
-        <Own kind={kind} lines={lines} onLines={setLines} settings={of.settings} isStored />
-        <TextArea label={words.ca} name="ca" value={of.ca ?? ''} hint={words.caHint} />
-      </Form>
-    </Dialog>
-  );
+/** What bridges of its kind have besides a name, an address and a CA. */
+function ownOf({ headers, ...values }: Values) {
+  if (headers !== undefined) return { headers: JSON.parse(headers) as { name: string; value?: string }[] };
+  return { settings: partOf(values, 'setting.'), credentials: partOf(values, 'credential.') };
 }
 
-/** What bridges of this kind have besides a name, an address and a CA. */
-function Own({
-  kind,
-  settings = {},
-  isStored,
-  ...headers
-}: HeadersProps & { kind: Kind; settings?: Record<string, string>; isStored?: boolean }) {
-  if (kind === 'webhook') return <Headers {...headers} />;
-  return (
-    <>
-      {settingsOf[kind].map((name) => (
-        <Field
-          key={name}
-          label={name}
-          name={`setting.${name}`}
-          required={kind === 'kinesis'}
-          defaultValue={settings[name] ?? ''}
-        />
-      ))}
-      {credentialsOf[kind].map((name) => (
-        <Field
-          key={name}
-          label={name}
-          name={`credential.${name}`}
-          type={/password|token|secret/i.test(name) ? 'password' : 'text'}
-          autoComplete="off"
-          placeholder={isStored ? words.kept : undefined}
-        />
-      ))}
-    </>
-  );
+export const newBridge = creating(texts.programs.new.bridges, {
+  values: { kind: 'webhook' },
+  fields: fieldsOf(),
+  save: async ({ name = '', kind, url = '', ca, ...own }) => {
+    const { secret } = await make('bridge', { name, kind: kind as Kind, url, ca, ...ownOf(own) });
+    return secret
+      ? { note: <Once says={texts.programs.once} label={texts.programs.token} text={secret} /> }
+      : undefined;
+  },
+});
+
+export function editing(of: Bridge): Verb {
+  const settings = Object.entries(of.settings).map(([name, value]) => [`setting.${name}`, value]);
+  const save = async ({ name = '', url = '', ca, ...values }: Values) => {
+    const { credentials, ...own } = { credentials: {}, ...ownOf(values) };
+    const more = Object.keys(credentials).length > 0 ? { credentials } : {};
+    await change('bridge', of, { name, url, ca: ca ?? null, ...own, ...more });
+  };
+  const values = { ...of, ...Object.fromEntries(settings) };
+  return { text: texts.edit, form: { title: words.editOf(of.name), fields: fieldsOf(of), values, save } };
 }
 
 /** A header while it is edited; `stored` is the name under which a value is stored. `key` stays when others go. */
@@ -152,19 +100,19 @@ interface Line {
   stored?: string;
 }
 
-const headersOf = (lines: readonly Line[]) => lines.map(({ name, value }) => ({ name, ...(value && { value }) }));
-
-interface HeadersProps {
-  lines: readonly Line[];
-  onLines: (lines: readonly Line[]) => void;
-}
-
-function Headers({ lines, onLines }: HeadersProps) {
+/** The field `headers` of a form has them as JSON. */
+function Headers({ of }: { of: ReadonlyArray<{ name: string }> }) {
+  const [lines, setLines] = useState<readonly Line[]>(() =>
+    of.map(({ name }, key) => ({ key, name, value: '', stored: name })),
+  );
   const change = (key: number, changes: Partial<Line>) =>
-    onLines(lines.map((one) => (one.key === key ? { ...one, ...changes } : one)));
-  const add = () => onLines([...lines, { key: Math.max(-1, ...lines.map(({ key }) => key)) + 1, name: '', value: '' }]);
+    setLines(lines.map((one) => (one.key === key ? { ...one, ...changes } : one)));
+  const add = () =>
+    setLines([...lines, { key: Math.max(-1, ...lines.map(({ key }) => key)) + 1, name: '', value: '' }]);
+  const headers = lines.map(({ name, value }) => ({ name, ...(value && { value }) }));
   return (
     <fieldset class="bare">
+      <input type="hidden" name="headers" value={JSON.stringify(headers)} />
       {lines.map(({ key, name, value, stored }) => {
         const isStored = stored !== undefined && stored.toLowerCase() === name.toLowerCase();
         return (
@@ -190,7 +138,7 @@ function Headers({ lines, onLines }: HeadersProps) {
               type="button"
               class="plain"
               aria-label={texts.verbOf(words.remove, name)}
-              onClick={() => onLines(lines.filter((one) => one.key !== key))}
+              onClick={() => setLines(lines.filter((one) => one.key !== key))}
             >
               {words.remove}
             </button>

@@ -1,13 +1,13 @@
 /** What the groups of an identity provider give, and the token with which it speaks SCIM. */
 import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+import { change, readOne } from '../app/entities.ts';
 import { Code } from '../parts/code.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Picker } from '../parts/picker.tsx';
-import { toast } from '../parts/toast.tsx';
+import { readRoles } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.providerGroups;
@@ -28,20 +28,26 @@ interface Line extends Mapping {
 type Roles = ReadonlyArray<{ id: string; name: string; scope: string }>;
 
 async function read(id: string) {
-  const query = { accountId: accountId.value, pageSize: 1000 };
-  const [{ identityProvider }, { roles }] = await Promise.all([
-    unwrap(api.GET('/api/v1/identity-providers/{id}', { params: { path: { id } } })),
-    unwrap(api.GET('/api/v1/roles', { params: { query } })),
-  ]);
-  return { provider: identityProvider, roles: roles.results ?? [] };
+  const [provider, roles] = await Promise.all([readOne('identityProvider', id), readRoles()]);
+  return { provider, roles };
 }
 
-export function ProviderGroups({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
+export function ProviderGroups({
+  id,
+  name,
+  onSaved,
+  onClose,
+}: {
+  id: string;
+  name: string;
+  onSaved: () => void;
+  onClose: () => void;
+}) {
   const { data, error } = useLoad(() => read(id), [id]);
   return (
     <Dialog title={words.titleOf(name)} onClose={onClose} wide>
       <ErrorNote error={error} />
-      {data && <Mappings provider={data.provider} roles={data.roles} onClose={onClose} />}
+      {data && <Mappings {...data} onSaved={onSaved} />}
       <Scim id={id} />
       <CloseButton onClose={onClose} />
     </Dialog>
@@ -50,9 +56,9 @@ export function ProviderGroups({ id, name, onClose }: { id: string; name: string
 
 type Provider = Awaited<ReturnType<typeof read>>['provider'];
 
-function Mappings({ provider, roles, onClose }: { provider: Provider; roles: Roles; onClose: () => void }) {
+function Mappings({ provider, roles, onSaved }: { provider: Provider; roles: Roles; onSaved: () => void }) {
   const [lines, setLines] = useState<Line[]>(provider.mappings.map((one, key) => ({ ...one, key })));
-  const change = (key: number, changes: Partial<Mapping>) =>
+  const edit = (key: number, changes: Partial<Mapping>) =>
     setLines(lines.map((one) => (one.key === key ? { ...one, ...changes } : one)));
   const add = () => {
     const key = Math.max(-1, ...lines.map((one) => one.key)) + 1;
@@ -60,11 +66,8 @@ function Mappings({ provider, roles, onClose }: { provider: Provider; roles: Rol
   };
   const save = async ({ groupsClaim = '' }: Values) => {
     const mappings = lines.map(({ key: _, ...mapping }) => mapping);
-    const params = { path: { id: provider.id }, header: { etag: provider.version } };
-    const body = { groupsClaim: groupsClaim === '' ? null : groupsClaim, mappings };
-    await unwrap(api.PUT('/api/v1/identity-providers/{id}', { params, body }));
-    toast(texts.saved);
-    onClose();
+    await change('identityProvider', provider, { groupsClaim: groupsClaim === '' ? null : groupsClaim, mappings });
+    onSaved();
   };
   return (
     <Form save={save} verb={texts.save}>
@@ -74,7 +77,7 @@ function Mappings({ provider, roles, onClose }: { provider: Provider; roles: Rol
           key={line.key}
           line={line}
           roles={roles}
-          onChange={(changes) => change(line.key, changes)}
+          onChange={(changes) => edit(line.key, changes)}
           onRemove={() => setLines(lines.filter((one) => one.key !== line.key))}
         />
       ))}

@@ -18,6 +18,11 @@ t.before(async () => {
 });
 
 const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+/** From the menu of a row. */
+const choose = async (page: Page, of: string, verb: string) => {
+  await press(page, `Actions of ${of}`);
+  await page.getByRole('menuitem', { name: verb }).click();
+};
 const state = (page: Page, name: string) => page.getByRole('row').getByText(name, { exact: true }).first().waitFor();
 
 t.test('a command shows its states as the device reports them, and one that waits is cancelled', async (t) => {
@@ -171,7 +176,7 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   await dialog.getByLabel('Value').fill('k3y');
   await dialog.getByRole('button', { name: 'Create' }).click();
   await page.getByText('shown only now').waitFor();
-  await press(page, 'Edit Warehouse');
+  await choose(page, 'Warehouse', 'Edit');
   const editing = page.getByRole('dialog', { name: 'Edit Warehouse' });
   await editing.getByText('Its query is stored').waitFor();
   t.equal(await editing.getByLabel('Address').inputValue(), receiver.url);
@@ -220,7 +225,7 @@ t.test('groups of a provider get roles, and its SCIM a token that is shown once'
   const about = { name: 'Directory', issuer: 'https://id.example.com', clientId: 'slipway' };
   const { id } = await service.create('/identity-providers', 'identityProvider', about);
   const { page, errors } = await openAs(t, browser, service, 'programs/identity-providers');
-  await press(page, 'Groups Directory');
+  await choose(page, 'Directory', 'Groups');
   const dialog = page.getByRole('dialog', { name: 'Groups of Directory' });
   await dialog.getByLabel('Claim with the groups').fill('groups');
   await dialog.getByRole('button', { name: 'Add a group' }).click();
@@ -245,7 +250,7 @@ t.test('groups of a provider get roles, and its SCIM a token that is shown once'
       { group: 'Viewers', roleId: 'organization:viewer', organizationId: organization.id },
     ],
   });
-  await press(page, 'Groups Directory');
+  await choose(page, 'Directory', 'Groups');
   await dialog.getByRole('button', { name: 'Remove Operations' }).click();
   t.equal(await dialog.getByLabel('Group', { exact: true }).count(), 1);
   t.strictSame(errors, []);
