@@ -324,8 +324,8 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
     if (isAsked) await inDialog(page, 'Delete');
   };
   const kinds: [place: string, name: string, remove: () => Promise<void>, link: string, list?: string][] = [
-    [`products/${product}`, 'gone-channel', byButton('Delete gone-channel', false), 'channels'],
-    [`products/${product}`, 'gone-field', byButton('Delete gone-field', false), 'custom fields'],
+    [`products/${product}`, 'gone-channel', byMenu('gone-channel', false), 'channels'],
+    [`products/${product}`, 'gone-field', byMenu('gone-field', false), 'custom fields'],
     [`products/${empty.id}`, 'Empty product', byButton('Delete', true), 'products', 'products'],
     ['firmware', 'Gone package', byMenu('Gone package', false), 'firmware packages'],
     ['organizations', 'Gone organization', byMenu('Gone organization', true), 'organizations'],
