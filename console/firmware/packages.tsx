@@ -2,22 +2,19 @@
 import { useState } from 'preact/hooks';
 import { ownHeaders } from '../app/acting.ts';
 import { ApiError, api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
+import { type Entity, make, readList } from '../app/entities.ts';
+import { can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
+import type { EntityList } from '../parts/entity-page.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { Badge } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { creating, trashing } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.firmware;
 
-export async function readPackages(page: number) {
-  const query = { accountId: accountId.value, page, pageSize, count: 'devices' };
-  return (await unwrap(api.GET('/api/v1/firmware/packages', { params: { query } }))).firmwarePackages;
-}
-type Package = NonNullable<Awaited<ReturnType<typeof readPackages>>['results']>[number];
+export const readPackages = (page: number) => readList('firmwarePackage', page, { count: 'devices' });
+type Package = Entity<'firmwarePackage'>;
 
 const bytes = (size: number) =>
   size < 1024
@@ -26,94 +23,62 @@ const bytes = (size: number) =>
       ? `${(size / 1024).toFixed(1)} KB`
       : `${(size / 1024 ** 2).toFixed(1)} MB`;
 
-export function Packages({ round, onChanged }: { round: number; onChanged: () => void }) {
-  const [uploading, setUploading] = useState<Package>();
-  const change = async ({ id, version }: Package, verb: 'publish' | 'retire') => {
-    const params = { path: { id }, header: { etag: version } };
-    await unwrap(api.POST(`/api/v1/firmware/packages/{id}/${verb}`, { params }));
-    onChanged();
-  };
-  const remove = async ({ id, version, name }: Package) => {
-    const params = { path: { id }, header: { etag: version } };
-    const { firmwarePackage } = await unwrap(api.DELETE('/api/v1/firmware/packages/{id}', { params }));
-    onChanged();
-    const gone = { path: { id }, header: { etag: firmwarePackage.version } };
-    toast(words.deleted(name), () =>
-      unwrap(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: gone })),
-    );
-  };
-  return (
-    <>
-      <Listing
-        label={words.tabs['']}
-        on={[round]}
-        load={readPackages}
-        columns={[
-          { name: 'name', label: texts.name, show: ({ name }) => name },
-          { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },
-          {
-            name: 'state',
-            label: texts.devices.state,
-            show: ({ state }) => (
-              <Badge kind={state === 'published' ? 'good' : undefined} text={words.packageStates[state]} />
-            ),
+export const packages: EntityList<Package> = {
+  label: words.tabs[''],
+  kind: 'firmwarePackage',
+  trash: 'firmware',
+  empty: words.noPackages,
+  every: 10_000,
+  load: readPackages,
+  columns: [
+    { name: 'name', label: texts.name, show: ({ name }) => name },
+    { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },
+    {
+      name: 'state',
+      label: texts.devices.state,
+      show: ({ state }) => (
+        <Badge kind={state === 'published' ? 'good' : undefined} text={words.packageStates[state]} />
+      ),
+    },
+    { name: 'devices', label: texts.places.devices, show: ({ deviceCount = 0 }) => deviceCount.toLocaleString() },
+    {
+      name: 'files',
+      label: words.files,
+      wrap: true,
+      show: ({ files }) => files.map(({ name, size }) => `${name} (${bytes(size)})`).join(', ') || '–',
+    },
+  ],
+  create: () => can('create', 'firmwarePackage') && newPackage,
+  verbs: (of) =>
+    can('update', 'firmwarePackage')
+      ? [
+          of.state === 'draft' && {
+            text: words.upload,
+            dialog: (finish, close) => <Upload of={of} onDone={(said) => finish({ said })} onClose={close} />,
           },
-          {
-            name: 'devices',
-            label: texts.places.devices,
-            show: ({ deviceCount = 0 }) => deviceCount.toLocaleString(),
-          },
-          {
-            name: 'files',
-            label: words.files,
-            wrap: true,
-            show: ({ files }) => files.map(({ name, size }) => `${name} (${bytes(size)})`).join(', ') || '–',
-          },
-        ]}
-        nameOf={({ name }) => name}
-        {...(can('update', 'firmwarePackage') && {
-          actions: (one: Package) => [
-            one.state === 'draft' && { text: words.upload, run: () => setUploading(one) },
-            one.state === 'draft' && { text: words.publish, run: () => void change(one, 'publish').catch(failed) },
-            one.state === 'published' && { text: words.retire, run: () => void change(one, 'retire').catch(failed) },
-            { text: texts.delete, run: () => void remove(one).catch(failed), danger: true },
-          ],
-        })}
-        every={10_000}
-        empty={<p>{words.noPackages}</p>}
-      />
-      {uploading && (
-        <Upload
-          of={uploading}
-          onClose={() => setUploading(undefined)}
-          onDone={() => {
-            setUploading(undefined);
-            onChanged();
-          }}
-        />
-      )}
-    </>
-  );
+          of.state === 'draft' && { text: words.publish, run: () => put(of, 'publish') },
+          of.state === 'published' && { text: words.retire, run: () => put(of, 'retire') },
+          trashing('firmwarePackage', of, words.deleted),
+        ]
+      : [],
+};
+
+async function put({ id, version }: Package, verb: 'publish' | 'retire') {
+  const params = { path: { id }, header: { etag: version } };
+  await unwrap(api.POST(`/api/v1/firmware/packages/{id}/${verb}`, { params }));
 }
 
-export function NewPackage({ onClose, onDone }: { onClose: () => void; onDone: () => void }) {
-  const save = async ({ name = '', firmwareVersion = '', deviceTemplateId = '', description }: Values) => {
-    const more = description === undefined ? {} : { description };
-    const body = { accountId: accountId.value, name, firmwareVersion, deviceTemplateId, ...more };
-    await unwrap(api.POST('/api/v1/firmware/packages', { body }));
-    onDone();
-  };
-  return (
-    <Dialog title={words.newPackage} onClose={onClose}>
-      <Form save={save} verb={texts.create} onCancel={onClose}>
-        <Field label={texts.name} name="name" required />
-        <Field label={words.version} name="firmwareVersion" required />
-        <Picker kind="product" label={texts.devices.product} name="deviceTemplateId" />
-        <Field label={words.description} name="description" />
-      </Form>
-    </Dialog>
-  );
-}
+const newPackage = creating(words.newPackage, {
+  fields: () => [
+    { name: 'name', label: texts.name, required: true },
+    { name: 'firmwareVersion', label: words.version, required: true },
+    { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
+    { name: 'description', label: words.description },
+  ],
+  save: async ({ name = '', firmwareVersion = '', deviceTemplateId = '', description }) => {
+    await make('firmwarePackage', { name, firmwareVersion, deviceTemplateId, description });
+  },
+});
 
 /** Sends a file as it is. Only this request says how far it has come, so it is not one of `api`. */
 function send(path: string, file: File, onProgress: (share: number) => void): Promise<void> {
@@ -133,7 +98,7 @@ function send(path: string, file: File, onProgress: (share: number) => void): Pr
   });
 }
 
-function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onDone: () => void }) {
+function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onDone: (said: string) => void }) {
   const [share, setShare] = useState<number>();
   const save = async ({ revision = of.firmwareVersion }: Values, form: HTMLFormElement) => {
     const file = form.querySelector<HTMLInputElement>('input[type=file]')?.files?.[0];
@@ -144,8 +109,7 @@ function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onD
       file,
       setShare,
     ).finally(() => setShare(undefined));
-    toast(words.uploaded(file.name));
-    onDone();
+    onDone(words.uploaded(file.name));
   };
   return (
     <Dialog title={words.uploadTo(of.name)} onClose={onClose}>

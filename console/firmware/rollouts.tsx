@@ -1,18 +1,19 @@
 /** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again. */
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
+import { make, pageSize, readList, readOne } from '../app/entities.ts';
+import { can } from '../app/session.ts';
 import type { DeviceFilter } from '../devices/query.ts';
-import { CloseButton, Confirm, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, Field, Form, Select, type Values } from '../parts/form.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import type { EntityList } from '../parts/entity-page.tsx';
+import { type FieldOf, Fields } from '../parts/fields.tsx';
+import { Form, Select, type Values } from '../parts/form.tsx';
+import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
 import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { failed } from '../parts/toast.tsx';
+import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { readPackages } from './packages.tsx';
 import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
@@ -20,40 +21,37 @@ import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
 const words = texts.firmware;
 
 async function readRollout(id: string) {
-  const { firmwareRollout } = await unwrap(api.GET('/api/v1/firmware/rollouts/{id}', { params: { path: { id } } }));
-  const { firmwarePackage } = await unwrap(
-    api.GET('/api/v1/firmware/packages/{id}', { params: { path: { id: firmwareRollout.firmwarePackageId } } }),
-  ).catch(() => ({ firmwarePackage: undefined }));
-  const name = firmwarePackage ? `${firmwarePackage.name} ${firmwarePackage.firmwareVersion}` : words.rollout;
-  return { ...firmwareRollout, name };
+  const rollout = await readOne('firmwareRollout', id);
+  const of = await readOne('firmwarePackage', rollout.firmwarePackageId).catch(() => undefined);
+  return { ...rollout, name: of ? `${of.name} ${of.firmwareVersion}` : words.rollout };
 }
 type Rollout = Awaited<ReturnType<typeof readRollout>>;
 
-export function Rollouts({ round }: { round: number }) {
-  return (
-    <Listing
-      label={words.tabs.rollouts}
-      on={[round]}
-      every={3000}
-      newestFirst
-      load={async (page) => {
-        const query = { accountId: accountId.value, page, pageSize };
-        const { results = [], ...rest } = (await unwrap(api.GET('/api/v1/firmware/rollouts', { params: { query } })))
-          .firmwareRollouts;
-        return { ...rest, results: await Promise.all(results.map(({ id }) => readRollout(id))) };
-      }}
-      href={({ id }) => `/firmware/rollouts/${id}`}
-      columns={[
-        { name: 'name', label: texts.name, show: ({ name }) => name },
-        { name: 'state', label: texts.devices.state, show: ({ state }) => <StateBadge state={state} /> },
-        { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${stage ?? 0} / ${stages.length}` },
-        { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
-        { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-      ]}
-      empty={<p>{words.noRollouts}</p>}
-    />
-  );
-}
+export const rollouts: EntityList<Rollout> = {
+  label: words.tabs.rollouts,
+  kind: 'firmwareRollout',
+  empty: words.noRollouts,
+  every: 3000,
+  newestFirst: true,
+  load: async (page) => {
+    const { results = [], ...rest } = await readList('firmwareRollout', page);
+    return { ...rest, results: await Promise.all(results.map(({ id }) => readRollout(id))) };
+  },
+  href: ({ id }) => `/firmware/rollouts/${id}`,
+  columns: [
+    { name: 'name', label: texts.name, show: ({ name }) => name },
+    { name: 'state', label: texts.devices.state, show: ({ state }) => <StateBadge state={state} /> },
+    { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${stage ?? 0} / ${stages.length}` },
+    { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
+    { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+  ],
+  create: () =>
+    can('create', 'firmwareRollout') && {
+      text: words.newRollout,
+      kind: 'primary',
+      dialog: (finish, close) => <NewRollout onDone={() => finish()} onClose={close} />,
+    },
+};
 
 function StateBadge({ state }: { state: Rollout['state'] }) {
   return <Badge kind={rolloutKinds[state]} text={words.rolloutStates[state]} />;
@@ -81,23 +79,13 @@ function Bar({ counts }: { counts: Rollout['counts'] }) {
 export function RolloutPage({ id }: { id: string }) {
   const { data: rollout, error, reload } = useLoad(() => readRollout(id), [id], 2000);
   const [state, setState] = useParam('state');
-  const [cancelling, setCancelling] = useState(false);
+  const { start, notes, dialog } = useVerbs(reload);
   if (!rollout) return <Waiting title={words.rollout} error={error} />;
   const params = { path: { id } };
-  const post = (verb: Verb) => async () => {
-    await unwrap(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params }));
-    reload();
-  };
   const isOver = rollout.state === 'finished' || rollout.state === 'cancelled';
   return (
-    <Page
-      title={rollout.name}
-      actions={
-        can('update', 'firmwareRollout') && (
-          <Acts rollout={rollout} isOver={isOver} post={post} onCancel={() => setCancelling(true)} />
-        )
-      }
-    >
+    <Page title={rollout.name} actions={<VerbButtons verbs={verbsOf(rollout, isOver)} start={start} />}>
+      {notes}
       <div class="stack">
         <Progress rollout={rollout} isOver={isOver} />
         <div class="toolbar">
@@ -142,47 +130,29 @@ export function RolloutPage({ id }: { id: string }) {
           empty={<p>{words.noDevices}</p>}
         />
       </div>
-      {cancelling && (
-        <Confirm
-          title={words.cancelOf(rollout.name)}
-          says={words.cancelSays}
-          verb={words.cancelVerb}
-          run={post('cancel')}
-          onClose={() => setCancelling(false)}
-        />
-      )}
+      {dialog}
     </Page>
   );
 }
 
 interface Shown {
-  rollout: Awaited<ReturnType<typeof readRollout>>;
+  rollout: Rollout;
   isOver: boolean;
 }
 
-type Verb = 'pause' | 'resume' | 'cancel' | 'retry';
-
-function Acts({
-  rollout,
-  isOver,
-  post,
-  onCancel,
-}: Shown & { post: (verb: Verb) => () => Promise<void>; onCancel: () => void }) {
-  const mayRetry = rollout.counts.failed + rollout.counts.timedOut > 0 && rollout.state !== 'cancelled';
-  return (
-    <>
-      {mayRetry && <ActionButton label={words.retry} act={post('retry')} onError={failed} />}
-      {rollout.state === 'running' && <ActionButton label={words.pause} act={post('pause')} onError={failed} />}
-      {rollout.state === 'paused' && (
-        <ActionButton label={words.resume} act={post('resume')} kind="primary" onError={failed} />
-      )}
-      {!isOver && (
-        <button type="button" class="danger" onClick={onCancel}>
-          {texts.cancel}
-        </button>
-      )}
-    </>
-  );
+function verbsOf({ id, name, state, counts }: Rollout, isOver: boolean): Verbs {
+  const post = (verb: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
+    await unwrap(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params: { path: { id } } }));
+    return { said: '' };
+  };
+  if (!can('update', 'firmwareRollout')) return [];
+  const cancelling = { title: words.cancelOf(name), says: words.cancelSays, verb: words.cancelVerb };
+  return [
+    counts.failed + counts.timedOut > 0 && state !== 'cancelled' && { text: words.retry, run: post('retry') },
+    state === 'running' && { text: words.pause, run: post('pause') },
+    state === 'paused' && { text: words.resume, kind: 'primary', run: post('resume') },
+    !isOver && { text: texts.cancel, kind: 'danger', ask: cancelling, run: post('cancel') },
+  ];
 }
 
 function Progress({ rollout, isOver }: Shown) {
@@ -244,19 +214,23 @@ export function NewRollout({
         : (target ?? (organizationId ? { organizationId } : { filter: product }));
     const begin = { percent: Number(first), pauseSeconds: Number(pause) * 60 };
     const stages = Number(first) >= 100 ? [{ percent: 100 }] : [begin, { percent: 100 }];
-    await unwrap(
-      api.POST('/api/v1/firmware/rollouts', {
-        body: {
-          accountId: accountId.value,
-          firmwarePackageId,
-          target: chosen,
-          stages,
-          consent: consent ? ('user' as const) : ('none' as const),
-        },
-      }),
-    );
+    const by = consent ? ('user' as const) : ('none' as const);
+    await make('firmwareRollout', { firmwarePackageId, target: chosen, stages, consent: by });
     onDone();
   };
+  const options = published.map(({ id, name, firmwareVersion }) => [id, `${name} ${firmwareVersion}`] as const);
+  const fields: readonly FieldOf[] = [
+    { name: 'firmwarePackageId', label: words.package, options },
+    !target && {
+      name: 'organizationId',
+      label: texts.devices.organization,
+      pick: 'organization',
+      none: words.allOfProduct,
+    },
+    { name: 'first', label: words.first, type: 'number', min: '1', max: '100' },
+    { name: 'pause', label: words.pauseMinutes, type: 'number', min: '0' },
+    { name: 'consent', label: words.consent, tick: 'user' },
+  ];
   return (
     <Dialog title={words.newRollout} onClose={onClose}>
       {published.length === 0 ? (
@@ -267,25 +241,7 @@ export function NewRollout({
       ) : (
         <Form save={save} verb={words.start} onCancel={onClose}>
           {says && <p class="note">{says}</p>}
-          <Select
-            label={words.package}
-            name="firmwarePackageId"
-            options={published.map(({ id, name, firmwareVersion }) => [id, `${name} ${firmwareVersion}`] as const)}
-          />
-          {!target && (
-            <Picker
-              kind="organization"
-              label={texts.devices.organization}
-              name="organizationId"
-              none={words.allOfProduct}
-            />
-          )}
-          <Field label={words.first} name="first" type="number" min="1" max="100" defaultValue="10" />
-          <Field label={words.pauseMinutes} name="pause" type="number" min="0" defaultValue="60" />
-          <label class="check">
-            <input type="checkbox" name="consent" value="user" />
-            {words.consent}
-          </label>
+          <Fields of={() => fields} values={{ first: 10, pause: 60 }} />
         </Form>
       )}
     </Dialog>
