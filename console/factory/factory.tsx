@@ -1,19 +1,19 @@
 /** Factory: jobs as they run, results to download once, labels, and verifications. */
-import { useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
+import { type Entity, pageSize, readList } from '../app/entities.ts';
+import { can } from '../app/session.ts';
 import { Progress, readJob } from '../devices/bulk.tsx';
 import { Import } from '../devices/files.tsx';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
-import { Confirm } from '../parts/dialog.tsx';
-import { ActionButton } from '../parts/form.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
+import { Listing } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
+import { useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
-import { Stations } from './stations.tsx';
+import { stations } from './stations.tsx';
 
 const words = texts.factory;
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
@@ -39,79 +39,60 @@ function State({ of: { state, done, failed, skipped } }: { of: Ended }) {
   return <Badge kind={kinds[state]} text={words.states[state]} />;
 }
 
+const jobs: EntityList<Entity<'job'>> = {
+  label: words.tabs[''],
+  kind: 'job',
+  empty: words.none,
+  every: 3000,
+  newestFirst: true,
+  load: (page) => readList('job', page),
+  href: ({ id }) => `/factory/${id}`,
+  columns: [
+    { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+    {
+      name: 'action',
+      label: words.action,
+      show: ({ action, dryRun }) => `${words.actions[action]}${dryRun ? ` (${words.dryRun})` : ''}`,
+    },
+    { name: 'state', label: texts.devices.state, show: (job) => <State of={job} /> },
+    { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
+  ],
+  create: () =>
+    can('create', 'job') && {
+      text: words.new,
+      kind: 'primary',
+      dialog: (_, close) => <Import onClose={close} onDone={() => {}} />,
+    },
+};
+
+const verifications: EntityList<Entity<'verification'>> = {
+  label: words.tabs.verifications,
+  kind: 'verification',
+  empty: words.noVerifications,
+  load: (page) => readList('verification', page),
+  columns: [
+    {
+      name: 'serialNumber',
+      label: texts.devices.serialNumber,
+      show: ({ serialNumber, deviceId }) => <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>,
+    },
+    {
+      name: 'passed',
+      label: words.passed,
+      show: ({ passed }) => <Badge kind={passed ? 'good' : 'bad'} text={passed ? texts.yes : texts.no} />,
+    },
+    { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
+  ],
+};
+
+const lists: Record<string, EntityList> = { '': jobs, stations, verifications };
+
 export function Factory({ id }: { id: string | undefined }) {
-  const [importing, setImporting] = useState(false);
-  if (id !== undefined && id !== 'verifications' && id !== 'stations') return <Job key={id} id={id} />;
-  const isStations = id === 'stations';
-  const query = { accountId: accountId.value, pageSize };
-  return (
-    <Page
-      title={texts.places.factory}
-      actions={
-        can('create', isStations ? 'application' : 'job') && (
-          <button type="button" class="primary" onClick={() => setImporting(true)}>
-            {isStations ? texts.stations.new : words.new}
-          </button>
-        )
-      }
-    >
-      <Tabs base="/factory" current={id ?? ''} tabs={Object.entries(words.tabs)} />
-      {id === undefined ? (
-        <Listing
-          label={words.tabs['']}
-          every={3000}
-          newestFirst
-          load={async (page) =>
-            (await unwrap(api.GET('/api/v1/provisioning/jobs', { params: { query: { ...query, page } } }))).jobs
-          }
-          href={({ id }) => `/factory/${id}`}
-          columns={[
-            { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-            {
-              name: 'action',
-              label: words.action,
-              show: ({ action, dryRun }) => `${words.actions[action]}${dryRun ? ` (${words.dryRun})` : ''}`,
-            },
-            {
-              name: 'state',
-              label: texts.devices.state,
-              show: (job) => <State of={job} />,
-            },
-            { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
-          ]}
-          empty={<p>{words.none}</p>}
-        />
-      ) : isStations ? (
-        <Stations making={importing} onClose={() => setImporting(false)} />
-      ) : (
-        <Listing
-          label={words.tabs.verifications}
-          load={async (page) =>
-            (await unwrap(api.GET('/api/v1/provisioning/verifications', { params: { query: { ...query, page } } })))
-              .verifications
-          }
-          columns={[
-            {
-              name: 'serialNumber',
-              label: texts.devices.serialNumber,
-              show: ({ serialNumber, deviceId }) => <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>,
-            },
-            {
-              name: 'passed',
-              label: words.passed,
-              show: ({ passed }) => <Badge kind={passed ? 'good' : 'bad'} text={passed ? texts.yes : texts.no} />,
-            },
-            { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
-          ]}
-          empty={<p>{words.noVerifications}</p>}
-        />
-      )}
-      {importing && !isStations && <Import onClose={() => setImporting(false)} onDone={() => {}} />}
-    </Page>
-  );
+  if (id !== undefined && !(id in lists)) return <Job key={id} id={id} />;
+  return <EntityPage title={texts.places.factory} path="/factory" tab={id} lists={lists} />;
 }
 
-function Results({ id, onDestroy }: { id: string; onDestroy: () => void }) {
+function Results({ id, destroy }: { id: string; destroy: ComponentChildren }) {
   return (
     <>
       <UnitsWarning />
@@ -122,9 +103,7 @@ function Results({ id, onDestroy }: { id: string; onDestroy: () => void }) {
         <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels?format=html`} target="_blank" rel="noreferrer">
           {words.labels}
         </a>
-        <button type="button" class="danger" onClick={onDestroy}>
-          {words.destroy}
-        </button>
+        {destroy}
       </div>
     </>
   );
@@ -136,44 +115,34 @@ function isUndoable({ action, dryRun, undone }: { action: string; dryRun: boolea
 
 function Job({ id }: { id: string }) {
   const { data: job, error, reload } = useLoad(() => readJob(id), [id], 1500);
-  const [confirming, setConfirming] = useState(false);
+  const { start, notes, dialog } = useVerbs(reload);
   if (!job) return <Waiting title={words.one} error={error} />;
   const params = { path: { id } };
-  const post = (path: 'cancel' | 'retry' | 'undo') => async () => {
+  const post = (path: 'cancel' | 'retry' | 'undo' | 'results/confirm', said: string) => async () => {
     await unwrap(api.POST(`/api/v1/provisioning/jobs/{id}/${path}`, { params }));
-    reload();
-  };
-  const confirm = async () => {
-    await unwrap(api.POST('/api/v1/provisioning/jobs/{id}/results/confirm', { params }));
-    toast(words.destroyed);
-    reload();
+    return { said };
   };
   const isRunning = job.state === 'running' || job.state === 'pending';
+  const mayChange = can('update', 'job');
+  const mayUndo = !isRunning && isUndoable(job) && can('create', 'bulkChange');
+  const verbs: Verbs = [
+    isRunning && mayChange && { text: texts.cancel, kind: 'danger', run: post('cancel', '') },
+    !isRunning && job.failed > 0 && mayChange && { text: words.retry, run: post('retry', '') },
+    mayUndo && { text: texts.undo, run: post('undo', '') },
+  ];
   const hasResults = job.action === 'provision' && !isRunning && job.confirmed === null && !job.dryRun;
+  const ask = { title: words.destroy, says: words.destroySays, typed: words.destroyTyped };
+  const destroying: Verb = { text: words.destroy, kind: 'danger', ask, run: post('results/confirm', words.destroyed) };
   return (
-    <Page
-      title={words.actions[job.action]}
-      actions={
-        <>
-          {isRunning && can('update', 'job') && (
-            <ActionButton label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />
-          )}
-          {!isRunning && job.failed > 0 && can('update', 'job') && (
-            <ActionButton label={words.retry} act={post('retry')} onError={failed} />
-          )}
-          {!isRunning && isUndoable(job) && can('create', 'bulkChange') && (
-            <ActionButton label={texts.undo} act={post('undo')} onError={failed} />
-          )}
-        </>
-      }
-    >
+    <Page title={words.actions[job.action]} actions={<VerbButtons verbs={verbs} start={start} />}>
+      {notes}
       <div class="stack">
         <section class="panel">
           <p class="row">
             <State of={job} /> {words.doneOf(job)} {job.reason}
           </p>
           {isRunning && <Progress job={job} />}
-          {hasResults && <Results id={id} onDestroy={() => setConfirming(true)} />}
+          {hasResults && <Results id={id} destroy={<VerbButtons verbs={[destroying]} start={start} />} />}
         </section>
         <Listing
           label={words.rows}
@@ -213,16 +182,7 @@ function Job({ id }: { id: string }) {
           empty={<p>{texts.nothing}</p>}
         />
       </div>
-      {confirming && (
-        <Confirm
-          title={words.destroy}
-          says={words.destroySays}
-          typed={words.destroyTyped}
-          verb={words.destroy}
-          run={confirm}
-          onClose={() => setConfirming(false)}
-        />
-      )}
+      {dialog}
     </Page>
   );
 }
