@@ -2,17 +2,16 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
-import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { Button, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { change, make } from '../app/entities.ts';
+import { can } from '../app/session.ts';
+import { Button, ErrorNote } from '../parts/form.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { SearchField } from '../parts/lists/search-field.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
 import { Loading, Page } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { failed } from '../parts/toast.tsx';
+import { creating, deletion, itemsOf, type Start, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { branchesOf, type Organization, readTree } from './tree.ts';
 
@@ -22,8 +21,6 @@ const searchedFrom = 30;
 /** How many are shown at first, and how many more each time. */
 const step = 1000;
 
-type Open = { kind: 'new' | 'move' | 'delete'; of: Organization | undefined } | undefined;
-
 export function Organizations() {
   const [name, find] = useParam('q');
   const [shown, setShown] = useParam('shown');
@@ -31,42 +28,17 @@ export function Organizations() {
   const { data, error, loading, reload } = useLoad((signal) => readTree(wanted, name, signal), [wanted, name]);
   const branches = useMemo(() => branchesOf(data?.organizations ?? []), [data]);
   const isMany = name !== '' || (data !== undefined && data.organizations.length + data.more > searchedFrom);
-  const [open, setOpen] = useState<Open>();
-  useAction('newOrganization', () => setOpen({ kind: 'new', of: undefined }));
-  const close = () => setOpen(undefined);
-  const move = async ({ id, version, name }: Organization, parentId: string | null) => {
-    const params = { path: { id }, header: { etag: version } };
-    await unwrap(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } }));
-    toast(words.moved(name));
-    reload();
-  };
-  const make = async ({ name = '', parentId }: Values) => {
-    await unwrap(
-      api.POST('/api/v1/organizations', { body: { accountId: accountId.value, name, ...(parentId && { parentId }) } }),
-    );
-    reload();
-    close();
-  };
-  const remove = async ({ id, version, name }: Organization) => {
-    const { organization } = await unwrap(
-      api.DELETE('/api/v1/organizations/{id}', { params: { path: { id }, header: { etag: version } } }),
-    );
-    reload();
-    const gone = { path: { id }, header: { etag: organization.version } };
-    toast(words.deleted(name), () => unwrap(api.POST('/api/v1/trash/organizations/{id}/recover', { params: gone })));
-  };
+  const { start, finish, notes, dialog } = useVerbs(reload);
+  const create = can('create', 'organization') && making();
+  useAction('newOrganization', () => create && start(create));
+  const drop = (one: Organization, to: string) => move(one, to).then(finish, failed);
   return (
     <Page
       title={texts.places.organizations}
       trash="organizations"
-      actions={
-        can('create', 'organization') && (
-          <button type="button" class="primary" onClick={() => setOpen({ kind: 'new', of: undefined })}>
-            {words.new}
-          </button>
-        )
-      }
+      actions={<VerbButtons verbs={[create]} start={start} />}
     >
+      {notes}
       <ErrorNote error={error} />
       {isMany && (
         <search class="toolbar">
@@ -77,7 +49,7 @@ export function Organizations() {
       {data?.organizations.length === 0 && <p class="panel empty">{name === '' ? words.none : texts.nothingFound}</p>}
       {data && data.organizations.length > 0 && (
         <div class="panel tree" aria-busy={loading}>
-          <Branches branches={branches} of={null} move={(one, to) => move(one, to).catch(failed)} onOpen={setOpen} />
+          <Branches branches={branches} of={null} drop={drop} start={start} />
         </div>
       )}
       {data && data.more > 0 && (
@@ -88,60 +60,37 @@ export function Organizations() {
           </Button>
         </p>
       )}
-      {open && <Opened {...open} make={make} move={move} remove={remove} onClose={close} />}
+      {dialog}
     </Page>
   );
 }
 
-/** The dialog that is open. */
-function Opened({
-  kind,
-  of,
-  make,
-  move,
-  remove,
-  onClose,
-}: NonNullable<Open> & {
-  make: (values: Values) => Promise<void>;
-  move: (of: Organization, parentId: string | null) => Promise<void>;
-  remove: (of: Organization) => Promise<void>;
-  onClose: () => void;
-}) {
-  return (
-    <>
-      {kind === 'new' && (
-        <Dialog title={words.new} onClose={onClose}>
-          <Form save={make} verb={texts.create} onCancel={onClose}>
-            <Field label={texts.name} name="name" required />
-            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} value={of?.id} />
-          </Form>
-        </Dialog>
-      )}
-      {kind === 'move' && of && (
-        <Dialog title={words.moveOf(of.name)} onClose={onClose}>
-          <Form
-            save={async ({ parentId }) => {
-              await move(of, parentId ?? null);
-              onClose();
-            }}
-            verb={texts.move}
-            onCancel={onClose}
-          >
-            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} />
-          </Form>
-        </Dialog>
-      )}
-      {kind === 'delete' && of && (
-        <Confirm
-          title={words.deleteOf(of.name)}
-          says={words.deleteSays}
-          verb={texts.delete}
-          run={() => remove(of)}
-          onClose={onClose}
-        />
-      )}
-    </>
-  );
+const move = async (of: Organization, parentId: string | null) => {
+  await change('organization', of, { parentId });
+  return { said: words.moved(of.name) };
+};
+
+const parent = { name: 'parentId', label: words.parent, pick: 'organization', none: words.top } as const;
+
+const making = (above?: string) =>
+  creating(words.new, {
+    values: { parentId: above },
+    fields: () => [{ name: 'name', label: texts.name, required: true }, parent],
+    save: async ({ name = '', parentId }) => {
+      await make('organization', { name, parentId });
+    },
+  });
+
+function verbsOf(of: Organization): Verbs {
+  const save = ({ parentId = null }: Record<string, string | null>) => move(of, parentId);
+  return [
+    can('create', 'organization') && { ...making(of.id), text: words.newBelow },
+    can('update', 'organization') && {
+      text: words.move,
+      form: { title: words.moveOf(of.name), verb: texts.move, fields: () => [parent], save },
+    },
+    can('delete', 'organization') && deletion('organization', of, words),
+  ];
 }
 
 /** What is in an organization, without those below it. */
@@ -158,23 +107,23 @@ function Holds({ of: { id, deviceCount = 0, onlineCount = 0, endUserCount = 0 } 
 function Branches({
   branches,
   of,
-  move,
-  onOpen,
+  drop,
+  start,
 }: {
   branches: ReadonlyMap<string | null, Organization[]>;
   of: string | null;
-  move: (one: Organization, parentId: string | null) => void;
-  onOpen: (open: Open) => void;
+  drop: (one: Organization, parentId: string) => void;
+  start: Start;
 }) {
   const here = branches.get(of) ?? [];
   const [over, setOver] = useState<string>();
   if (here.length === 0) return null;
-  const drop = (event: DragEvent, to: Organization) => {
+  const take = (event: DragEvent, to: Organization) => {
     event.preventDefault();
     setOver(undefined);
     const id = event.dataTransfer?.getData('text/plain');
     const dragged = [...branches.values()].flat().find((one) => one.id === id);
-    if (dragged && dragged.id !== to.id) move(dragged, to.id);
+    if (dragged && dragged.id !== to.id) drop(dragged, to.id);
   };
   const mayMove = can('update', 'organization');
   return (
@@ -191,26 +140,15 @@ function Branches({
               setOver(one.id);
             }}
             onDragLeave={() => setOver(undefined)}
-            onDrop={(event) => drop(event, one)}
+            onDrop={(event) => take(event, one)}
           >
             <Link class="name" draggable={false} href={`/organizations/${one.id}`}>
               {one.name}
             </Link>
             <Holds of={one} />
-            <Menu
-              label={texts.actionsOf(one.name)}
-              items={[
-                can('create', 'organization') && { text: words.newBelow, run: () => onOpen({ kind: 'new', of: one }) },
-                mayMove && { text: words.move, run: () => onOpen({ kind: 'move', of: one }) },
-                can('delete', 'organization') && {
-                  text: texts.delete,
-                  run: () => onOpen({ kind: 'delete', of: one }),
-                  danger: true,
-                },
-              ]}
-            />
+            <Menu label={texts.actionsOf(one.name)} items={itemsOf(verbsOf(one), start)} />
           </div>
-          <Branches branches={branches} of={one.id} move={move} onOpen={onOpen} />
+          <Branches branches={branches} of={one.id} drop={drop} start={start} />
         </li>
       ))}
     </ul>

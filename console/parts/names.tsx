@@ -2,27 +2,24 @@
 import { type Signal, signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { api, unwrap } from '../app/api.ts';
+import { entityPaths } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
 
-const kinds = {
-  device: { path: '/api/v1/devices/', wrapper: 'device', field: 'serialNumber' },
-  organization: { path: '/api/v1/organizations/', wrapper: 'organization', field: 'name' },
-  deviceTemplate: { path: '/api/v1/devices/templates/', wrapper: 'deviceTemplate', field: 'name' },
-  application: { path: '/api/v1/applications/', wrapper: 'application', field: 'name' },
-  bridge: { path: '/api/v1/bridges/', wrapper: 'bridge', field: 'name' },
-  role: { path: '/api/v1/roles/', wrapper: 'role', field: 'name' },
-  firmwarePackage: { path: '/api/v1/firmware/packages/', wrapper: 'firmwarePackage', field: 'name' },
-  identityProvider: { path: '/api/v1/identity-providers/', wrapper: 'identityProvider', field: 'name' },
-  certificateAuthority: {
-    path: '/api/v1/access/certificate-authorities/',
-    wrapper: 'certificateAuthority',
-    field: 'name',
-  },
-  /** A login: it is asked for in another way than the others. */
-  identity: { path: '', wrapper: '', field: '' },
-} as const;
-type Kind = keyof typeof kinds;
-export const isNamedKind = (kind: string): kind is Kind => kind in kinds;
+/** Kinds that have a name; logins are asked for in another way than the others. */
+const kinds = [
+  'application',
+  'bridge',
+  'certificateAuthority',
+  'device',
+  'deviceTemplate',
+  'firmwarePackage',
+  'identity',
+  'identityProvider',
+  'organization',
+  'role',
+] as const;
+type Kind = (typeof kinds)[number];
+export const isNamedKind = (kind: string): kind is Kind => kinds.some((one) => one === kind);
 
 /** Requests that one batch takes. */
 const batchSize = 50;
@@ -83,14 +80,15 @@ async function askForPeople(some: readonly Name[]): Promise<void> {
 }
 
 async function askForThings(some: readonly Name[]): Promise<void> {
-  const requests = some.map(({ kind, id }) => ({ method: 'GET' as const, path: `${kinds[kind].path}${id}` }));
-  const answers: unknown = await unwrap(api.POST('/api/v1/batch', { body: { requests } }));
-  for (const [at, { kind, text }] of some.entries()) {
-    const { wrapper, field } = kinds[kind];
-    const entity = (answers as Record<string, Record<string, string> | undefined>[])[at]?.[wrapper];
-    text.value = entity?.[field] ?? '';
+  const requests = some.map(({ kind, id }) => ({ method: 'GET' as const, path: `/api/v1/${pathOf(kind)}/${id}` }));
+  const answers = Object.values(await unwrap(api.POST('/api/v1/batch', { body: { requests } })));
+  for (const [at, { text }] of some.entries()) {
+    const [entity] = Object.values((answers[at] ?? {}) as Record<string, { serialNumber?: string; name?: string }>);
+    text.value = entity?.serialNumber ?? entity?.name ?? '';
   }
 }
+
+const pathOf = (kind: Kind) => (kind === 'identity' ? '' : entityPaths[kind]);
 
 /** `otherwise` stands for what has no name to show. */
 export function NameOf({
