@@ -1,16 +1,17 @@
 /** How a device gets in: its secret, certificates, the code with which it is claimed, other hardware, proof that it works. */
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
+import { type Entity, make, readList } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
 import { LinkWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
-import { Confirm, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { type EntityList, EntityPart } from '../parts/entity-page.tsx';
+import { ActionButton, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { QrCode } from '../parts/qr.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { failed } from '../parts/toast.tsx';
+import { creating, Once, useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import type { DeviceRow } from './row.ts';
 
@@ -30,80 +31,66 @@ export function Access({ device, onChanged }: { device: DeviceRow; onChanged: ()
 }
 
 function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow; onChanged: () => void }) {
-  const [asking, setAsking] = useState(false);
-  const [secret, setSecret] = useState<string>();
-  const make = async () => {
-    const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const };
-    const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
-    setSecret(mqttCredential.secret);
-    onChanged();
-  };
+  const { start, notes, dialog } = useVerbs(onChanged);
   if (!can('create', 'mqttCredential') || !can('publish', 'device')) return null;
+  const making: Verb = {
+    text: words.newSecret,
+    ask: { title: words.newSecretOf(serialNumber), says: words.newSecretSays },
+    run: async () => {
+      const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const };
+      const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
+      const { secret } = mqttCredential;
+      return { said: '', note: <Once says={texts.firstDevice.secretOnce} label={words.secret} text={secret} /> };
+    },
+  };
   return (
     <section class="panel">
       <h2>{words.secret}</h2>
-      {secret ? (
-        <>
-          <p class="note warn">{texts.firstDevice.secretOnce}</p>
-          <Code label={words.secret} text={secret} />
-        </>
-      ) : (
-        <p>{words.secretHint}</p>
-      )}
-      <button type="button" onClick={() => setAsking(true)}>
-        {words.newSecret}
-      </button>
-      {asking && (
-        <Confirm
-          title={words.newSecretOf(serialNumber)}
-          says={words.newSecretSays}
-          verb={words.newSecret}
-          run={make}
-          onClose={() => setAsking(false)}
-        />
-      )}
+      {notes}
+      <p>{words.secretHint}</p>
+      <VerbButtons verbs={[making]} start={start} />
+      {dialog}
     </section>
   );
 }
 
+async function makeLabel(deviceId: string) {
+  const { associationCode: code } = await unwrap(
+    api.POST('/api/v1/association/create-association-code', { body: { deviceId } }),
+  );
+  const { provisioning } = await unwrap(api.GET('/api/v1/provisioning/addresses'));
+  const url = new URL(provisioning.claimUrl);
+  url.searchParams.set('code', code);
+  url.searchParams.set('account', accountId.value);
+  return { code, url: url.href };
+}
+
 function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
-  const [label, setLabel] = useState<{ code: string; url: string }>();
-  const [asking, setAsking] = useState(false);
-  const make = async () => {
-    const { associationCode } = await unwrap(
-      api.POST('/api/v1/association/create-association-code', { body: { deviceId: id } }),
-    );
-    const { provisioning } = await unwrap(api.GET('/api/v1/provisioning/addresses'));
-    const url = new URL(provisioning.claimUrl);
-    url.searchParams.set('code', associationCode);
-    url.searchParams.set('account', accountId.value);
-    setLabel({ code: associationCode, url: url.href });
+  const { start, notes, dialog } = useVerbs(() => {});
+  const making: Verb = {
+    text: words.makeCode,
+    ask: { title: words.makeCodeOf(serialNumber), says: words.makeCodeSays },
+    run: async () => {
+      const { code, url } = await makeLabel(id);
+      const label = (
+        <figure class="stack">
+          <LinkWarning url={url} />
+          <QrCode text={url} label={words.qr} />
+          <figcaption>
+            <b>{serialNumber}</b> <code>{code}</code>
+          </figcaption>
+        </figure>
+      );
+      return { said: '', note: label };
+    },
   };
   return (
     <section class="panel">
       <h2>{words.association}</h2>
       <p>{words.associationHint}</p>
-      {label && (
-        <figure class="stack">
-          <LinkWarning url={label.url} />
-          <QrCode text={label.url} label={words.qr} />
-          <figcaption>
-            <b>{serialNumber}</b> <code>{label.code}</code>
-          </figcaption>
-        </figure>
-      )}
-      <button type="button" onClick={() => setAsking(true)}>
-        {words.makeCode}
-      </button>
-      {asking && (
-        <Confirm
-          title={words.makeCodeOf(serialNumber)}
-          says={words.makeCodeSays}
-          verb={words.makeCode}
-          run={make}
-          onClose={() => setAsking(false)}
-        />
-      )}
+      {notes}
+      <VerbButtons verbs={[making]} start={start} />
+      {dialog}
     </section>
   );
 }
@@ -182,50 +169,32 @@ function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => vo
   );
 }
 
+const certificatesOf = (device: string): EntityList<Entity<'mqttCertificate'>> => ({
+  label: words.certificates,
+  kind: 'mqttCertificate',
+  empty: words.noCertificates,
+  load: (page) => readList('mqttCertificate', page, { entityId: device }),
+  columns: [
+    { name: 'subject', label: words.subject, wrap: true, show: ({ subject }) => subject },
+    { name: 'validTo', label: words.validTo, show: ({ validTo }) => <Time iso={validTo} /> },
+  ],
+  create: () =>
+    can('create', 'mqttCertificate') &&
+    can('publish', 'device') &&
+    creating(words.addCertificate, {
+      verb: texts.save,
+      fields: () => [{ name: 'certificate', label: 'PEM', isLong: true, required: true }],
+      save: async ({ certificate = '' }) => {
+        await make('mqttCertificate', { entityId: device, entityType: 'device', certificate });
+      },
+    }),
+});
+
 function Certificates({ id }: { id: string }) {
-  const [adding, setAdding] = useState(false);
-  const [round, setRound] = useState(0);
-  const add = async ({ certificate = '' }: Values) => {
-    const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const, certificate };
-    await unwrap(api.POST('/api/v1/access/mqtt-certificates', { body }));
-    toast(texts.saved);
-    setAdding(false);
-    setRound(round + 1);
-  };
+  const certificates = useMemo(() => certificatesOf(id), [id]);
   return (
-    <section class="panel">
-      <h2>{words.certificates}</h2>
-      <Listing
-        label={words.certificates}
-        on={[round]}
-        load={async (page) =>
-          (
-            await unwrap(
-              api.GET('/api/v1/access/mqtt-certificates', {
-                params: { query: { accountId: accountId.value, entityId: id, page, pageSize } },
-              }),
-            )
-          ).mqttCertificates
-        }
-        columns={[
-          { name: 'subject', label: words.subject, wrap: true, show: ({ subject }) => subject },
-          { name: 'validTo', label: words.validTo, show: ({ validTo }) => <Time iso={validTo} /> },
-        ]}
-        empty={<p>{words.noCertificates}</p>}
-      />
-      <p />
-      {can('create', 'mqttCertificate') && can('publish', 'device') && (
-        <button type="button" onClick={() => setAdding(true)}>
-          {words.addCertificate}
-        </button>
-      )}
-      {adding && (
-        <Dialog title={words.addCertificate} onClose={() => setAdding(false)}>
-          <Form save={add} verb={texts.save} onCancel={() => setAdding(false)}>
-            <TextArea label="PEM" name="certificate" required />
-          </Form>
-        </Dialog>
-      )}
-    </section>
+    <div class="panel">
+      <EntityPart of={certificates} heading={words.certificates} />
+    </div>
   );
 }
