@@ -1,6 +1,5 @@
 /** People: end-users and account users, invited or with a password, and their roles. */
 import { Link } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
 import { change, type Entity, make, readList, remove, type Slice } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
@@ -12,6 +11,7 @@ import { NewPassword } from '../parts/new-password.tsx';
 import { Badge } from '../parts/page.tsx';
 import { creating, deletion, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
+import { emailsOf } from './emails.ts';
 import { giving, RoleName, roleField, type Scope } from './role-picker.tsx';
 import { roles } from './roles.tsx';
 import { Security } from './security.tsx';
@@ -28,11 +28,8 @@ type Admin = Named<Entity<'accountUser'>>;
 /** The email addresses of a whole page are read at once. */
 async function readEndUsers(page: number, organizationId: string | undefined): Promise<Slice<EndUser>> {
   const { results = [], ...rest } = await readList('endUser', page, { organizationId });
-  const userIds = results.flatMap(({ userId }) => userId ?? []);
-  const people =
-    userIds.length === 0 ? [] : (await unwrap(api.POST('/api/v1/users/batch', { body: { userIds } }))).users;
-  const emails = new Map(people.map(({ userId, emailAddress }) => [userId, emailAddress]));
-  const nameOf = (userId: string | null) => emails.get(userId ?? '') ?? words.noLogin;
+  const emails = await emailsOf(results);
+  const nameOf = (userId: string | null) => emails.get(userId) ?? words.noLogin;
   return { ...rest, results: results.map((one) => ({ ...one, ownName: one.name ?? null, name: nameOf(one.userId) })) };
 }
 

@@ -1,13 +1,13 @@
 /** Everything deleted, until when it can be recovered, and the way back. */
 import { useState } from 'preact/hooks';
-import { entityPaths, readTrash, recover } from '../app/entities.ts';
+import { entityPaths, readTrash, recover, type Slice } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { ActionButton, Select } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
-import { withKnownEmails } from '../people/emails.ts';
+import { emailsOf } from '../people/emails.ts';
 import { texts } from '../texts.ts';
 
 const words = texts.trash;
@@ -22,10 +22,19 @@ interface Trashed {
   deleted?: string;
   name?: string | null;
   serialNumber?: string;
+  userId?: string | null;
   email?: string | undefined;
 }
 
 const nameOf = ({ serialNumber, name, email }: Trashed) => serialNumber ?? name ?? email;
+
+async function read(tab: Tab, of: FieldsOf, page: number): Promise<Slice<Trashed>> {
+  const list = await readTrash<Trashed>(pathOf(tab, of), page);
+  if (tab !== 'people' || !can('read', 'profile')) return list;
+  const people = (list.results ?? []).map(({ userId = null, ...one }) => ({ ...one, userId }));
+  const emails = await emailsOf(people);
+  return { ...list, results: people.map((one) => ({ ...one, email: emails.get(one.userId) })) };
+}
 
 /** Where it is in the trash. Custom fields of each kind have their own. */
 const pathOf = (tab: Tab, of: FieldsOf) => (tab === 'fields' ? `${of}/custom-fields` : entityPaths[trashed[tab]]);
@@ -52,7 +61,7 @@ export function Trash({ tab: asked }: { tab: string }) {
       <Listing
         label={words.tabs[tab]}
         on={[round, of]}
-        load={(page) => readTrash<Trashed>(pathOf(tab, of), page)}
+        load={(page) => read(tab, of, page)}
         columns={[
           { name: 'name', label: texts.name, show: (one) => nameOf(one) ?? <code>{one.id}</code> },
           { name: 'deleted', label: words.deleted, show: ({ deleted }) => <Time iso={deleted} /> },
