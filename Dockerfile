@@ -5,9 +5,14 @@ FROM node:${NODE} AS build
 WORKDIR /app
 # Only packages from the lock file are fetched. Their compiled code is inside them, so no script has to run.
 COPY .npmrc package.json package-lock.json ./
+COPY cells/package.json cells/
+COPY cli/package.json cli/
+COPY console/package.json console/
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
-RUN npm run build && npm prune --omit=dev --ignore-scripts --no-audit --no-fund
+# The console is built now: its packages do not run.
+RUN npm run build && \
+  npm ci --omit=dev --include-workspace-root --workspace=cells --workspace=cli --ignore-scripts --no-audit --no-fund
 
 FROM node:${NODE}
 LABEL org.opencontainers.image.title="Slipway" \
@@ -21,6 +26,8 @@ COPY --from=build /app/LICENSE /app/package.json ./
 COPY --from=build /app/bin ./bin
 COPY --from=build /app/dist ./dist
 COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/cells/package.json ./cells/
+COPY --from=build /app/cli/package.json ./cli/
 # `docker compose exec slipway slipway account list`. Nothing but /data, and /backups by `slipway backup`, is ever written.
 RUN ln -s /app/bin/slipway.cjs /usr/local/bin/slipway && install -d -m 700 -o 1000 -g 1000 /data /backups
 # By number, so that an orchestrator sees that it is not root.

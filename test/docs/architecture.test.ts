@@ -150,13 +150,48 @@ t.test('no file imports from a layer above its own', async (t) => {
 });
 
 t.test('docs/dependencies.md gives a reason for every dependency, and for no other', async (t) => {
-  const { dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
-  const packages = Object.keys({ ...dependencies, ...devDependencies, '@types/…': '' });
+  const { workspaces, ...root } = JSON.parse(readFileSync('package.json', 'utf8'));
+  const parts = workspaces.map((folder: string) => JSON.parse(readFileSync(`${folder}/package.json`, 'utf8')));
+  const packages = new Set(
+    [root, ...parts].flatMap((one) => Object.keys({ ...one.dependencies, ...one.devDependencies })),
+  );
   const table = readFileSync('docs/dependencies.md', 'utf8');
   const cells = [...table.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = '']) => cell);
   const named = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name)).sort();
-  t.strictSame(named, packages.filter((name) => !/^@types\/\w/.test(name)).sort());
+  const types = named.splice(named.indexOf('@types/…'), 1);
+  t.strictSame(types, ['@types/…']);
+  t.strictSame(named, [...packages].filter((name) => !/^@(types|slipway)\//.test(name)).sort());
 });
+
+t.test(
+  'what a part imports is in its own list of packages, and what the server imports in that of the server',
+  async (t) => {
+    const packagesOf = (folder: string): string[] => {
+      const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+      return Object.keys({ ...dependencies, ...peerDependencies });
+    };
+    const server = packagesOf('.');
+    const lists = { src: server, broker: server, db: server, demo: server, console: packagesOf('console') };
+    const all = Object.entries({
+      ...lists,
+      cli: [...server, ...packagesOf('cli')],
+      cells: [...server, ...packagesOf('cells')],
+    });
+    for (const [top, listed] of all) {
+      const imported = new Set<string>();
+      for (const name of readdirSync(top, { recursive: true, encoding: 'utf8' })) {
+        if (!/\.tsx?$/.test(name) || /^(document\.ts|api-types\.d\.ts)$/.test(name)) continue;
+        const found = readFileSync(join(top, name), 'utf8').matchAll(
+          /(?:^(?:im|ex)port (?!type )[^;]*?from |import\()'((?:@[^/']+\/)?[^./'#:@][^/':]*)(?:\/[^':]*)?'/gm,
+        );
+        for (const [, name = ''] of found) imported.add(name);
+      }
+      t.ok(imported.size > 0, top);
+      t.strictSame([...imported].filter((name) => !listed.includes(name)).sort(), [], top);
+      for (const name of top === 'console' ? listed : []) t.ok(imported.has(name) || name === 'world-atlas', name);
+    }
+  },
+);
 
 t.test('broker/routing.ts alone imports Aedes', async (t) => {
   const importing = ['src', 'cells', 'cli', 'broker', 'db'].flatMap((top) =>
