@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { readCells } from '../cells/config.ts';
 import { writeCells } from '../cells/haproxy/files.ts';
-import { slotOf } from '../src/ids.ts';
+import { slotOf } from '../src/core/ids.ts';
 import { type Equipped, equip } from './equip.ts';
 import { at, described, median, type Row } from './figures.ts';
 import { type Link, openLink } from './link.ts';

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import type Database from 'better-sqlite3';
 import { openSqlite } from '../db/sqlite/open.ts';
+import { newId } from '../src/core/ids.ts';
 import { makeSecret, Secrets } from '../src/identity/secrets/secrets.ts';
-import { newId } from '../src/ids.ts';
 
 export interface Equipped {
   accountId: string;

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { accountKey } from '../db/registry/account-key.ts';
 import { Registry } from '../db/registry/index.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
+import { allSlots, newId } from '../src/core/ids.ts';
 import { Passwords } from '../src/identity/secrets/passwords.ts';
-import { allSlots, newId } from '../src/ids.ts';
 import { createAccount, serviceChannelRows } from '../src/registry/accounts.ts';
 
 // As the service does: it refuses data that other users can open.

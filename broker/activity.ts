@@ -1,9 +1,9 @@
 /** Counts messages and refusals of each account in memory, and writes a row for five minutes when they are over. */
 import { sql } from 'kysely';
 import type { Tx } from '../db/registry/index.ts';
-import type { BrokerGround } from '../src/broker-ports.ts';
-import { type Entry, Gathered } from '../src/limits/gathered.ts';
+import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
 import { type Activity as Counted, type RunningActivity, stepOf } from '../src/ports/activity.ts';
+import type { BrokerGround } from '../src/ports/broker-ports.ts';
 
 /** `messagesPerSecond` is the mean of so many parts, of so many seconds each, and of the running part: of a minute. */
 const partsOfRate = 12;

@@ -1,8 +1,8 @@
 /** The types of a connection. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { TrustPath } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
+import type { Caller } from '../src/core/caller.ts';
+import type { TrustPath } from '../src/ports/broker-ports.ts';
 import type { Match } from './connections/filters.ts';
 import type { Filter, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';

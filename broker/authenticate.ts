@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { BrokerGround, PresentCredential, PresentedCertificate, SecretCheck } from '../src/broker-ports.ts';
-import { type Caller, principalOf } from '../src/caller.ts';
-import { isAccessToken } from '../src/formats/access-tokens.ts';
-import { canonicalId } from '../src/ids.ts';
-import type { Allowance } from '../src/limits/attempts.ts';
+import { type Caller, principalOf } from '../src/core/caller.ts';
+import { isAccessToken } from '../src/core/formats/access-tokens.ts';
+import { canonicalId } from '../src/core/ids.ts';
+import type { Allowance } from '../src/core/limits/attempts.ts';
+import type { BrokerGround, PresentCredential, PresentedCertificate, SecretCheck } from '../src/ports/broker-ports.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import { privateClientId } from './connections/client-ids.ts';

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { ControlService, Rejection } from '../src/broker-ports.ts';
+import type { ControlService, Rejection } from '../src/ports/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
 import type { Reports } from './ingest/reports.ts';

@@ -1,5 +1,5 @@
 /** `_credentials`: a device asks for its next credential, and this connection alone hears the answer, on the same topic. */
-import type { BrokerServices } from '../src/broker-ports.ts';
+import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import { credentialOf } from './authenticate.ts';
 import type { DeviceAddress } from './authorize.ts';

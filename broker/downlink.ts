@@ -1,6 +1,6 @@
 import type { Placement } from '../db/registry/index.ts';
-import type { BrokerGround, DeviceName, Downlink } from '../src/broker-ports.ts';
-import { controlTopic, type DownlinkChannel } from '../src/topics.ts';
+import { controlTopic, type DownlinkChannel } from '../src/core/topics.ts';
+import type { BrokerGround, DeviceName, Downlink } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { ServiceChannels } from './service-channels.ts';

@@ -1,7 +1,8 @@
 /** What stands before the services behind the broker: rights, clients, streams, what is stored of them, what is said to devices. */
-import type { BrokerGround, BrokerState } from '../src/broker-ports.ts';
-import { Scheduler } from '../src/scheduler/scheduler.ts';
-import { slices } from '../src/scheduler/time-slice.ts';
+
+import { Scheduler } from '../src/core/scheduler/scheduler.ts';
+import { slices } from '../src/core/scheduler/time-slice.ts';
+import type { BrokerGround, BrokerState } from '../src/ports/broker-ports.ts';
 import { Authority } from './authorize.ts';
 import { accountIn } from './connections/client-ids.ts';
 import { type Counters, newCounters } from './connections/counters.ts';

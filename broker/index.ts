@@ -1,6 +1,6 @@
 /** The MQTT broker. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
-import type { BrokerServices, BrokerState, Publisher, Streams } from '../src/broker-ports.ts';
+import type { BrokerServices, BrokerState, Publisher, Streams } from '../src/ports/broker-ports.ts';
 import type { Counters } from './connections/counters.ts';
 import type { Listeners } from './connections/listeners.ts';
 import type { Foundation } from './foundation.ts';

@@ -1,8 +1,8 @@
 /** What a message must be, whatever its topic and the rights of its sender allow. */
 import { isUtf8 } from 'node:buffer';
-import type { BrokerGround } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
-import { type ClientProperties, maxUserProperties } from '../src/formats/message-properties.ts';
+import type { Caller } from '../src/core/caller.ts';
+import { type ClientProperties, maxUserProperties } from '../src/core/formats/message-properties.ts';
+import type { BrokerGround } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { Incoming } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';

@@ -1,6 +1,6 @@
 /** The types of messages, on their way in and out. */
 import type { StoredProperties } from '../db/messages/sessions/changes.ts';
-import type { ClientProperties } from '../src/formats/message-properties.ts';
+import type { ClientProperties } from '../src/core/formats/message-properties.ts';
 
 /** A PUBLISH, of every level of MQTT. */
 export interface Publish {

@@ -1,21 +1,18 @@
 /** The parts of the broker, each made of those above it. */
-import type { BrokerServices } from '../src/broker-ports.ts';
+import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import { Activity } from './activity.ts';
 import { Authenticator } from './authenticate.ts';
+import { ConnectHooks } from './connect.ts';
 import { Listeners } from './connections/listeners.ts';
 import { PeerCertificates } from './connections/peer-certificates.ts';
 import { ControlTopics } from './control.ts';
 import { CredentialChannel } from './credentials.ts';
+import { DownlinkNews } from './downlink-news.ts';
+import { EnrollHooks } from './enroll.ts';
+import { FirstMessages } from './first-messages.ts';
 import type { Foundation } from './foundation.ts';
+import { guardedBy } from './guarded.ts';
 import { AccountHandover } from './handover.ts';
-import { ConnectHooks } from './hooks/connect.ts';
-import { DownlinkNews } from './hooks/downlink-news.ts';
-import { EnrollHooks } from './hooks/enroll.ts';
-import { FirstMessages } from './hooks/first-messages.ts';
-import { guardedBy } from './hooks/guarded.ts';
-import { PublishHooks } from './hooks/publish.ts';
-import { RefusalNotes } from './hooks/refusal-notes.ts';
-import { SubscribeHooks } from './hooks/subscribe.ts';
 import { DirectPublisher } from './http/direct.ts';
 import { Ingest } from './ingest/ingest.ts';
 import { Rejections } from './ingest/rejections.ts';
@@ -26,8 +23,11 @@ import { PacketReceiver } from './packets/receiver.ts';
 import { Presence } from './presence.ts';
 import { Publications } from './publications.ts';
 import { Publishing } from './publish.ts';
+import { RefusalNotes } from './refusal-notes.ts';
 import { Refusals } from './refusals.ts';
 import { ReverseDns } from './reverse-dns.ts';
+import { SubscribeHooks } from './subscribe.ts';
+import { PublishHooks } from './wills.ts';
 
 export type BrokerParts = ReturnType<typeof brokerParts>;
 

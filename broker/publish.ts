@@ -1,7 +1,8 @@
 /** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
-import type { BrokerServices } from '../src/broker-ports.ts';
-import type { ClientProperties } from '../src/formats/message-properties.ts';
-import { serviceChannel } from '../src/topics.ts';
+
+import type { ClientProperties } from '../src/core/formats/message-properties.ts';
+import { serviceChannel } from '../src/core/topics.ts';
+import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { type Authority, type DeviceAddress, deviceItself, type Route } from './authorize.ts';

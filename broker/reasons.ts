@@ -1,5 +1,5 @@
-import type { Rejection } from '../src/broker-ports.ts';
-import { type ErrorDetail, type FailureKind, failure } from '../src/errors.ts';
+import { type ErrorDetail, type FailureKind, failure } from '../src/core/errors.ts';
+import type { Rejection } from '../src/ports/broker-ports.ts';
 import { type LimitName, type PublishRefusal, type RefusalReason, variableOf } from './connections/counters.ts';
 
 interface Row {

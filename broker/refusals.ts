@@ -1,9 +1,9 @@
 import type { Tx } from '../db/registry/index.ts';
-import type { BrokerServices, Rejection } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
-import { type Entry, Gathered } from '../src/limits/gathered.ts';
-import { keepNewest } from '../src/limits/kept.ts';
-import { networkOf } from '../src/limits/networks.ts';
+import type { Caller } from '../src/core/caller.ts';
+import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
+import { keepNewest } from '../src/core/limits/kept.ts';
+import { networkOf } from '../src/core/limits/networks.ts';
+import type { BrokerServices, Rejection } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
 
 /** Kept of each device; more than that at once are not worth writing. */

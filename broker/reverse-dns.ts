@@ -2,7 +2,7 @@ import { NODATA, NOTFOUND } from 'node:dns';
 import { Resolver } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
 import { boundedCache } from '../db/sqlite/cache.ts';
-import type { BrokerServices } from '../src/broker-ports.ts';
+import type { BrokerServices } from '../src/ports/broker-ports.ts';
 
 /** Milliseconds that one server may take. */
 const timeout = 2000;

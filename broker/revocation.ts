@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
-import type { BrokerGround, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/broker-ports.ts';
-import { type Caller, isAccountWide } from '../src/caller.ts';
+import { type Caller, isAccountWide } from '../src/core/caller.ts';
+import type { BrokerGround, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/ports/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';

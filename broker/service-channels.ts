@@ -1,8 +1,8 @@
-import type { BrokerGround, Rejection } from '../src/broker-ports.ts';
-import type { Caller } from '../src/caller.ts';
-import { errorBody } from '../src/errors.ts';
-import { isNestedDeeply } from '../src/formats/json-size.ts';
-import { controlTopic, formatTopic, parseTopic } from '../src/topics.ts';
+import type { Caller } from '../src/core/caller.ts';
+import { errorBody } from '../src/core/errors.ts';
+import { isNestedDeeply } from '../src/core/formats/json-size.ts';
+import { controlTopic, formatTopic, parseTopic } from '../src/core/topics.ts';
+import type { BrokerGround, Rejection } from '../src/ports/broker-ports.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { Incoming } from './message-types.ts';

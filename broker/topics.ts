@@ -1,8 +1,8 @@
 /** Topic filters: whether one is well formed, what it matches, and whether it can match anything in a caller's reach. */
-import type { Access } from '../src/access.ts';
-import type { Caller } from '../src/caller.ts';
-import { mayHearChannel } from '../src/channels.ts';
-import { serviceChannel, serviceChannelNames } from '../src/topics.ts';
+import type { Access } from '../src/core/access.ts';
+import type { Caller } from '../src/core/caller.ts';
+import { mayHearChannel } from '../src/core/channels.ts';
+import { serviceChannel, serviceChannelNames } from '../src/core/topics.ts';
 
 /** U+0000 ends a connection [MQTT-1.5.3-2]. */
 export function hasForbiddenCharacter(text: string): boolean {

@@ -13,8 +13,8 @@ import {
   parseDocument,
   type YAMLMap,
 } from 'yaml';
-import { allSlots, readSlots, slotOf, slotsText } from '../src/ids.ts';
-import { UsageError } from '../src/usage-error.ts';
+import { allSlots, readSlots, slotOf, slotsText } from '../src/core/ids.ts';
+import { UsageError } from '../src/core/usage-error.ts';
 
 /** One server with its data directory. */
 export interface Cell {

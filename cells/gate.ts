@@ -3,8 +3,8 @@
  * no crash makes two servers act for it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { AccountGate } from '../src/account-gate.ts';
-import { slotOf } from '../src/ids.ts';
+import type { AccountGate } from '../src/core/account-gate.ts';
+import { slotOf } from '../src/core/ids.ts';
 import { type MoveRecord, readMoves, writeMoves } from './moves/records.ts';
 
 /** Milliseconds between two looks at what is still being handled. */

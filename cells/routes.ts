@@ -3,11 +3,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { version } from '../db/files/version.ts';
 import type { Registry } from '../db/registry/index.ts';
-import type { Config } from '../src/config.ts';
-import { PlatformError } from '../src/errors.ts';
+import type { Config } from '../src/core/config.ts';
+import { PlatformError } from '../src/core/errors.ts';
+import { slotOf, slotsText } from '../src/core/ids.ts';
 import type { App } from '../src/http/app.ts';
 import { demandToken } from '../src/http/guards/operator-token.ts';
-import { slotOf, slotsText } from '../src/ids.ts';
 
 /** Rows that one request reads. It is a few milliseconds of the event loop. */
 const pageRows = 2000;

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AccountUsage, readAccountUsage } from '../db/messages/series/usage.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
-import { loadConfig } from '../src/config.ts';
+import { loadConfig } from '../src/core/config.ts';
 import { type OnDirectory, print, withRegistry } from './data/files.ts';
 
 /** Prints one account per line, the one with the most bytes first. */

@@ -1,6 +1,6 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
-import { loadConfig } from '../src/config.ts';
-import { readPasswordFile, readPasswordInput } from '../src/formats/password-file.ts';
+import { loadConfig } from '../src/core/config.ts';
+import { readPasswordFile, readPasswordInput } from '../src/core/formats/password-file.ts';
 import { Passwords } from '../src/identity/secrets/passwords.ts';
 import { createAccount } from '../src/registry/accounts.ts';
 import { type OnDirectory, print, withNewRegistry, withRegistry } from './data/files.ts';

@@ -5,8 +5,8 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
-import { loadDeviceConfig } from '../src/config.ts';
-import { trimSerialNumber } from '../src/formats/serial-numbers.ts';
+import { loadDeviceConfig } from '../src/core/config.ts';
+import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import { reasonOf } from './line/client.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.ts';
 
@@ -151,7 +151,7 @@ async function overMqtt(
   isCbor: boolean,
 ): Promise<Answer> {
   const { default: mqtt } = await import('mqtt');
-  const { decodeCbor, encodeCbor } = await import('../src/downlink/ways/cbor.ts');
+  const { decodeCbor, encodeCbor } = await import('../src/firmware/delivery/cbor.ts');
   const options = {
     ...tls,
     username: `enroll/${username}`,

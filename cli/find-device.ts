@@ -1,6 +1,6 @@
 /** Finds what commands name: a device by its id or serial number, a product and an organization by name. */
 
-import { trimSerialNumber } from '../src/formats/serial-numbers.ts';
+import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import type { Client } from './line/client.ts';
 import { UsageError } from './usage.ts';
 

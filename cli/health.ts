@@ -1,5 +1,5 @@
 /** `slipway health`: whether the server of this configuration answers. What the health check of the image runs. */
-import { loadConfig } from '../src/config.ts';
+import { loadConfig } from '../src/core/config.ts';
 import { askServer, doubt } from './own-server.ts';
 import { Ending, exitCodes, UsageError } from './usage.ts';
 

@@ -2,7 +2,7 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { readServerUrl } from '../src/config.ts';
+import { readServerUrl } from '../src/core/config.ts';
 import { Client, reasonOf } from './line/client.ts';
 import { readCaFile } from './line/line.ts';
 import { printError } from './line/options.ts';

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import type { ErrorDetail } from '../src/errors.ts';
+import type { ErrorDetail } from '../src/core/errors.ts';
 /** The `slipway` command. */
 import { Ending, isKnown } from './usage.ts';
 

@@ -4,7 +4,7 @@ import { type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { TLSSocket } from 'node:tls';
-import type { Config } from '../src/config.ts';
+import type { Config } from '../src/core/config.ts';
 
 /** How long the server may take to answer, in milliseconds. */
 const patience = 4000;

@@ -1,7 +1,7 @@
 /** The login that `slipway login` keeps in a file of its owner, for commands that are given no token. */
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { loginFile, type SavedLogin } from '../src/config.ts';
+import { loginFile, type SavedLogin } from '../src/core/config.ts';
 import type { Client } from './line/client.ts';
 import { UsageError } from './usage.ts';
 

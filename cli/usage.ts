@@ -1,5 +1,5 @@
 /** How a command ends when it cannot do what it was asked for. */
-import { UsageError } from '../src/usage-error.ts';
+import { UsageError } from '../src/core/usage-error.ts';
 
 export { UsageError };
 

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import openapiTS, { astToString } from 'openapi-typescript';
-import { readConfig } from '../src/config.ts';
-import { openLog } from '../src/log.ts';
+import { readConfig } from '../src/core/config.ts';
+import { openLog } from '../src/core/log.ts';
 import { openContext } from '../src/process/context.ts';
 import { openHttp } from '../src/process/http.ts';
 

@@ -1,6 +1,6 @@
 /** Enrollment of the fleet: groups with what they made and refused, a CA, and certificates that end soon. */
 import { createHmac } from 'node:crypto';
-import { makeAuthority, makeKey, makeRequest } from '../src/registry/certificates/pki/making.ts';
+import { makeAuthority, makeKey, makeRequest } from '../src/certificates/pki/making.ts';
 import type { FleetOptions, Made, Make } from './answers.ts';
 
 interface Group extends Made {

@@ -9,7 +9,7 @@ if (major < 22 || (major === 22 && minor < 14)) {
   process.stderr.write(`slipway cannot start: it needs Node 22.14 or newer; this is Node ${process.versions.node}.\n`);
   process.exitCode = 1;
 } else {
-  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.ts'), import('./threads/heap.ts')]);
+  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.ts'), import('./core/threads/heap.ts')]);
   await run();
   boundHeap();
 }

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadConfig, readConfig } from '../src/config.ts';
+import { loadConfig, readConfig } from '../src/core/config.ts';
 import { temporaryDirectory } from './support/directory.ts';
 import { part } from './support/part.ts';
 

@@ -6,7 +6,7 @@ import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import { TOTP } from 'otpauth';
 import type { Test } from 'tap';
-import { newAccountId, newId, newTokenId, slotOf } from '../src/ids.ts';
+import { newAccountId, newId, newTokenId, slotOf } from '../src/core/ids.ts';
 import { certificate } from './broker/certificate.ts';
 import { connectPacket, speak } from './broker/raw.ts';
 import { makeAuthority, makeCertificate } from './support/certificates.ts';

@@ -1,8 +1,8 @@
 /** The table of limits: what the configuration, the documentation, /usage and /metrics say of it, and what enforces it. */
 import { readFileSync } from 'node:fs';
-import { readConfig } from '../src/config.ts';
-import type { Limit } from '../src/limits/row.ts';
-import { limits } from '../src/limits/table.ts';
+import { readConfig } from '../src/core/config.ts';
+import type { Limit } from '../src/core/limits/row.ts';
+import { limits } from '../src/core/limits/table.ts';
 import { part } from './support/part.ts';
 import { type Entity, type List, type Made, present, startService } from './support/service.ts';
 import { sharedService } from './support/shared.ts';

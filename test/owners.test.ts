@@ -13,12 +13,12 @@ import type { Column as RecordColumn } from '../db/registry/records/columns.ts';
 import type { RegistryTable, Tables } from '../db/registry/records.ts';
 import { SqliteDialect, transact } from '../db/sqlite/dialect.ts';
 import { openSqlite } from '../db/sqlite/open.ts';
+import { type Kept, registryBytes } from '../src/core/limits/kept.ts';
+import type { LimitName } from '../src/core/limits/table.ts';
 import { maxUnderWay as maxFederatedLogins } from '../src/identity/federation/routes.ts';
 import { mfaMethods, recoveryCodes } from '../src/identity/mfa/factors.ts';
 import { maxUnderWay as maxMfaLogins } from '../src/identity/mfa/login.ts';
 import { makeMailedToken } from '../src/identity/secrets/mailed-tokens.ts';
-import { type Kept, registryBytes } from '../src/limits/kept.ts';
-import type { LimitName } from '../src/limits/table.ts';
 import { temporaryDirectory } from './support/directory.ts';
 import { part } from './support/part.ts';
 

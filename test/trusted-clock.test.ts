@@ -2,8 +2,8 @@
 import { existsSync, readdirSync, renameSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { decodeProtectedHeader } from 'jose';
+import { lastWritten } from '../src/core/trusted-clock.ts';
 import { rotateKeys } from '../src/identity/sessions/tokens.ts';
-import { lastWritten } from '../src/trusted-clock.ts';
 import { fixtureIn } from './broker/fixture.ts';
 import { connected, leave, published, subscribed } from './broker/level5/client.ts';
 import { devices, publish, rollOut, rollout, rolloutUntil } from './downlink/fleet.ts';

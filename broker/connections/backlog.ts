@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type Clock, monotonic } from '../../src/clock.ts';
+import { type Clock, monotonic } from '../../src/core/clock.ts';
 
 /** Milliseconds between two looks at what a client has taken. */
 const lookInterval = 1000;

@@ -1,5 +1,5 @@
 import { Latency } from '../../db/sqlite/latency.ts';
-import { handledChannels } from '../../src/topics.ts';
+import { handledChannels } from '../../src/core/topics.ts';
 
 /** The MQTT limits of docs/limits.md: each is its variable without `SLIPWAY_MQTT_`, in lower case. */
 export const limitNames = [

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import type { BrokerGround } from '../../src/broker-ports.ts';
-import type { Caller } from '../../src/caller.ts';
-import type { Allowance, Attempts, Tried } from '../../src/limits/attempts.ts';
-import { networkOf, networksOf, OpenPerNetwork } from '../../src/limits/networks.ts';
-import { limitTries } from '../../src/limits/tries.ts';
+import type { Caller } from '../../src/core/caller.ts';
+import type { Allowance, Attempts, Tried } from '../../src/core/limits/attempts.ts';
+import { networkOf, networksOf, OpenPerNetwork } from '../../src/core/limits/networks.ts';
+import { limitTries } from '../../src/core/limits/tries.ts';
+import type { BrokerGround } from '../../src/ports/broker-ports.ts';
 import type { Counters, LimitName, RefusalReason } from './counters.ts';
 
 const minute = 60_000;

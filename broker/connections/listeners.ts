@@ -1,8 +1,8 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import type { BrokerServices, BrokerState } from '../../src/broker-ports.ts';
-import { listenWide } from '../../src/network/accepting.ts';
-import { trustOf } from '../../src/network/addresses.ts';
+import { listenWide } from '../../src/core/network/accepting.ts';
+import { trustOf } from '../../src/core/network/addresses.ts';
+import type { BrokerServices, BrokerState } from '../../src/ports/broker-ports.ts';
 import type { PeerCertificates } from './peer-certificates.ts';
 import { type SocketParts, Sockets } from './sockets.ts';
 import { type Certificate, TlsPort } from './tls.ts';

@@ -1,6 +1,6 @@
-import type { Caller } from '../../src/caller.ts';
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import { LongWork } from '../../src/scheduler/long-work.ts';
+import type { Caller } from '../../src/core/caller.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import { LongWork } from '../../src/core/scheduler/long-work.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
 import type { Outgoing } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';

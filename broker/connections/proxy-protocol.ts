@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { plainAddress } from '../../src/network/addresses.ts';
+import { plainAddress } from '../../src/core/network/addresses.ts';
 
 /** The result of the first bytes. Without an address (`UNKNOWN`, `LOCAL`, no IP) the peer's own counts. */
 export type ProxyHeader =

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { BrokerServices } from '../../src/broker-ports.ts';
-import type { Properties } from '../../src/formats/message-properties.ts';
-import { peerAddress, type Trust } from '../../src/network/addresses.ts';
-import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Properties } from '../../src/core/formats/message-properties.ts';
+import { peerAddress, type Trust } from '../../src/core/network/addresses.ts';
+import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
+import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { beginsLevel5, type Connect, type UnsupportedConnect } from '../packets/connect.ts';
 import { Connection, type Receiver } from '../packets/connection.ts';

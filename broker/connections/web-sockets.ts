@@ -1,7 +1,7 @@
 import type { Server as HttpServer, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
-import { forwardedAddress, peerAddress } from '../../src/network/addresses.ts';
+import { forwardedAddress, peerAddress } from '../../src/core/network/addresses.ts';
 import type { LimitName } from './counters.ts';
 import { upgradeDecliner } from './declined-upgrade.ts';
 import { publishOverhead, type SocketParts, type Sockets } from './sockets.ts';

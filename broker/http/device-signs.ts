@@ -1,5 +1,5 @@
-import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.ts';
-import { type Caller, principalOf } from '../../src/caller.ts';
+import { type Caller, principalOf } from '../../src/core/caller.ts';
+import type { DeviceSign, DeviceWatch } from '../../src/ports/broker-ports.ts';
 import type { Authority } from '../authorize.ts';
 import type { Sessions } from '../connections/live-clients.ts';
 

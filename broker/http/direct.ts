@@ -1,5 +1,12 @@
 import type { Socket } from 'node:net';
 import type { Placement } from '../../db/registry/index.ts';
+import type { Caller } from '../../src/core/caller.ts';
+import { failure } from '../../src/core/errors.ts';
+import { newId } from '../../src/core/ids.ts';
+import type { Attempts } from '../../src/core/limits/attempts.ts';
+import { limitTries } from '../../src/core/limits/tries.ts';
+import { causeNow } from '../../src/core/log.ts';
+import { formatTopic } from '../../src/core/topics.ts';
 import type {
   BrokerGround,
   Direct,
@@ -8,14 +15,7 @@ import type {
   ProvenCaller,
   Published,
   Publisher,
-} from '../../src/broker-ports.ts';
-import type { Caller } from '../../src/caller.ts';
-import { failure } from '../../src/errors.ts';
-import { newId } from '../../src/ids.ts';
-import type { Attempts } from '../../src/limits/attempts.ts';
-import { limitTries } from '../../src/limits/tries.ts';
-import { causeNow } from '../../src/log.ts';
-import { formatTopic } from '../../src/topics.ts';
+} from '../../src/ports/broker-ports.ts';
 import type { ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, credentialOf } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
@@ -23,11 +23,11 @@ import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
 import type { PeerCertificates } from '../connections/peer-certificates.ts';
-import { refusedConnect } from '../hooks/refusal-notes.ts';
 import type { Origin, PostedLog, Verdict } from '../ingest/message.ts';
 import type { Incoming } from '../message-types.ts';
 import type { Publishing, Sender } from '../publish.ts';
 import { reason } from '../reasons.ts';
+import { refusedConnect } from '../refusal-notes.ts';
 import type { Refusal, Refusals } from '../refusals.ts';
 import type { Routing } from '../routing.ts';
 import type { SessionStore } from '../sessions/persistence.ts';

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { Caller } from '../../src/caller.ts';
-import type { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
-import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Caller } from '../../src/core/caller.ts';
+import type { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
+import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
 import { isBefore, type Marks } from './marks.ts';
 import { type Event, formatId } from './stream-events.ts';
 

@@ -1,10 +1,10 @@
 import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.ts';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.ts';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { BrokerServices } from '../../src/broker-ports.ts';
-import { LongWork } from '../../src/scheduler/long-work.ts';
-import { type Heard, isHeard } from '../../src/sight.ts';
-import { formatTopic } from '../../src/topics.ts';
+import { LongWork } from '../../src/core/scheduler/long-work.ts';
+import { type Heard, isHeard } from '../../src/core/sight.ts';
+import { formatTopic } from '../../src/core/topics.ts';
+import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { matches } from '../topics.ts';
 
 /** Characters in the messages that are sent again at most; who has missed more is told so. */

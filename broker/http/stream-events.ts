@@ -1,8 +1,8 @@
 /** Server-sent events as bytes, and their ids, by which a reader is known again (docs/messages.md, "Listening"). */
 import { isUtf8 } from 'node:buffer';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
-import { showProperties } from '../../src/formats/message-properties.ts';
+import type { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
+import { showProperties } from '../../src/core/formats/message-properties.ts';
 import { type Carried, storedProperties } from '../message-types.ts';
 import type { Missed } from './missed.ts';
 

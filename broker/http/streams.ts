@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { BrokerGround, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.ts';
-import { type Caller, principalOf } from '../../src/caller.ts';
-import { endEvents } from '../../src/network/event-bodies.ts';
-import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
+import { type Caller, principalOf } from '../../src/core/caller.ts';
+import { endEvents } from '../../src/core/network/event-bodies.ts';
+import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
+import type { BrokerGround, Revoked, StreamRefusal, StreamRequest } from '../../src/ports/broker-ports.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';

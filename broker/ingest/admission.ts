@@ -1,4 +1,4 @@
-import { type Lane, Lanes } from '../../src/scheduler/lanes.ts';
+import { type Lane, Lanes } from '../../src/core/scheduler/lanes.ts';
 
 /**
  * Cost that is in the store at once: what a message can find before it. In points, and what takes about as long; the store

@@ -1,6 +1,6 @@
 import type { Place } from '../../db/messages/threads/protocol.ts';
-import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
-import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
+import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
+import type { BrokerServices, PointsRead } from '../../src/ports/broker-ports.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';

@@ -1,8 +1,8 @@
 /** What the points of a message take of the store, and the steps in which a long message goes there. */
 import type { Point } from '../../db/messages/store.ts';
-import type { BrokerServices, PointsRead } from '../../src/broker-ports.ts';
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import { Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
+import type { BrokerServices, PointsRead } from '../../src/ports/broker-ports.ts';
 import type { Route } from '../authorize.ts';
 import { type Message, type MessagePoints, seriesOf } from './message.ts';
 

@@ -1,9 +1,9 @@
 /** A message on its way: who sends it, what has become of it, and what its channel says about it. */
 import type { LogInput, Point, SeriesKey } from '../../db/messages/store.ts';
-import type { Caller } from '../../src/caller.ts';
-import type { Cause } from '../../src/log.ts';
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import { handledChannels, serviceChannel } from '../../src/topics.ts';
+import type { Caller } from '../../src/core/caller.ts';
+import type { Cause } from '../../src/core/log.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import { handledChannels, serviceChannel } from '../../src/core/topics.ts';
 import type { LiveClient } from '../aedes-types.ts';
 import type { Route } from '../authorize.ts';
 import type { ChannelKind } from '../connections/counters.ts';
@@ -126,7 +126,7 @@ export function isStoredChannel(route: Route): boolean {
   return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
 }
 
-/** What the broker does with a message on a service channel, see the table in src/topics.ts. */
+/** What the broker does with a message on a service channel, see the table in src/core/topics.ts. */
 export type Handler = NonNullable<ReturnType<typeof serviceChannel>>['handler'] & string;
 
 /** The kind under which `/metrics` counts a message. */
@@ -135,7 +135,7 @@ export function kindOf({ channel }: Route): ChannelKind {
   return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
 }
 
-/** The handler of a message on a service channel, from the table in src/topics.ts; undefined on other channels. */
+/** The handler of a message on a service channel, from the table in src/core/topics.ts; undefined on other channels. */
 export function handlerOf({ channel }: Route): Handler | undefined {
   return channel.service ? serviceChannel(channel.name)?.handler : undefined;
 }

@@ -1,6 +1,6 @@
-import type { BrokerServices } from '../../src/broker-ports.ts';
-import { failureOf } from '../../src/errors.ts';
-import { exceeded } from '../../src/limits/table.ts';
+import { failureOf } from '../../src/core/errors.ts';
+import { exceeded } from '../../src/core/limits/table.ts';
+import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { type Reason, reason } from '../reasons.ts';
 import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';

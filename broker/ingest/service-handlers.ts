@@ -1,7 +1,7 @@
 /** What the broker does with messages on service channels: log entries, reports on updates and commands, `_set/fields`. */
 import { maxLogEntryLength } from '../../db/messages/store.ts';
-import type { BrokerServices } from '../../src/broker-ports.ts';
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
+import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import type { Marks } from '../http/marks.ts';
 import { reason, unusable } from '../reasons.ts';
 import type { Done } from './callbacks.ts';
@@ -30,7 +30,7 @@ export interface HandlerParts {
 
 export class ServiceHandlers {
   readonly #parts: HandlerParts;
-  /** One for each handler of the table in src/topics.ts. */
+  /** One for each handler of the table in src/core/topics.ts. */
   readonly #handlers: Record<Handler, (message: Message, done: Done) => void> = {
     log: (message, done) => this.#storeLog(message, done),
     fields: (message, done) => this.#setFields(message, done),

@@ -1,5 +1,5 @@
 /** What a protocol level says: how its packets are read and written. A connection has one codec, from its CONNECT on. */
-import type { Properties } from '../../src/formats/message-properties.ts';
+import type { Properties } from '../../src/core/formats/message-properties.ts';
 import type { RefusalReason } from '../connections/counters.ts';
 import type { Filter, Incoming, Outgoing } from '../message-types.ts';
 import type { Reason } from '../reasons.ts';

@@ -1,5 +1,5 @@
-import { clientPropertiesOf, type Properties } from '../../src/formats/message-properties.ts';
-import { canonicalTopic } from '../../src/topics.ts';
+import { clientPropertiesOf, type Properties } from '../../src/core/formats/message-properties.ts';
+import { canonicalTopic } from '../../src/core/topics.ts';
 import type { Will } from '../message-types.ts';
 import { type Codec, types } from './codec.ts';
 import { Fields, Malformed } from './fields.ts';

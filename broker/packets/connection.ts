@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
-import type { Properties } from '../../src/formats/message-properties.ts';
-import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Properties } from '../../src/core/formats/message-properties.ts';
+import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';

@@ -1,4 +1,4 @@
-import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Counters } from '../connections/counters.ts';
 import { isFull, laneOfClient } from '../connections/live-clients.ts';

@@ -1,5 +1,5 @@
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import type { Scheduler } from '../../src/scheduler/scheduler.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
 import type { Outgoing } from '../message-types.ts';
 import { AccountFilters } from '../sessions/account-filters.ts';
 

@@ -4,7 +4,7 @@ import {
   type PacketWithProperties,
   type PropertiesRead,
   readProperties,
-} from '../../src/formats/message-properties.ts';
+} from '../../src/core/formats/message-properties.ts';
 
 /** Reason codes of MQTT 5 for packets that end a connection. */
 export const faults = {

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { canonicalTopic } from '../../src/topics.ts';
+import { canonicalTopic } from '../../src/core/topics.ts';
 import type { RefusalReason } from '../connections/counters.ts';
 import type { Filter, Incoming } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';

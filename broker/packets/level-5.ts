@@ -5,8 +5,8 @@ import {
   propertyBytes,
   secondsLeft,
   variableBytes,
-} from '../../src/formats/message-properties.ts';
-import { canonicalTopic } from '../../src/topics.ts';
+} from '../../src/core/formats/message-properties.ts';
+import { canonicalTopic } from '../../src/core/topics.ts';
 import type { Filter, Incoming } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';

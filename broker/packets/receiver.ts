@@ -2,8 +2,7 @@ import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { EnrollHooks } from '../hooks/enroll.ts';
-import type { SubscribeHooks } from '../hooks/subscribe.ts';
+import type { EnrollHooks } from '../enroll.ts';
 import type { Origin, Verdict } from '../ingest/message.ts';
 import type { Reports } from '../ingest/reports.ts';
 import { levelsOf } from '../message-checks.ts';
@@ -21,6 +20,7 @@ import {
 } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
+import type { SubscribeHooks } from '../subscribe.ts';
 import type { Answer, Packet } from './codec.ts';
 import type { Deliveries } from './deliveries.ts';
 import { faults, Malformed } from './fields.ts';

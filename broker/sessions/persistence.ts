@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { MqttChange, MqttState, RetainedMessage, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
-import type { BrokerKept } from '../../src/broker-ports.ts';
+import type { BrokerKept } from '../../src/ports/broker-ports.ts';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';

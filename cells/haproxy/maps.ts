@@ -1,5 +1,5 @@
 /** The map files of HAProxy: what says which cell a request belongs to. The running HAProxy changes them with `set map`. */
-import { slotOf } from '../../src/ids.ts';
+import { slotOf } from '../../src/core/ids.ts';
 import type { CellsConfig } from '../config.ts';
 
 /** The names of the map files in the directory of `haproxy.cfg`. */

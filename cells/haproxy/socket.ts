@@ -1,7 +1,7 @@
 /** Commands to the running HAProxy, at its admin socket. */
 import { connect } from 'node:net';
 import { dirname } from 'node:path';
-import { UsageError } from '../../src/usage-error.ts';
+import { UsageError } from '../../src/core/usage-error.ts';
 import { mapFiles } from './maps.ts';
 
 /** Milliseconds that an answer may take. */

@@ -6,7 +6,7 @@ import { CellFailure } from '../../cells/moves/live/asked-cell.ts';
 import { type LiveMove, moveLive } from '../../cells/moves/live/lead.ts';
 import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { abandonMove, accountsIn, moveAccounts } from '../../cells/moves/offline/move.ts';
-import { slotOf } from '../../src/ids.ts';
+import { slotOf } from '../../src/core/ids.ts';
 import { demandRegistry, directoryOf, type OnDirectory, print } from '../data/files.ts';
 import { trouble, UsageError } from '../usage.ts';
 

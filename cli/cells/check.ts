@@ -2,8 +2,8 @@
 
 import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from '../../cells/config.ts';
 import { ownUuid } from '../../cells/haproxy/cfg.ts';
-import { loadConfig } from '../../src/config.ts';
-import { slotOf, slotsText } from '../../src/ids.ts';
+import { loadConfig } from '../../src/core/config.ts';
+import { slotOf, slotsText } from '../../src/core/ids.ts';
 import { Ending, exitCodes, UsageError } from '../usage.ts';
 import { type CellContent, readCell, readDirectory } from './asking.ts';
 

@@ -1,7 +1,7 @@
 /** `slipway cells status`: each cell as it is now. */
 
 import { type Cell, readCellsFile } from '../../cells/config.ts';
-import { loadConfig } from '../../src/config.ts';
+import { loadConfig } from '../../src/core/config.ts';
 import { Ending, exitCodes } from '../usage.ts';
 import { askCell } from './asking.ts';
 

@@ -1,6 +1,7 @@
 /** `slipway clock confirm`: the clock is right, and what is old by it may be deleted. */
+
+import { believeClock, doubtedSince, lastWritten } from '../../src/core/trusted-clock.ts';
 import { announceChange } from '../../src/process/changes.ts';
-import { believeClock, doubtedSince, lastWritten } from '../../src/trusted-clock.ts';
 import { directoryOf, type OnDirectory, print } from './files.ts';
 
 export function confirmClock(given: OnDirectory): void {

@@ -1,7 +1,7 @@
 /** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over. */
 import { join } from 'node:path';
+import { believedTime } from '../../src/core/trusted-clock.ts';
 import { rotateKeys } from '../../src/identity/sessions/tokens.ts';
-import { believedTime } from '../../src/trusted-clock.ts';
 import { directoryOf, type OnDirectory, print, withRegistry } from './files.ts';
 
 export async function keysRotate(given: OnDirectory & { endOld: boolean }): Promise<void> {

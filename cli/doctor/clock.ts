@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { doubtedSince, lastWritten } from '../../src/trusted-clock.ts';
+import { doubtedSince, lastWritten } from '../../src/core/trusted-clock.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning, error } = findings('clock');

@@ -1,6 +1,6 @@
 /** Settings that are understood and hardly meant. */
-import { aboutQuotes, type Config } from '../../src/config.ts';
-import { isLoopback } from '../../src/network/own-machine.ts';
+import { aboutQuotes, type Config } from '../../src/core/config.ts';
+import { isLoopback } from '../../src/core/network/own-machine.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning } = findings('configuration');

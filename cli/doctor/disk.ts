@@ -3,7 +3,7 @@ import { statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { databasesIn } from '../../db/files/copies.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import type { Config } from '../../src/config.ts';
+import type { Config } from '../../src/core/config.ts';
 import { type Finding, findings, size } from './finding.ts';
 
 const { ok, warning, error } = findings('disk');

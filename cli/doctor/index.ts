@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { databasesIn } from '../../db/files/copies.ts';
 import { isUnfinished } from '../../db/files/incoming.ts';
 import { isLocked } from '../../db/files/lock.ts';
-import { ConfigError, loadConfig } from '../../src/config.ts';
+import { ConfigError, loadConfig } from '../../src/core/config.ts';
 import { checkDirectory } from '../../src/process/start-checks.ts';
 import { describeMissing } from '../../src/process/used-directory.ts';
 import { lookAtClock } from './clock.ts';

@@ -1,8 +1,8 @@
 /** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
 import { X509Certificate } from 'node:crypto';
 import { connect } from 'node:net';
-import type { Config } from '../../src/config.ts';
-import { demandPort } from '../../src/network/accepting.ts';
+import type { Config } from '../../src/core/config.ts';
+import { demandPort } from '../../src/core/network/accepting.ts';
 import { askServer, doubt, here } from '../own-server.ts';
 import { type Finding, findings } from './finding.ts';
 

@@ -2,8 +2,8 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { rootCertificates } from 'node:tls';
-import type { Config } from '../../src/config.ts';
-import { pemCertificates } from '../../src/formats/pem.ts';
+import type { Config } from '../../src/core/config.ts';
+import { pemCertificates } from '../../src/core/formats/pem.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning, error } = findings('tls');

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ClientConfig } from '../../src/config.ts';
+import type { ClientConfig } from '../../src/core/config.ts';
 import { refused, trouble, UsageError } from '../usage.ts';
 
 export interface Answer {

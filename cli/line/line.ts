@@ -4,10 +4,10 @@ import { createHash, createPrivateKey, randomUUID, X509Certificate } from 'node:
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { type PemBlock, pemBlocks, pemCertificates } from '../../src/core/formats/pem.ts';
+import { isLoopback, isUnspecified } from '../../src/core/network/own-machine.ts';
 import { type FlashFormat, flashFormats, type Unit } from '../../src/factory/provisioning/unit.ts';
 import { type FlashExtra, flashFile } from '../../src/factory/results/formats.ts';
-import { type PemBlock, pemBlocks, pemCertificates } from '../../src/formats/pem.ts';
-import { isLoopback, isUnspecified } from '../../src/network/own-machine.ts';
 import { Ending, refused, trouble, UsageError } from '../usage.ts';
 import type { Client } from './client.ts';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.ts';

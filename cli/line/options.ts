@@ -1,5 +1,5 @@
 /** The client that the flags of a command for the line ask for. */
-import { loadClientConfig } from '../../src/config.ts';
+import { loadClientConfig } from '../../src/core/config.ts';
 import { readLogin } from '../saved-login.ts';
 import { Client } from './client.ts';
 import { readCaFile } from './line.ts';

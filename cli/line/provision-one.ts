@@ -1,7 +1,7 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { serialNumberFault, trimSerialNumber } from '../../src/formats/serial-numbers.ts';
+import { serialNumberFault, trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
 import { type Client, reasonOf } from './client.ts';
 import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.ts';

@@ -2,9 +2,9 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
-import { csvOptions } from '../../src/formats/csv-files.ts';
-import { serialNumberFault, trimSerialNumber } from '../../src/formats/serial-numbers.ts';
-import { csvCell } from '../../src/formats/spreadsheets.ts';
+import { csvOptions } from '../../src/core/formats/csv-files.ts';
+import { serialNumberFault, trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
+import { csvCell } from '../../src/core/formats/spreadsheets.ts';
 import { UsageError } from '../usage.ts';
 
 /** A row of the CSV file; `line` is where it is, from 1. */

@@ -1,6 +1,6 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 
-import { auditEvents } from '../../src/audit/events.ts';
+import { auditEvents } from '../../src/operations/audit/events.ts';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Field, Select } from '../parts/form.tsx';

@@ -2,13 +2,13 @@
 import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
-import { api, online, unwrap } from '../app/api.ts';
 import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
+import { api, online, unwrap } from './api.ts';
 import { Keys } from './keys.tsx';
 import { Offline } from './offline.tsx';
 import { place } from './place.ts';

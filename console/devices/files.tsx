@@ -1,6 +1,6 @@
 /** Devices from and to CSV. */
 import { useState } from 'preact/hooks';
-import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
+import { spreadsheetCell } from '../../src/core/formats/spreadsheets.ts';
 import { api, rawBody, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';

@@ -1,5 +1,5 @@
 /** Says that a board or a phone cannot use an address, wherever the page shows lines or makes files with it. */
-import { isLoopback, isUnspecified } from '../../src/network/own-machine.ts';
+import { isLoopback, isUnspecified } from '../../src/core/network/own-machine.ts';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';

@@ -1,5 +1,5 @@
 /** Points of devices as lines of one chart: on one row of times, with gaps, and texts as levels. */
-import { spreadsheetCell } from '../../src/formats/spreadsheets.ts';
+import { spreadsheetCell } from '../../src/core/formats/spreadsheets.ts';
 
 /** `time` is in seconds since 1970. */
 export interface Reading {

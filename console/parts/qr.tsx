@@ -10,7 +10,7 @@ export function QrCode(props: { text: string; label: string }) {
 }
 
 function Picture({ text, label }: { text: string; label: string }) {
-  const drawing = useFile(() => import('../../src/formats/qr-code.ts'));
+  const drawing = useFile(() => import('../../src/core/formats/qr-code.ts'));
   if (!drawing) return null;
   return <img class="qr" src={`data:image/svg+xml,${encodeURIComponent(drawing.qrSvg(text))}`} alt={label} />;
 }

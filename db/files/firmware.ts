@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { queueRun } from '../../src/scheduler/runs.ts';
+import { queueRun } from '../../src/core/scheduler/runs.ts';
 import { openSqlite } from '../sqlite/open.ts';
 import { sync } from './copies.ts';
 

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { Kysely, type Transaction } from 'kysely';
-import type { Lane } from '../../src/scheduler/lanes.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import { Fence } from '../files/lock.ts';
 import { bringUpToDate } from '../files/schema.ts';
 import { boundedCache } from '../sqlite/cache.ts';

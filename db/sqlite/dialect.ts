@@ -14,7 +14,7 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from 'kysely';
-import type { Lane } from '../../src/scheduler/lanes.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import type { Commits } from './commits.ts';
 import { Writer } from './group-commit.ts';
 import { StatementCache } from './statements.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import { type Leave, Scheduler, unbounded } from '../../src/scheduler/scheduler.ts';
-import { slices } from '../../src/scheduler/time-slice.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import { type Leave, Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
+import { slices } from '../../src/core/scheduler/time-slice.ts';
 import { commitAsHolder } from '../files/lock.ts';
 import { Commits, isStoreBusy } from './commits.ts';
 import type { StatementCache } from './statements.ts';

@@ -1,15 +1,15 @@
 /** Bridges are made, changed and deleted, each with an audit record. */
 import type { Static } from 'typebox';
 import { bridgeColumns } from '../../db/registry/records/bridges.ts';
-import type { Audit } from '../audit/index.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { invalid } from '../core/errors.ts';
 import { readChanges, readNew } from '../entity/columns.ts';
 import { demandHas } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { etagOf } from '../entity/routes.ts';
 import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { invalid } from '../errors.ts';
 import { makeSecret } from '../identity/secrets/secrets.ts';
+import type { Audit } from '../operations/audit/index.ts';
 import { type createBody, showBridge, shownUrl, type updateBody, urlOf } from './bridge.ts';
 import type { BridgesContext } from './context.ts';
 import { openHeaders, readHeaders, sealHeaders } from './headers.ts';

@@ -4,7 +4,7 @@
  */
 import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
-import { type Clock, monotonic } from '../clock.ts';
+import { type Clock, monotonic } from '../core/clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
 import { batchBytes, batchSize, type Held, HeldDevices, hold, trust } from './held.ts';
 import { type Refusing, refusalAge } from './refusing.ts';

@@ -1,7 +1,7 @@
 /** Headers that the requests of a webhook have besides those of the service. They are stored sealed; only names are shown. */
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/registry/records.ts';
-import { invalid } from '../errors.ts';
+import { invalid } from '../core/errors.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
 
 export const maxHeaders = 10;

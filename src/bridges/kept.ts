@@ -3,11 +3,11 @@ import type { Logger } from 'pino';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import type { AccountGate } from '../account-gate.ts';
-import type { Clock } from '../clock.ts';
-import type { Config } from '../config.ts';
+import type { AccountGate } from '../core/account-gate.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Config } from '../core/config.ts';
+import { LongWork } from '../core/scheduler/long-work.ts';
 import type { RowPlace } from '../entity/row-slices.ts';
-import { LongWork } from '../scheduler/long-work.ts';
 import { nameMessage } from './target.ts';
 
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */

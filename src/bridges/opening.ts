@@ -1,10 +1,10 @@
 /** Opens the targets of bridges, and lets them send in turns. */
 import type { Logger } from 'pino';
 import type { Row } from '../../db/registry/records.ts';
-import type { Clock } from '../clock.ts';
-import type { Config } from '../config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Config } from '../core/config.ts';
+import { Scheduler, unbounded } from '../core/scheduler/scheduler.ts';
 import type { Sealing } from '../identity/secrets/sealing.ts';
-import { Scheduler, unbounded } from '../scheduler/scheduler.ts';
 import { openHeaders } from './headers.ts';
 import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';

@@ -2,14 +2,14 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { invalid } from '../core/errors.ts';
+import { messageProperties } from '../core/formats/message-properties.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { demandPage } from '../entity/list.ts';
 import { idParams, listResponse, readDate } from '../entity/routes.ts';
 import { readSlices, showSlices } from '../entity/row-slices.ts';
 import { demandLive, findReached, writeAs } from '../entity/verbs.ts';
-import { invalid } from '../errors.ts';
-import { messageProperties } from '../formats/message-properties.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { metaWith, nameIgnored } from '../http/ignored-names.ts';

@@ -1,5 +1,5 @@
 /** Shared by targets that send messages one by one: rounds, outcomes, one lazy connection. */
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../core/clock.ts';
 import {
   type BridgedMessage,
   type Fate,

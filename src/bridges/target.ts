@@ -1,9 +1,9 @@
 /** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
 import { contentBytes, type OutboxMessage } from '../../db/messages/outbox/rows.ts';
 import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.ts';
-import type { Clock } from '../clock.ts';
-import { type ShownProperties, showProperties } from '../formats/message-properties.ts';
-import { formatTopic } from '../topics.ts';
+import type { Clock } from '../core/clock.ts';
+import { type ShownProperties, showProperties } from '../core/formats/message-properties.ts';
+import { formatTopic } from '../core/topics.ts';
 import type { Refusal } from './refusing.ts';
 
 /** How a message is written into a distributed log (records.ts). */

@@ -1,8 +1,8 @@
 /** Checks the settings of a bridge before they are stored. */
 import type { BridgeKind } from '../../db/registry/records/bridges.ts';
-import { invalid } from '../errors.ts';
-import { namesPrivateAddress } from '../network/outbound.ts';
-import { cleanPem } from '../registry/certificates/x509.ts';
+import { cleanPem } from '../certificates/x509.ts';
+import { invalid } from '../core/errors.ts';
+import { namesPrivateAddress } from '../core/network/outbound.ts';
 import { kindOf } from './kinds.ts';
 import type { BridgeRow } from './opening.ts';
 import type { Form, TargetKind } from './target.ts';

@@ -1,7 +1,7 @@
 /** What a list answers of each entity: everything, or the properties that its query names in `fields`. */
 import { type TObject, type TSchema, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.ts';
-import { invalid, PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
 import { customNames } from './fields.ts';
 import type { ShownEntity } from './routes.ts';
 import type { FieldKind } from './values.ts';

@@ -11,9 +11,9 @@ import {
   type Stored,
 } from '../../db/registry/records/columns.ts';
 import { DateText, type EntityTable, type Row } from '../../db/registry/records.ts';
-import { invalid } from '../errors.ts';
-import { degreesText } from '../formats/numbers.ts';
-import { readSerialNumber } from '../formats/serial-numbers.ts';
+import { invalid } from '../core/errors.ts';
+import { degreesText } from '../core/formats/numbers.ts';
+import { readSerialNumber } from '../core/formats/serial-numbers.ts';
 import type { Listing } from './list-query.ts';
 import { formatVersion } from './verbs.ts';
 

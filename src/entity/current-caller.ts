@@ -1,6 +1,6 @@
 /** The caller of a long answer, as it is now: it may be logged out, deleted or moved while it reads or listens. */
-import type { Access } from '../access.ts';
-import type { Caller } from '../caller.ts';
+import type { Access } from '../core/access.ts';
+import type { Caller } from '../core/caller.ts';
 
 /** The login sessions, as far as they are asked here. */
 export interface OpenSessions {

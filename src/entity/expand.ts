@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { named, shared } from '../../db/registry/entities.ts';
 import type { Db } from '../../db/registry/index.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
-import { invalid } from '../errors.ts';
+import { invalid } from '../core/errors.ts';
 
 /** The names in a comma-separated `expand` or `count`. @throws PlatformError 400 with 106 for an unknown one. */
 export function readNames<N extends string>(path: string, value: string | undefined, known: readonly N[]): Set<N> {

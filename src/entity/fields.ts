@@ -2,7 +2,7 @@
 import { type TProperties, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { OptionalText } from '../../db/registry/records/columns.ts';
-import type { Limits } from '../limits/table.ts';
+import type { Limits } from '../core/limits/table.ts';
 import { builtInFields, type Field, type FieldKind, type FieldType, readNewFields } from './values.ts';
 
 export class Fields {

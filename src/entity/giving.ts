@@ -3,8 +3,8 @@
  * programs, secrets, providers.
  */
 import type { Tx } from '../../db/registry/index.ts';
-import { type Caller, isAccountWide, isSelf } from '../caller.ts';
-import { PlatformError, unknownReference } from '../errors.ts';
+import { type Caller, isAccountWide, isSelf } from '../core/caller.ts';
+import { PlatformError, unknownReference } from '../core/errors.ts';
 import {
   type Action,
   builtInRoles,
@@ -13,7 +13,7 @@ import {
   type Role,
   type RoleScope,
   roleFrom,
-} from '../rights.ts';
+} from '../core/rights.ts';
 import { demandStanding, livePath, personNow } from './standing.ts';
 import { findLive } from './verbs.ts';
 

@@ -5,15 +5,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import type { Access } from '../access.ts';
-import { type Caller, principalOf } from '../caller.ts';
-import { type Clock, timestamp } from '../clock.ts';
-import type { Config } from '../config.ts';
-import { invalid, PlatformError } from '../errors.ts';
+import type { Access } from '../core/access.ts';
+import { type Caller, principalOf } from '../core/caller.ts';
+import { type Clock, timestamp } from '../core/clock.ts';
+import type { Config } from '../core/config.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { keptOf } from '../core/limits/kept.ts';
+import { exceeded } from '../core/limits/table.ts';
+import { queueTurn } from '../core/scheduler/runs.ts';
 import type { App } from '../http/app.ts';
-import { keptOf } from '../limits/kept.ts';
-import { exceeded } from '../limits/table.ts';
-import { queueTurn } from '../scheduler/runs.ts';
 import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from './kept-answers.ts';
 
 /** Characters of an answer that is kept; a longer one is made again, or read back. */

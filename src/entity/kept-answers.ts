@@ -6,7 +6,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { hkdfSync, randomBytes } from 'node:crypto';
 import type { Registry, Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { decrypt, encrypt } from '../formats/aes-gcm.ts';
+import { decrypt, encrypt } from '../core/formats/aes-gcm.ts';
 
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;

@@ -1,8 +1,8 @@
 /** What the URLs of every kind have in common: rights, errors, and what the OpenAPI document says of them. */
 
-import type { FailureKind } from '../errors.ts';
+import type { FailureKind } from '../core/errors.ts';
+import type { Action } from '../core/rights.ts';
 import type { Tag } from '../http/openapi/document.ts';
-import type { Action } from '../rights.ts';
 
 const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
 

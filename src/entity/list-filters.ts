@@ -4,9 +4,9 @@ import type { Db } from '../../db/registry/index.ts';
 import type { Match } from '../../db/registry/records/columns.ts';
 import type { EntityTable } from '../../db/registry/records.ts';
 import { contains } from '../../db/registry/text.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
-import { invalid } from '../errors.ts';
-import { degreesText } from '../formats/numbers.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { invalid } from '../core/errors.ts';
+import { degreesText } from '../core/formats/numbers.ts';
 import { type AskedList, matchesOf } from './list-query.ts';
 import { parseDate } from './values.ts';
 

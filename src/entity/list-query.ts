@@ -2,7 +2,7 @@
 import { type TProperties, Type } from 'typebox';
 import type { Match } from '../../db/registry/records/columns.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 import type { ListServices, RowPlace } from './row-slices.ts';
 
 type Name<T extends EntityTable> = keyof Row<T> & string;

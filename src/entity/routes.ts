@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
 import { Id, oneOf } from '../../db/registry/records.ts';
-import { invalid, PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
 import { streamed } from '../http/answers/streamed-list.ts';
 import { maxNamed } from '../http/ignored-names.ts';
 import { chosenTitle } from '../http/openapi/components.ts';

@@ -4,14 +4,14 @@
  */
 
 import type { Registry } from '../../db/registry/index.ts';
-import type { Access } from '../access.ts';
-import type { Caller } from '../caller.ts';
-import { PlatformError } from '../errors.ts';
+import type { Access } from '../core/access.ts';
+import type { Caller } from '../core/caller.ts';
+import { PlatformError } from '../core/errors.ts';
+import { laneOf } from '../core/limits/lanes.ts';
+import { LongWork } from '../core/scheduler/long-work.ts';
+import type { Scheduler } from '../core/scheduler/scheduler.ts';
+import type { Readers } from '../core/threads/readers.ts';
 import type { Answer, Items, JsonText } from '../http/answers/streamed-list.ts';
-import { laneOf } from '../limits/lanes.ts';
-import { LongWork } from '../scheduler/long-work.ts';
-import type { Scheduler } from '../scheduler/scheduler.ts';
-import type { Readers } from '../threads/readers.ts';
 import { currentCaller, type OpenSessions } from './current-caller.ts';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */

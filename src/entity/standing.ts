@@ -5,9 +5,17 @@
 import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import { type Caller, endUserCaller, isApplication, type Membership, may, rootsOf, tokenCaller } from '../caller.ts';
-import { PlatformError } from '../errors.ts';
-import { builtInRoles, defaultRoles, type Role, type RoleScope, roleFrom } from '../rights.ts';
+import {
+  type Caller,
+  endUserCaller,
+  isApplication,
+  type Membership,
+  may,
+  rootsOf,
+  tokenCaller,
+} from '../core/caller.ts';
+import { PlatformError } from '../core/errors.ts';
+import { builtInRoles, defaultRoles, type Role, type RoleScope, roleFrom } from '../core/rights.ts';
 
 /** A role as a row names it, joined with `joinRole`. */
 interface Named {

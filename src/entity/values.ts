@@ -1,7 +1,7 @@
 /** Values of custom fields: checked against their type, kept as JSON next to the entity. */
-import { invalid } from '../errors.ts';
-import { degreesText, parseNumber } from '../formats/numbers.ts';
-import { demandWithin, type Limits } from '../limits/table.ts';
+import { invalid } from '../core/errors.ts';
+import { degreesText, parseNumber } from '../core/formats/numbers.ts';
+import { demandWithin, type Limits } from '../core/limits/table.ts';
 
 export type FieldType =
   | 'url'

@@ -5,11 +5,11 @@ import type { Registry } from '../../db/registry/index.ts';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.ts';
 import type { Common } from '../../db/registry/records/columns.ts';
 import type { EntityTable, Row } from '../../db/registry/records.ts';
-import { type Access, placeOf } from '../access.ts';
-import type { Caller } from '../caller.ts';
-import { type Clock, timestamp } from '../clock.ts';
-import { PlatformError, unknownReference } from '../errors.ts';
-import { newId } from '../ids.ts';
+import { type Access, placeOf } from '../core/access.ts';
+import type { Caller } from '../core/caller.ts';
+import { type Clock, timestamp } from '../core/clock.ts';
+import { PlatformError, unknownReference } from '../core/errors.ts';
+import { newId } from '../core/ids.ts';
 import { noteMade } from './kept-answers.ts';
 import { demandStanding, reachesNow } from './standing.ts';
 

@@ -1,4 +1,4 @@
-import type { DownlinkContext } from '../downlink/context.ts';
+import type { DownlinkContext } from '../firmware/context.ts';
 import type { Jobs } from './jobs/engine.ts';
 import type { LabelDrawer } from './results/label-drawer.ts';
 

@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
-import type { Caller } from '../caller.ts';
-import type { Scheduler } from '../scheduler/scheduler.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Scheduler } from '../core/scheduler/scheduler.ts';
 
 export type App = FastifyInstance<
   RawServerDefault,

@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../db/registry/records.ts';
-import { invalid, PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
 import type { App } from './app.ts';
 
 const maxRequests = 50;

@@ -1,11 +1,11 @@
 /** Bodies of requests: JSON and forms, checked against the schema of their route. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import type { FastifyRequest, FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
-import { invalid, PlatformError } from '../errors.ts';
-import { isNestedDeeply } from '../formats/json-size.ts';
-import { findUnstorable, unstorable } from '../formats/unstorable.ts';
-import { laneOf, strangerLane } from '../limits/lanes.ts';
-import type { Scheduler } from '../scheduler/scheduler.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { isNestedDeeply } from '../core/formats/json-size.ts';
+import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
+import { laneOf, strangerLane } from '../core/limits/lanes.ts';
+import type { Scheduler } from '../core/scheduler/scheduler.ts';
 import type { App } from './app.ts';
 import { isJson, jsonFault } from './validation.ts';
 

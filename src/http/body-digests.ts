@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
-import { invalid } from '../errors.ts';
+import { invalid } from '../core/errors.ts';
 import type { App } from './app.ts';
 
 /** Names of RFC 9530, and of Node. Digests by others are not looked at. */

@@ -1,7 +1,7 @@
 /** Bodies that are compressed: decoded where a body is a payload, refused elsewhere. */
 import { PassThrough, pipeline, type Transform } from 'node:stream';
 import { createBrotliDecompress, createInflate, createUnzip } from 'node:zlib';
-import { invalid, PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
 import type { App } from './app.ts';
 
 const decoders: Record<string, () => Transform> = {

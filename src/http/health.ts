@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.ts';
 import { diskFault, isStoreBusy, type Registry } from '../../db/registry/index.ts';
-import type { Config } from '../config.ts';
-import { joinRun } from '../scheduler/runs.ts';
+import type { Config } from '../core/config.ts';
+import { joinRun } from '../core/scheduler/runs.ts';
 import type { App } from './app.ts';
 import { demandToken } from './guards/operator-token.ts';
 

@@ -3,8 +3,8 @@
  * else reads them: properties and parameters are known for ids by their names.
  */
 import type { preValidationHookHandler } from 'fastify';
-import { canonicalId } from '../ids.ts';
-import { canonicalTopic } from '../topics.ts';
+import { canonicalId } from '../core/ids.ts';
+import { canonicalTopic } from '../core/topics.ts';
 import type { App } from './app.ts';
 import { isObject, type NamedSchema } from './schema-names.ts';
 

@@ -1,7 +1,7 @@
 /** Names in queries and bodies that have no effect: callers are told of them, or refused. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TObject } from 'typebox';
-import { PlatformError } from '../errors.ts';
+import { PlatformError } from '../core/errors.ts';
 import { type NamedSchema, namesOf, unknownNames } from './schema-names.ts';
 
 /** Names of one request that had no effect, of which it is told. */

@@ -1,6 +1,6 @@
 /** How much of large bodies is held at once: they are in memory until they are stored. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { PlatformError } from '../errors.ts';
+import { PlatformError } from '../core/errors.ts';
 
 /** Of the largest body: what may be on its way of one caller, of one account and in all. Nobody's slow bodies take everybody's place. */
 export interface IntakeLimits {

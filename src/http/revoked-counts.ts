@@ -1,4 +1,4 @@
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 import type { Revoked } from '../ports/revocations.ts';
 
 /** Counts what each request ended over MQTT, for the header of its answer. */

@@ -1,7 +1,7 @@
 /** Requests over HTTP, by the pattern of their route: what callers put into a URL makes no line of its own. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Latency } from '../../db/sqlite/latency.ts';
-import { type FailureKind, failureKinds } from '../errors.ts';
+import { type FailureKind, failureKinds } from '../core/errors.ts';
 
 interface Route {
   method: string;

@@ -1,6 +1,6 @@
 /** Turns errors of ajv, JSON.parse and Fastify into details of an error. */
 import type { ErrorObject } from 'ajv';
-import type { ErrorDetail } from '../errors.ts';
+import type { ErrorDetail } from '../core/errors.ts';
 
 /** The part of ajv's errors that Fastify passes on. */
 export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'params' | 'message' | 'parentSchema' | 'data'>;

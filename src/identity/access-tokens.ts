@@ -1,9 +1,9 @@
 /** Proves the tokens that people and back-ends have made for their programs. */
 import type { AccessTokenRow, Registry } from '../../db/registry/index.ts';
-import type { Access } from '../access.ts';
-import type { Caller } from '../caller.ts';
-import type { Clock } from '../clock.ts';
-import { hashAccessToken, isWellFormedToken } from '../formats/access-tokens.ts';
+import type { Access } from '../core/access.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Clock } from '../core/clock.ts';
+import { hashAccessToken, isWellFormedToken } from '../core/formats/access-tokens.ts';
 
 /** A token that is in force, and the caller that it is now. */
 export interface ProvenToken {

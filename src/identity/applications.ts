@@ -6,9 +6,10 @@ import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Tx } from '../../db/registry/index.ts';
 import { applicationColumns, stationColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Audit } from '../audit/index.ts';
-import type { Caller } from '../caller.ts';
-import type { Clock } from '../clock.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Clock } from '../core/clock.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { fixedRights, largestRights } from '../core/rights.ts';
 import {
   changeProperties,
   commonShape,
@@ -26,9 +27,8 @@ import { entityRoutes } from '../entity/kind.ts';
 import { etagOf } from '../entity/routes.ts';
 import { parseDate } from '../entity/values.ts';
 import { change, demandReference, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { fixedRights, largestRights } from '../rights.ts';
+import type { Audit } from '../operations/audit/index.ts';
 import type { IdentityContext } from './context.ts';
 import { makeToken } from './secrets/secrets.ts';
 

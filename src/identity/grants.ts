@@ -5,9 +5,9 @@
 
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Audit } from '../audit/index.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
+import type { Audit } from '../operations/audit/index.ts';
 import type { Revocations } from '../ports/revocations.ts';
 import type { Sessions } from './sessions/sessions.ts';
 

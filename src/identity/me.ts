@@ -3,10 +3,10 @@
 import { Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide, type Station } from '../caller.ts';
+import { type Caller, isAccountWide, type Station } from '../core/caller.ts';
+import { largest } from '../core/limits/table.ts';
+import { actions, unionOf } from '../core/rights.ts';
 import type { App } from '../http/app.ts';
-import { largest } from '../limits/table.ts';
-import { actions, unionOf } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;

@@ -1,7 +1,7 @@
 /** How many organizations one person is an end-user of: every check of a right and every list of it looks through them. */
 import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { demandWithin, type Limits } from '../limits/table.ts';
+import { demandWithin, type Limits } from '../core/limits/table.ts';
 
 /**
  * Checks that the person of an end-user is one no more often than the limit; inside the transaction that has written it.

@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/registry/records.ts';
-import { invalid } from '../errors.ts';
+import { invalid } from '../core/errors.ts';
 
 /** A text or an object, kept as it is given. */
 export type Address = string | Record<string, unknown>;

@@ -6,13 +6,13 @@
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import type { Access } from '../access.ts';
-import { type Caller, isAccountWide, isSelf, usesForOthers } from '../caller.ts';
+import type { Access } from '../core/access.ts';
+import { type Caller, isAccountWide, isSelf, usesForOthers } from '../core/caller.ts';
+import { PlatformError } from '../core/errors.ts';
+import { laneOf } from '../core/limits/lanes.ts';
 import { demandRightsOf, isFullAdmin } from '../entity/giving.ts';
 import { writeAs } from '../entity/verbs.ts';
-import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { laneOf } from '../limits/lanes.ts';
 import type { IdentityContext } from './context.ts';
 import type { PasswordChooser } from './grants.ts';
 import { setPassword } from './identities.ts';

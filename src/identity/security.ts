@@ -2,8 +2,8 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
-import { timestamp } from '../clock.ts';
+import type { Caller } from '../core/caller.ts';
+import { timestamp } from '../core/clock.ts';
 import { writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';
 import type { IdentityContext } from './context.ts';

@@ -2,11 +2,11 @@
 
 import { Type } from 'typebox';
 import { Id } from '../../db/registry/records.ts';
-import { headingFor, resetEmail, sendEmail } from '../emails/texts.ts';
-import { PlatformError } from '../errors.ts';
+import { PlatformError } from '../core/errors.ts';
+import { type Attempts, sendAllowance } from '../core/limits/attempts.ts';
+import { limitTries } from '../core/limits/tries.ts';
 import type { App } from '../http/app.ts';
-import { type Attempts, sendAllowance } from '../limits/attempts.ts';
-import { limitTries } from '../limits/tries.ts';
+import { headingFor, resetEmail, sendEmail } from '../operations/emails/texts.ts';
 import type { IdentityContext } from './context.ts';
 import { findIdentity, maxEmailLength } from './identities.ts';
 import { makeMailedToken } from './secrets/mailed-tokens.ts';

@@ -1,13 +1,13 @@
 /** The one place where tokens are made, of people, programs and identity providers. */
 import type { Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
-import { type Clock, timestamp } from '../clock.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { type Clock, timestamp } from '../core/clock.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { hashAccessToken, makeAccessToken } from '../core/formats/access-tokens.ts';
+import { newId } from '../core/ids.ts';
+import { demandWithin } from '../core/limits/table.ts';
 import { readDate } from '../entity/routes.ts';
-import { invalid, PlatformError } from '../errors.ts';
-import { hashAccessToken, makeAccessToken } from '../formats/access-tokens.ts';
-import { newId } from '../ids.ts';
-import { demandWithin } from '../limits/table.ts';
 import type { IdentityContext } from './context.ts';
 
 const year = 366 * 24 * 60 * 60_000;

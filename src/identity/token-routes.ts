@@ -2,7 +2,9 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide, may } from '../caller.ts';
+import { type Caller, isAccountWide, may } from '../core/caller.ts';
+import { invalid, PlatformError, unknownReference } from '../core/errors.ts';
+import { largestRights, type Rights } from '../core/rights.ts';
 import { missingIn } from '../entity/giving.ts';
 import { noteAnswer } from '../entity/kept-answers.ts';
 import { pageOfTable } from '../entity/list.ts';
@@ -10,11 +12,9 @@ import { idParams, listResponse } from '../entity/routes.ts';
 import { showSlices } from '../entity/row-slices.ts';
 import { demandStanding } from '../entity/standing.ts';
 import { findLive, writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import { sendList } from '../http/answers/streamed-list.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
-import { largestRights, type Rights } from '../rights.ts';
 import type { IdentityContext } from './context.ts';
 import { demandMaker, makeToken, readExpiry, recordToken } from './token-making.ts';
 

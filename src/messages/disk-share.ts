@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import { amountsOfAccount, registryBytes } from '../limits/kept.ts';
-import type { Readers } from '../threads/readers.ts';
+import { amountsOfAccount, registryBytes } from '../core/limits/kept.ts';
+import type { Readers } from '../core/threads/readers.ts';
 
 /** Of what is free above the reserve and of what all accounts take. */
 const part = 1 / 2;

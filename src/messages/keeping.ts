@@ -5,10 +5,10 @@ import type { Logger } from 'pino';
 import { aboveShare } from '../../db/messages/series/shares.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
-import type { Config } from '../config.ts';
-import { PlatformError } from '../errors.ts';
-import { joinRun } from '../scheduler/runs.ts';
-import type { Readers } from '../threads/readers.ts';
+import type { Config } from '../core/config.ts';
+import { PlatformError } from '../core/errors.ts';
+import { joinRun } from '../core/scheduler/runs.ts';
+import type { Readers } from '../core/threads/readers.ts';
 import { DiskShare } from './disk-share.ts';
 
 /** Milliseconds between two looks at the disk. */

@@ -6,13 +6,13 @@ import type { MessageStore, Point } from '../../db/messages/store.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { maxRetentionDays } from '../../db/registry/records/account.ts';
 import { Nullable } from '../../db/registry/records.ts';
-import type { Access } from '../access.ts';
-import type { Audit } from '../audit/index.ts';
-import type { Caller } from '../caller.ts';
-import type { Clock } from '../clock.ts';
-import type { Config } from '../config.ts';
+import type { Access } from '../core/access.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Config } from '../core/config.ts';
 import { writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';
+import type { Audit } from '../operations/audit/index.ts';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

@@ -1,13 +1,13 @@
 /** Live messages as server-sent events. */
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { invalid, PlatformError } from '../errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { canonicalTopic } from '../core/topics.ts';
 import { eventsAnswer, sendEvents } from '../http/answers/events.ts';
 import type { App } from '../http/app.ts';
 import { isInsideBatch } from '../http/batch.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import type { StreamRefusal } from '../ports/streams.ts';
-import { canonicalTopic } from '../topics.ts';
 import type { MessagesContext } from './context.ts';
 
 const query = Type.Object({

@@ -2,11 +2,11 @@
 
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { laneOf } from '../core/limits/lanes.ts';
+import { limits } from '../core/limits/table.ts';
+import { limitStates, limitUse } from '../core/limits/use.ts';
 import type { App } from '../http/app.ts';
-import { laneOf } from '../limits/lanes.ts';
-import { limits } from '../limits/table.ts';
-import { limitStates, limitUse } from '../limits/use.ts';
 import type { MessagesContext } from './context.ts';
 
 const limitShape = Type.Object({

@@ -1,6 +1,6 @@
 /** Messages on their way to other systems. */
 import type { StoredProperties } from '../../db/messages/sessions/changes.ts';
-import type { Channel } from '../channels.ts';
+import type { Channel } from '../core/channels.ts';
 
 /** A message that has been accepted on a channel, no matter who published it. */
 export interface AcceptedMessage extends StoredProperties {

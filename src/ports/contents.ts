@@ -1,6 +1,6 @@
 /** What payloads hold, and what is kept of it. */
 import type { LogInput, Point } from '../../db/messages/store.ts';
-import type { Lane } from '../scheduler/lanes.ts';
+import type { Lane } from '../core/scheduler/lanes.ts';
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };

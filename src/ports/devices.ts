@@ -1,5 +1,5 @@
 /** What devices are told, and what they say of themselves. */
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 import type { ControlService, DownlinkService } from './downlink.ts';
 import type { Rejection } from './publisher.ts';
 

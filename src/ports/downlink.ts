@@ -1,6 +1,6 @@
 /** Firmware and commands: what is said to devices, and what they answer. */
 import type { Placement } from '../../db/registry/index.ts';
-import type { DownlinkChannel } from '../topics.ts';
+import type { DownlinkChannel } from '../core/topics.ts';
 import type { Rejection } from './publisher.ts';
 
 /** What the service itself says to devices. */

@@ -1,6 +1,6 @@
 /** How callers of the broker prove who they are, and whether what has let them in still holds. */
 import type { X509Certificate } from 'node:crypto';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 
 /** A user's connection is valid until the session ends; `expires` in milliseconds since 1970. */
 export interface VerifiedSession {

@@ -3,9 +3,9 @@
 import type { Socket } from 'node:net';
 import type { LogInput } from '../../db/messages/store.ts';
 import type { Placement } from '../../db/registry/index.ts';
-import type { Caller } from '../caller.ts';
-import type { Allowance, Failure } from '../errors.ts';
-import type { ClientProperties } from '../formats/message-properties.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Allowance, Failure } from '../core/errors.ts';
+import type { ClientProperties } from '../core/formats/message-properties.ts';
 import type { PresentCredential, PresentedCertificate } from './proofs.ts';
 
 /** Messages of callers that have no connection. */

@@ -1,6 +1,6 @@
 /** Callers over HTTP that hear what happens. */
 import type { Readable } from 'node:stream';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
 
 /** Callers over HTTP that hear what happens. */
 export interface Streams {

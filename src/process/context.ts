@@ -3,11 +3,11 @@
 import type { CellsContext } from '../../cells/context.ts';
 import type { CellGate } from '../../cells/gate.ts';
 import type { Fence } from '../../db/files/lock.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../core/config.ts';
+import type { TrustedClock } from '../core/trusted-clock.ts';
 import { Jobs } from '../factory/jobs/engine.ts';
 import { Health } from '../http/health.ts';
-import type { MetricsContext } from '../metrics/context.ts';
-import type { TrustedClock } from '../trusted-clock.ts';
+import type { MetricsContext } from '../operations/metrics/context.ts';
 import { watchChanges } from './changes.ts';
 import { Closers } from './closers.ts';
 import { openDeviceServices } from './device-services.ts';

@@ -2,7 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { version } from '../../db/files/version.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../core/config.ts';
 import type { CreatedAccount } from '../registry/accounts.ts';
 import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.ts';
 import { addressAt, type Server } from './server.ts';

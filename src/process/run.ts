@@ -1,6 +1,6 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { Fenced } from '../../db/files/lock.ts';
-import { aboutQuotes, ConfigError, loadConfig } from '../config.ts';
+import { aboutQuotes, ConfigError, loadConfig } from '../core/config.ts';
 import type { CreatedAccount } from '../registry/accounts.ts';
 import { FirstWords, greeting, introduction } from './greeting.ts';
 import { type Server, startServer } from './server.ts';

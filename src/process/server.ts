@@ -3,17 +3,17 @@ import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { databasesIn } from '../../db/files/copies.ts';
-import type { Config } from '../config.ts';
+import { startExpiryWarnings } from '../certificates/expiry.ts';
+import type { Config } from '../core/config.ts';
+import { listenWide } from '../core/network/accepting.ts';
+import { secureOptions } from '../core/network/server-tls.ts';
 import type { App } from '../http/app.ts';
-import { listenWide } from '../network/accepting.ts';
-import { secureOptions } from '../network/server-tls.ts';
-import { reloadTls } from '../network/tls-reload.ts';
-import { startPurge } from '../purge/purge.ts';
+import { startPurge } from '../operations/purge/purge.ts';
 import { type CreatedAccount, createFirstAccount, readFirstAdmin } from '../registry/accounts.ts';
-import { startExpiryWarnings } from '../registry/certificates/expiry.ts';
 import { type Opened, openContext } from './context.ts';
 import { openHttp } from './http.ts';
 import { checkStart, nameTheFault, nameTheVariable } from './start-checks.ts';
+import { reloadTls } from './tls-reload.ts';
 import { markParts } from './used-directory.ts';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */

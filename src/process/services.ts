@@ -1,9 +1,11 @@
 /** The services of the resources, each group made of the groups above it. */
 import { join } from 'node:path';
-import { Audit } from '../audit/index.ts';
 import { Bridges } from '../bridges/index.ts';
-import { openSenders } from '../emails/index.ts';
-import { EmailLimits } from '../emails/limits.ts';
+import { ClientCertificates } from '../certificates/client-certificates.ts';
+import { IssuedLists } from '../certificates/issued-lists.ts';
+import { Issuing } from '../certificates/issuing.ts';
+import { PkiThreads } from '../certificates/pki/threads.ts';
+import { Scheduler } from '../core/scheduler/scheduler.ts';
 import { Fields } from '../entity/fields.ts';
 import { SecretAnswers } from '../entity/kept-answers.ts';
 import { LabelDrawer } from '../factory/results/label-drawer.ts';
@@ -19,12 +21,10 @@ import { SessionUses } from '../identity/sessions/uses.ts';
 import { Keeping } from '../messages/keeping.ts';
 import { PayloadReader } from '../messages/payload/reader.ts';
 import { Retention } from '../messages/retention.ts';
-import { ClientCertificates } from '../registry/certificates/client-certificates.ts';
-import { IssuedLists } from '../registry/certificates/issued-lists.ts';
-import { Issuing } from '../registry/certificates/issuing.ts';
-import { PkiThreads } from '../registry/certificates/pki/threads.ts';
+import { Audit } from '../operations/audit/index.ts';
+import { openSenders } from '../operations/emails/index.ts';
+import { EmailLimits } from '../operations/emails/limits.ts';
 import { Overlaps } from '../registry/credentials/overlaps.ts';
-import { Scheduler } from '../scheduler/scheduler.ts';
 import type { Closers } from './closers.ts';
 import type { Overrides, Stores } from './stores.ts';
 

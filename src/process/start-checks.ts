@@ -9,8 +9,8 @@ import { isUnfinished } from '../../db/files/incoming.ts';
 import { isLocked, lockDirectory } from '../../db/files/lock.ts';
 import { openSecret, openToOthers } from '../../db/files/modes.ts';
 import { unknownSteps } from '../../db/files/schema.ts';
-import { type Config, ConfigError } from '../config.ts';
-import { demandPort } from '../network/accepting.ts';
+import { type Config, ConfigError } from '../core/config.ts';
+import { demandPort } from '../core/network/accepting.ts';
 import { describeMissing } from './used-directory.ts';
 
 /** @throws ConfigError for the first thing that is wrong; nothing has been created then. */

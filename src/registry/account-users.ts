@@ -5,8 +5,8 @@ import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { accountUserColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { AuditEvent } from '../audit/events.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { PlatformError, unknownReference } from '../core/errors.ts';
 import {
   changeProperties,
   commonShape,
@@ -20,12 +20,12 @@ import {
 import { giveRole, isMore, shownRoleId } from '../entity/giving.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { endVoided, readIdentity } from '../identity/grants.ts';
 import { demandAdmin, identityFor, maxEmailLength } from '../identity/identities.ts';
 import { Invitations, invitationSent } from '../identity/invitations.ts';
 import { maxPasswordLength } from '../identity/secrets/passwords.ts';
+import type { AuditEvent } from '../operations/audit/events.ts';
 import type { RegistryContext } from './context.ts';
 
 const updateBody = Type.Object(changeProperties(accountUserColumns));

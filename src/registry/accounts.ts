@@ -4,16 +4,16 @@ import { sql } from 'kysely';
 import { Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.ts';
 import { DateText, Id, type Row } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
-import { type Clock, timestamp } from '../clock.ts';
-import { type Config, ConfigError } from '../config.ts';
+import type { Caller } from '../core/caller.ts';
+import { type Clock, timestamp } from '../core/clock.ts';
+import { type Config, ConfigError } from '../core/config.ts';
+import { PlatformError } from '../core/errors.ts';
+import { readPasswordFile } from '../core/formats/password-file.ts';
+import { newAccountId, newId } from '../core/ids.ts';
+import { serviceChannelNames, serviceChannels } from '../core/topics.ts';
 import { insert, stamp } from '../entity/verbs.ts';
-import { PlatformError } from '../errors.ts';
-import { readPasswordFile } from '../formats/password-file.ts';
 import { demandEmail, insertIdentity, newIdentity } from '../identity/identities.ts';
 import { demandPassword, type Passwords } from '../identity/secrets/passwords.ts';
-import { newAccountId, newId } from '../ids.ts';
-import { serviceChannelNames, serviceChannels } from '../topics.ts';
 
 type Services = { registry: Registry; clock: Clock; passwords: Passwords; config: Pick<Config, 'slots'> };
 

@@ -1,5 +1,5 @@
 /** Where units connect and where they are claimed: the same for units of a job and for single ones. */
-import type { Config } from '../config.ts';
+import type { Config } from '../core/config.ts';
 import type { BrokerState } from '../ports/broker-state.ts';
 
 /** The broker address for units. */

@@ -2,12 +2,12 @@
 
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { invalid, PlatformError, unknownAccount } from '../core/errors.ts';
 import { writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError, unknownAccount } from '../errors.ts';
-import { maxLogoBytes, readLogo } from '../formats/logo.ts';
 import type { App } from '../http/app.ts';
 import type { RegistryContext } from './context.ts';
+import { maxLogoBytes, readLogo } from './logo.ts';
 
 const tags = ['Association'];
 /** Characters of a logo as it is sent; what is longer than it may be, and shorter than this, answers 413. */

@@ -5,13 +5,13 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.ts';
 import { type Category, channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../core/caller.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { demandWithin, type Limits } from '../core/limits/table.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import { demandWithin, type Limits } from '../limits/table.ts';
 import { channelTemplateShape, showChannelTemplate } from './channel.ts';
 import type { RegistryContext } from './context.ts';
 

@@ -2,10 +2,10 @@
 import { Type } from 'typebox';
 import { channelTemplateColumns } from '../../db/registry/records/templates.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Channel } from '../channels.ts';
+import type { Channel } from '../core/channels.ts';
+import { largest } from '../core/limits/table.ts';
+import { serviceChannelNames } from '../core/topics.ts';
 import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.ts';
-import { largest } from '../limits/table.ts';
-import { serviceChannelNames } from '../topics.ts';
 
 /** Channels of a device or a device template, at most. */
 export const maxChannels = largest('channelTemplates') + serviceChannelNames.length;

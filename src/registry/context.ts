@@ -1,11 +1,11 @@
+import type { ClientCertificates } from '../certificates/client-certificates.ts';
+import type { IssuedLists } from '../certificates/issued-lists.ts';
+import type { Issuing } from '../certificates/issuing.ts';
+import type { ListFetcher } from '../certificates/list-fetcher.ts';
+import type { PkiThreads } from '../certificates/pki/threads.ts';
+import type { RevocationLists } from '../certificates/revocation-lists.ts';
 import type { IdentityContext } from '../identity/context.ts';
 import type { BrokerState } from '../ports/broker-state.ts';
-import type { ClientCertificates } from './certificates/client-certificates.ts';
-import type { IssuedLists } from './certificates/issued-lists.ts';
-import type { Issuing } from './certificates/issuing.ts';
-import type { ListFetcher } from './certificates/list-fetcher.ts';
-import type { PkiThreads } from './certificates/pki/threads.ts';
-import type { RevocationLists } from './certificates/revocation-lists.ts';
 import type { Overlaps } from './credentials/overlaps.ts';
 
 /** The services that route modules of the registry get: those below them, and their own. */

@@ -5,7 +5,8 @@ import { findEntity } from '../../db/registry/entities.ts';
 import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { invalid, PlatformError, unknownReference } from '../core/errors.ts';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.ts';
 import { parentsOf, readNames } from '../entity/expand.ts';
 import { fieldBody } from '../entity/fields.ts';
@@ -23,7 +24,6 @@ import {
   trash,
   writeAs,
 } from '../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { endVoided, readIdentity } from '../identity/grants.ts';
 import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.ts';

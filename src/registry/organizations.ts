@@ -7,7 +7,8 @@ import type { Db, Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { invalid, PlatformError, unknownReference } from '../core/errors.ts';
 import {
   changeProperties,
   commonShape,
@@ -40,7 +41,6 @@ import {
   trash,
   writeAs,
 } from '../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { demandMembershipRoom } from '../identity/memberships.ts';
 import { accountOf, expandedAccount } from './accounts.ts';

@@ -2,8 +2,8 @@
 import type { Tx } from '../../db/registry/index.ts';
 import { endUserColumns, organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
-import type { Caller } from '../caller.ts';
-import type { Clock } from '../clock.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Clock } from '../core/clock.ts';
 import { readNew, without } from '../entity/columns.ts';
 import { defaultsOf, type Fields } from '../entity/fields.ts';
 import { insert, stamp } from '../entity/verbs.ts';

@@ -3,13 +3,13 @@
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
-import { maxPath, placeOf } from '../access.ts';
-import { applicationCaller, type Caller, endUserCaller, isAccountWide, type Station } from '../caller.ts';
-import { invalid, PlatformError } from '../errors.ts';
+import { maxPath, placeOf } from '../core/access.ts';
+import { applicationCaller, type Caller, endUserCaller, isAccountWide, type Station } from '../core/caller.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../core/rights.ts';
+import { canonicalTopic, controlTopic, parseTopic } from '../core/topics.ts';
 import type { App } from '../http/app.ts';
 import { readIdentity } from '../identity/grants.ts';
-import { type Action, type EntityWithRights, type Right, type Role, roleScopes } from '../rights.ts';
-import { canonicalTopic, controlTopic, parseTopic } from '../topics.ts';
 import type { RegistryContext } from './context.ts';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
 

@@ -6,7 +6,11 @@ import type { Db, Tx } from '../../db/registry/index.ts';
 import { keepersOf } from '../../db/registry/records/by-table.ts';
 import { roleColumns } from '../../db/registry/records/identity.ts';
 import type { Row } from '../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { laneOf } from '../core/limits/lanes.ts';
+import { demandWithin } from '../core/limits/table.ts';
+import { builtInRoles, largestRights, type Rights, type Role, type RoleScope } from '../core/rights.ts';
 import {
   changeProperties,
   commonShape,
@@ -26,12 +30,8 @@ import { demandPage, type Page } from '../entity/list.ts';
 import { type ListQuery, listSchema } from '../entity/list-query.ts';
 import { oneSlice } from '../entity/row-slices.ts';
 import { change, demandLive, findLive, insert, inThread, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { invalid, PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
 import { checkPassword, choosersKeptAt, type Ended, endVoided } from '../identity/grants.ts';
-import { laneOf } from '../limits/lanes.ts';
-import { demandWithin } from '../limits/table.ts';
-import { builtInRoles, largestRights, type Rights, type Role, type RoleScope } from '../rights.ts';
 import type { RegistryContext } from './context.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(roleColumns) });

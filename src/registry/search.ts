@@ -5,14 +5,14 @@ import type { EntityTable } from '../../db/registry/records/by-table.ts';
 import { Id, Nullable, oneOf } from '../../db/registry/records/columns.ts';
 import { contains } from '../../db/registry/text.ts';
 import { fold } from '../../db/sqlite/fold.ts';
-import { type Caller, isAccountWide } from '../caller.ts';
+import { type Caller, isAccountWide } from '../core/caller.ts';
+import { invalid } from '../core/errors.ts';
+import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
+import { laneOf } from '../core/limits/lanes.ts';
 import { allOf } from '../entity/list.ts';
 import { condition, inReach } from '../entity/list-filters.ts';
-import { invalid } from '../errors.ts';
-import { findUnstorable, unstorable } from '../formats/unstorable.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
-import { laneOf } from '../limits/lanes.ts';
 import type { RegistryContext } from './context.ts';
 import { type FoundDevice, findDevices } from './devices/search.ts';
 

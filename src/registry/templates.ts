@@ -7,8 +7,10 @@ import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import { deviceTemplateColumns, type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
-import type { Caller } from '../caller.ts';
-import type { Clock } from '../clock.ts';
+import type { Caller } from '../core/caller.ts';
+import type { Clock } from '../core/clock.ts';
+import { PlatformError } from '../core/errors.ts';
+import type { EntityKind } from '../core/rights.ts';
 import {
   changeProperties,
   commonShape,
@@ -26,9 +28,7 @@ import { entityRoutes } from '../entity/kind.ts';
 import type { ListServices } from '../entity/row-slices.ts';
 import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
-import { PlatformError } from '../errors.ts';
 import type { App } from '../http/app.ts';
-import type { EntityKind } from '../rights.ts';
 import { serviceChannelRows } from './accounts.ts';
 import { channelProperties, channelTemplateShape, maxChannels, showChannelProperties } from './channel.ts';
 import { deviceCounts } from './devices/counts.ts';

@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { startThread } from '../../db/threads/thread.ts';
-import { boundHeap, newCapacity } from '../../src/threads/heap.ts';
+import { boundHeap, newCapacity } from '../../src/core/threads/heap.ts';
 
 const mebibyte = 1024 * 1024;
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
 import { copyRows, type StoredValues } from '../support/copies.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { groupSchema, type ScimClient, scimProvider } from '../support/scim.ts';

@@ -10,8 +10,8 @@ import { Deliveries, type DeliveryParts } from '../../broker/packets/deliveries.
 import { Level4 } from '../../broker/packets/level-4.ts';
 import { Turns } from '../../broker/packets/turns.ts';
 import { PacketIds } from '../../broker/sessions/packet-ids.ts';
-import { Scheduler } from '../../src/scheduler/scheduler.ts';
-import { slices } from '../../src/scheduler/time-slice.ts';
+import { Scheduler } from '../../src/core/scheduler/scheduler.ts';
+import { slices } from '../../src/core/scheduler/time-slice.ts';
 
 t.test('a payload that waits for a socket does not keep all that was read with it', async (t) => {
   const written: Buffer[] = [];

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/core/config.ts';
 import { startServer } from '../../src/process/server.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { cliFile, launch, runToEnd, startProcess } from '../support/process.ts';

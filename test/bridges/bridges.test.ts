@@ -6,7 +6,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import { Webhook } from '../../src/bridges/targets/webhook.ts';
-import { lookupPublic, NotPublic } from '../../src/network/outbound.ts';
+import { lookupPublic, NotPublic } from '../../src/core/network/outbound.ts';
 import { metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
 import type { Made, Service } from '../support/service.ts';

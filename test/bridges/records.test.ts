@@ -3,7 +3,7 @@ import { toRecord } from '../../src/bridges/records.ts';
 import { type BridgedMessage, nameMessage } from '../../src/bridges/target.ts';
 import { topicOf } from '../../src/bridges/targets/kafka.ts';
 import { subjectOf } from '../../src/bridges/targets/nats.ts';
-import { propertyBytes } from '../../src/formats/message-properties.ts';
+import { propertyBytes } from '../../src/core/formats/message-properties.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

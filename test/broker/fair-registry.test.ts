@@ -1,6 +1,6 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
-import type { Lane } from '../../src/scheduler/lanes.ts';
-import { controlTopic, type HandledChannel, handledChannels } from '../../src/topics.ts';
+import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import { controlTopic, type HandledChannel, handledChannels } from '../../src/core/topics.ts';
 import { board, codec } from '../downlink/board.ts';
 import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
 import { holdWrites, lanesOfWrites } from '../support/faults.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { pino } from 'pino';
 import type { Test } from 'tap';
-import { Positions } from '../../src/network/positions.ts';
+import { Positions } from '../../src/core/network/positions.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { type DnsServer, startDns } from '../support/dns.ts';
 import { geoDatabase } from '../support/mmdb.ts';

@@ -10,8 +10,8 @@ import { PacketIds } from '../../broker/sessions/packet-ids.ts';
 import { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { PersistenceRules } from '../../broker/sessions/persistence-rules.ts';
 import { MessageStore } from '../../db/messages/store.ts';
-import { Scheduler } from '../../src/scheduler/scheduler.ts';
-import { slices } from '../../src/scheduler/time-slice.ts';
+import { Scheduler } from '../../src/core/scheduler/scheduler.ts';
+import { slices } from '../../src/core/scheduler/time-slice.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 
 export interface OpenStore {

@@ -3,7 +3,7 @@
  * standards promise. `npm run test:walk -- --walks 10000 --seed N` takes many.
  */
 import { parseArgs } from 'node:util';
-import { slices } from '../../src/scheduler/time-slice.ts';
+import { slices } from '../../src/core/scheduler/time-slice.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { channels } from '../walk/steps.ts';

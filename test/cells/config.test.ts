@@ -6,7 +6,7 @@ import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../ce
 import { cellsFiles } from '../../cells/haproxy/files.ts';
 import { mapsOf } from '../../cells/haproxy/maps.ts';
 import { UsageError } from '../../cli/usage.ts';
-import { newAccountId, newId, readSlots, slotsText } from '../../src/ids.ts';
+import { newAccountId, newId, readSlots, slotsText } from '../../src/core/ids.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

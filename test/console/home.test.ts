@@ -1,8 +1,8 @@
 /** Home: what needs attention leads to its list, and what happens appears by itself; the account in words. */
 import type { Browser } from 'playwright-core';
 import { texts } from '../../console/texts.ts';
-import { auditEvents } from '../../src/audit/events.ts';
-import { limits } from '../../src/limits/table.ts';
+import { limits } from '../../src/core/limits/table.ts';
+import { auditEvents } from '../../src/operations/audit/events.ts';
 import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';

@@ -1,5 +1,5 @@
 /** Many rows, written as the service does but all at once: a test of what the page does with them does not wait for them. */
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
 import { storeMore } from '../support/faults.ts';
 import type { Service } from '../support/service.ts';
 

@@ -1,10 +1,10 @@
 /**
- * Holds docs/configuration.md against the table in src/settings.ts, and docs/limits.md against the limits.
+ * Holds docs/configuration.md against the table in src/core/settings.ts, and docs/limits.md against the limits.
  * `UPDATE_CONFIGURATION=1 npx tap test/docs/configuration.test.ts` writes the tables of docs/configuration.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { limits } from '../../src/limits/table.ts';
-import { commandSettings, type Setting, settings } from '../../src/settings.ts';
+import { limits } from '../../src/core/limits/table.ts';
+import { commandSettings, type Setting, settings } from '../../src/core/settings.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

@@ -1,7 +1,7 @@
 /** The channels for firmware and commands: the device and callers of the whole account hear them, end-users do not. */
 import { randomBytes } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
-import { serviceChannel, serviceChannelNames, serviceChannels } from '../../src/topics.ts';
+import { serviceChannel, serviceChannelNames, serviceChannels } from '../../src/core/topics.ts';
 import { openStream } from '../support/events.ts';
 import { part } from '../support/part.ts';
 import { closed, nextMessage, type Service } from '../support/service.ts';

@@ -11,7 +11,7 @@ import { lookAtTls } from '../../cli/doctor/tls.ts';
 import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/core/config.ts';
 import { Extension, makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';

@@ -1,4 +1,4 @@
-import { BadFilter, demandedValue, fits, parseFilter, parsePath } from '../../src/formats/filters.ts';
+import { BadFilter, demandedValue, fits, parseFilter, parsePath } from '../../src/identity/scim/filters.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { HiddenNumbers } from '../../src/formats/hidden-numbers.ts';
+import { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { endEvents } from '../../src/core/network/event-bodies.ts';
+import { defaultRoles } from '../../src/core/rights.ts';
 import { type Followed, ProgressStreams } from '../../src/http/answers/progress-streams.ts';
-import { endEvents } from '../../src/network/event-bodies.ts';
-import { defaultRoles } from '../../src/rights.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

@@ -1,7 +1,7 @@
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
+import { LongWork } from '../../src/core/scheduler/long-work.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.ts';
-import { LongWork } from '../../src/scheduler/long-work.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

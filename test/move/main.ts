@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util';
 import type { Test } from 'tap';
 import { equip } from '../../bench/equip.ts';
 import { seed, seedAdmin } from '../../bench/seed.ts';
-import { slotOf } from '../../src/ids.ts';
+import { slotOf } from '../../src/core/ids.ts';
 import { Api } from '../crash/api.ts';
 import { startProxy } from '../support/cells.ts';
 import { temporaryDirectory } from '../support/directory.ts';

@@ -4,9 +4,9 @@ import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, wr
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseAllDocuments } from 'yaml';
-import { ConfigError, readConfig } from '../../src/config.ts';
-import { limits } from '../../src/limits/table.ts';
-import { commandSettings, settings } from '../../src/settings.ts';
+import { ConfigError, readConfig } from '../../src/core/config.ts';
+import { limits } from '../../src/core/limits/table.ts';
+import { commandSettings, settings } from '../../src/core/settings.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';

@@ -16,8 +16,8 @@ import {
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { readConfig } from '../../src/config.ts';
-import { readPasswordFile } from '../../src/formats/password-file.ts';
+import { readConfig } from '../../src/core/config.ts';
+import { readPasswordFile } from '../../src/core/formats/password-file.ts';
 import { certificate } from '../broker/certificate.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';

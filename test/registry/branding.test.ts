@@ -1,6 +1,6 @@
 /** The name, colour and logo of an account, which anyone may read. */
 import { deflateSync } from 'node:zlib';
-import { cleanSvg } from '../../src/formats/svg.ts';
+import { cleanSvg } from '../../src/registry/svg.ts';
 import { part } from '../support/part.ts';
 import type { Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';

@@ -4,7 +4,7 @@ import { CertificationRequest } from '@peculiar/asn1-csr';
 import { AsnConvert } from '@peculiar/asn1-schema';
 import * as asn1 from '@peculiar/asn1-x509';
 import type { Test } from 'tap';
-import { pemBlocks, pemOf } from '../../src/formats/pem.ts';
+import { pemBlocks, pemOf } from '../../src/core/formats/pem.ts';
 import { certificate } from '../broker/certificate.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { download, joinWith, openssl, type Requested } from '../support/openssl.ts';

@@ -1,5 +1,5 @@
 /** Lists of an account with more rows than the event loop looks through: what they find, and that others do not wait for it. */
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
 import { audited } from '../support/audited.ts';
 import { storeMore } from '../support/faults.ts';
 import { part } from '../support/part.ts';

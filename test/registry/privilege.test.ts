@@ -4,7 +4,7 @@
  */
 import { ok } from 'node:assert';
 import fc from 'fast-check';
-import { builtInRoles, type Rights, type RoleScope } from '../../src/rights.ts';
+import { builtInRoles, type Rights, type RoleScope } from '../../src/core/rights.ts';
 import { part } from '../support/part.ts';
 import { accountUser, backEnd, randomNumbers, randomRights, role } from '../support/roles.ts';
 import { ScimClient, scimProvider } from '../support/scim.ts';

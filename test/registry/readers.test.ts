@@ -1,7 +1,7 @@
 /** The threads that read lists. */
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { Readers } from '../../src/threads/readers.ts';
+import { Readers } from '../../src/core/threads/readers.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 

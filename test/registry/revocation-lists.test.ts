@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { get, request } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import { makeRevocationList } from '../../src/registry/certificates/pki/making.ts';
+import { makeRevocationList } from '../../src/certificates/pki/making.ts';
 import { certificate, certificateFiles } from '../broker/certificate.ts';
 import {
   Extension,

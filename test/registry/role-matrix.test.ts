@@ -2,7 +2,7 @@
  * Every endpoint for every built-in role, and 200 random roles: HTTP, MQTT, streams, batches and jobs agree with the rights of
  * the role, from the answer on that has changed it.
  */
-import { builtInRoles, ownRights, type Rights, type RoleScope } from '../../src/rights.ts';
+import { builtInRoles, ownRights, type Rights, type RoleScope } from '../../src/core/rights.ts';
 import { documentOf, operationsOf } from '../support/openapi.ts';
 import { part } from '../support/part.ts';
 import { type PlainOperation, plainRequest } from '../support/plain-request.ts';

@@ -8,7 +8,7 @@ import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { messageRules, pointRules, registryRules } from '../../cells/moves/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { slotOf } from '../../src/ids.ts';
+import { slotOf } from '../../src/core/ids.ts';
 import { Api } from '../crash/api.ts';
 import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';
 import { runCommand } from '../support/command.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { MessagesOut } from '../../cells/moves/live/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../cells/moves/live/pages.ts';
-import type { Email } from '../../src/emails/texts.ts';
+import type { Email } from '../../src/operations/emails/texts.ts';
 import { metric } from '../broker/metrics.ts';
 import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
 import { moveToken, startMovable } from '../support/cells.ts';

@@ -10,7 +10,7 @@ import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { abandonMove, type Move, moveAccounts, type Step } from '../../cells/moves/offline/move.ts';
 import { messageRules, pointRules, registryRules, tablesOfTheFile } from '../../cells/moves/tables.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { makeKey, makeRequest } from '../../src/registry/certificates/pki/making.ts';
+import { makeKey, makeRequest } from '../../src/certificates/pki/making.ts';
 import { claim } from '../enrollment/devices.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
-import { slotOf } from '../../src/ids.ts';
+import { slotOf } from '../../src/core/ids.ts';
 import { certificate } from '../broker/certificate.ts';
 import { connectPacket, rawClient, speak } from '../broker/raw.ts';
 import { ask, basic, claim, newGroup } from '../enrollment/devices.ts';

@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import t from 'tap';
 import { cellOfAccount } from '../../cells/config.ts';
-import { newAccountId, newId } from '../../src/ids.ts';
+import { newAccountId, newId } from '../../src/core/ids.ts';
 import { startProxy } from '../support/cells.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 

@@ -2,8 +2,8 @@
 
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { newId } from '../../src/ids.ts';
-import { largestRights } from '../../src/rights.ts';
+import { newId } from '../../src/core/ids.ts';
+import { largestRights } from '../../src/core/rights.ts';
 import { publish } from '../downlink/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { copyRows, type StoredValues } from '../support/copies.ts';

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectMqtt } from 'mqtt';
 import t, { type Test } from 'tap';
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
 import { certificate } from '../broker/certificate.ts';
 import { connectPacket, rawClient, speak } from '../broker/raw.ts';
 import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.ts';

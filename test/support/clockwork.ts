@@ -1,6 +1,7 @@
 /** What a service does by its timers, done now: no test waits for an hour. */
-import { purge } from '../../src/purge/purge.ts';
-import { warnOfExpiry } from '../../src/registry/certificates/expiry.ts';
+
+import { warnOfExpiry } from '../../src/certificates/expiry.ts';
+import { purge } from '../../src/operations/purge/purge.ts';
 import type { Service } from './service.ts';
 
 /** Ends what is due, as once an hour. `isStopped` is asked between the steps. */

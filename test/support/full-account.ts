@@ -1,7 +1,7 @@
 /** An account with 20,000 of each that an entity of it may have. */
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/core/ids.ts';
 import { publish, rollOut } from '../downlink/fleet.ts';
 import { newGroup } from '../enrollment/devices.ts';
 import { copyRows, type StoredValues } from './copies.ts';

@@ -1,6 +1,6 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
-import type { Mail } from '../../src/emails/mail.ts';
-import type { Email } from '../../src/emails/texts.ts';
+import type { Mail } from '../../src/operations/emails/mail.ts';
+import type { Email } from '../../src/operations/emails/texts.ts';
 import { until } from './until.ts';
 
 export class Mailbox implements Mail {

@@ -1,5 +1,5 @@
 /** A start that does not come about. */
-import { ConfigError, loadConfig } from '../../src/config.ts';
+import { ConfigError, loadConfig } from '../../src/core/config.ts';
 import { startServer } from '../../src/process/server.ts';
 
 /** Why the service does not start on a directory: what the process says behind `slipway cannot start: `, in a tenth of its time. */

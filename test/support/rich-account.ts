@@ -1,5 +1,5 @@
 /** An account with something in most tables, and what its admin sees of it. */
-import { makeKey, makeRequest } from '../../src/registry/certificates/pki/making.ts';
+import { makeKey, makeRequest } from '../../src/certificates/pki/making.ts';
 import { basic, claim, newGroup } from '../enrollment/devices.ts';
 import type { Service } from './service.ts';
 

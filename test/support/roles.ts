@@ -1,5 +1,5 @@
 /** People with roles, and random rights. */
-import { largestRights, type Rights, type RoleScope } from '../../src/rights.ts';
+import { largestRights, type Rights, type RoleScope } from '../../src/core/rights.ts';
 import type { Service } from './service.ts';
 
 /** Numbers from 0 up to 1 that a seed repeats. */

@@ -1,11 +1,11 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
 import type { IClientOptions, MqttClient } from 'mqtt';
 import type { Test } from 'tap';
-import type { Clock } from '../../src/clock.ts';
-import { readConfig } from '../../src/config.ts';
-import type { Mail, Sms } from '../../src/emails/mail.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { readConfig } from '../../src/core/config.ts';
+import { openLog } from '../../src/core/log.ts';
 import { Passwords } from '../../src/identity/secrets/passwords.ts';
-import { openLog } from '../../src/log.ts';
+import type { Mail, Sms } from '../../src/operations/emails/mail.ts';
 import { type Server, startServer } from '../../src/process/server.ts';
 import { createAccount } from '../../src/registry/accounts.ts';
 import type { Body, Created, Made, Ok } from './answers.ts';

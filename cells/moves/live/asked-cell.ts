@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, Agent as PlainAgent, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as TlsAgent } from 'node:https';
 import { buffer } from 'node:stream/consumers';
-import { UsageError } from '../../../src/usage-error.ts';
+import { UsageError } from '../../../src/core/usage-error.ts';
 import type { Cell } from '../../config.ts';
 
 /** Milliseconds that one answer may take: a cell may have to remove what an earlier attempt has left. */

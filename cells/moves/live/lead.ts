@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { loadConfig } from '../../../src/config.ts';
-import { slotOf, slotsText } from '../../../src/ids.ts';
-import { UsageError } from '../../../src/usage-error.ts';
+import { loadConfig } from '../../../src/core/config.ts';
+import { slotOf, slotsText } from '../../../src/core/ids.ts';
+import { UsageError } from '../../../src/core/usage-error.ts';
 import { type Cell, type CellsConfig, contentOf, readCells, withSlotMoved } from '../../config.ts';
 import { replaceFile } from '../../haproxy/files.ts';
 import { askHaproxy, switchMaps } from '../../haproxy/socket.ts';

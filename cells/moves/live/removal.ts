@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { CompiledQuery } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
-import { slotOf } from '../../../src/ids.ts';
+import { slotOf } from '../../../src/core/ids.ts';
 import type { CellsContext } from '../../context.ts';
 import { recordsGuard } from '../own.ts';
 import { MessagesOut } from './messages-out.ts';

@@ -8,7 +8,7 @@ import { databaseNames, sync } from '../../../db/files/copies.ts';
 import { FirmwareFiles } from '../../../db/files/firmware.ts';
 import { lockDirectory, takeOver } from '../../../db/files/lock.ts';
 import { behind, bringUpToDate, unknownSteps } from '../../../db/files/schema.ts';
-import { UsageError } from '../../../src/usage-error.ts';
+import { UsageError } from '../../../src/core/usage-error.ts';
 import { partialOf } from '../own.ts';
 import { type Moving, mark, movingIn, unmark } from './marker.ts';
 import { copyMessages, removeMessages } from './messages.ts';

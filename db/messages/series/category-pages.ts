@@ -1,6 +1,6 @@
 /** Pages of one category of a series, which may be rare among the others. */
 import type Sqlite from 'better-sqlite3';
-import type { LongWork } from '../../../src/scheduler/long-work.ts';
+import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import type { Cursor, Range, StoredPoint } from '../types.ts';
 import { CategoryMarks, type Stretch } from './category-marks.ts';
 import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';

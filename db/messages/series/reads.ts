@@ -1,6 +1,6 @@
 /** Reads the points of series, committed ones only. */
 import type Sqlite from 'better-sqlite3';
-import { LongWork } from '../../../src/scheduler/long-work.ts';
+import { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import { everything, type Range, type SeriesView, type StoredPoint } from '../types.ts';
 import { CategoryPages } from './category-pages.ts';
 import { fittingPoints, prepareReads } from './rows.ts';

@@ -1,6 +1,6 @@
 /** Sums of a series by buckets of time and category, in steps of few rows, so that nothing else waits long. */
 import type Sqlite from 'better-sqlite3';
-import type { LongWork } from '../../../src/scheduler/long-work.ts';
+import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import { boundedCache } from '../../sqlite/cache.ts';
 import { CategoryMarks, type Stretch } from './category-marks.ts';
 

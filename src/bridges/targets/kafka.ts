@@ -4,7 +4,7 @@ import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Producer } from '@platformatic/kafka';
-import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress, trusting } from '../../network/outbound.ts';
+import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress, trusting } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, targetOf, type Ways } from '../sending.ts';

@@ -1,7 +1,7 @@
 /** AWS Kinesis Data Streams: one record for each message; the device id is the partition key. */
 import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
-import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress, trusting } from '../../network/outbound.ts';
+import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress, trusting } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';

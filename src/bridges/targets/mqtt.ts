@@ -1,6 +1,6 @@
 /** Another MQTT broker: each message with QoS 1, on its own topic under a prefix, in a persistent session. */
 import type { IConnackPacket, MqttClient } from 'mqtt';
-import { limitAnswers, openSocket } from '../../network/outbound.ts';
+import { limitAnswers, openSocket } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, NoAnswer, partsOf, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';

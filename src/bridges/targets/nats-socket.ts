@@ -1,7 +1,7 @@
 /** The connection of a NATS client on a socket of ours: its address is checked, and what the server sends is limited. */
 import type { Socket } from 'node:net';
 import type { ConnectionOptions, ServerInfo, Transport } from '@nats-io/nats-core/internal';
-import { limitAnswers, secureSocket, type Trust } from '../../network/outbound.ts';
+import { limitAnswers, secureSocket, type Trust } from '../../core/network/outbound.ts';
 
 /** The pattern of the first line of a server. */
 const infoLine = /^INFO\s+(\{.*\})\s*\r\n/s;

@@ -1,7 +1,7 @@
 /** NATS JetStream: one message of the stream for each message, on a subject of account, device and channel. */
 import type { JetStreamClient } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { openSocket } from '../../network/outbound.ts';
+import { openSocket } from '../../core/network/outbound.ts';
 import { explainCode, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';

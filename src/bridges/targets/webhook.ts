@@ -1,6 +1,6 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
 import { createHash, createHmac } from 'node:crypto';
-import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage } from '../../network/outbound.ts';
+import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import type { Refusal } from '../refusing.ts';
 import { failureCode, NoAnswer } from '../sending.ts';

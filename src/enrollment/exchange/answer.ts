@@ -1,12 +1,12 @@
 /** The answer of an exchange, and of a renewal: the device, its credential, and where it connects. */
 import { Type } from 'typebox';
 import { Id, type Row } from '../../../db/registry/records.ts';
-import type { Access } from '../../access.ts';
-import type { Config } from '../../config.ts';
+import type { Access } from '../../core/access.ts';
+import type { Config } from '../../core/config.ts';
+import { formatTopic } from '../../core/topics.ts';
 import type { BrokerState } from '../../ports/broker-state.ts';
 import type { EnrollmentAnswer } from '../../ports/enrollment.ts';
 import { brokerUrl } from '../../registry/addresses.ts';
-import { formatTopic } from '../../topics.ts';
 
 const port = Type.Optional(Type.Integer());
 export const answerShape = Type.Object(

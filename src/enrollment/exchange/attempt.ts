@@ -1,8 +1,8 @@
 /** One attempt of a device to enroll, and what is known of it: read once, and once more in the transaction that makes something. */
 import type { CredentialRow } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
+import type { Csr } from '../../certificates/issuing.ts';
 import type { EnrollmentRequest } from '../../ports/enrollment.ts';
-import type { Csr } from '../../registry/certificates/issuing.ts';
 import type { GroupRow } from '../groups/group.ts';
 import type { HookAnswer } from './hook.ts';
 

@@ -1,8 +1,10 @@
 /** The exchange: what a device has of its group becomes a credential of its own. HTTP, MQTT and EST come here. */
-import { invalid, PlatformError } from '../../errors.ts';
-import { trimSerialNumber } from '../../formats/serial-numbers.ts';
-import { slotOf } from '../../ids.ts';
-import { causeNow, onBehalfOf } from '../../log.ts';
+
+import { type Csr, presentLeaf } from '../../certificates/issuing.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { slotOf } from '../../core/ids.ts';
+import { causeNow, onBehalfOf } from '../../core/log.ts';
 import type { MessagesContext } from '../../messages/context.ts';
 import type {
   Enrolled,
@@ -12,7 +14,6 @@ import type {
   EnrollmentService,
 } from '../../ports/enrollment.ts';
 import type { Streams } from '../../ports/streams.ts';
-import { type Csr, presentLeaf } from '../../registry/certificates/issuing.ts';
 import { EnrollmentRefusals } from '../groups/refusals.ts';
 import { type AnswerServices, answerFor } from './answer.ts';
 import type { EnrollmentAttempt, KnownDevice, PresentedCredential } from './attempt.ts';

@@ -1,12 +1,12 @@
 /** The hook of a group: a server of the account that decides of every exchange. Whatever it does but allow, refuses. */
 import { randomUUID } from 'node:crypto';
 import { standardHeaders } from '../../bridges/targets/webhook.ts';
-import type { Clock } from '../../clock.ts';
-import type { Config } from '../../config.ts';
-import { PlatformError } from '../../errors.ts';
-import { findUnstorable } from '../../formats/unstorable.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Config } from '../../core/config.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { findUnstorable } from '../../core/formats/unstorable.ts';
+import { exchange } from '../../core/network/outbound.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
-import { exchange } from '../../network/outbound.ts';
 import { type GroupRow, hookUrlOf, owners } from '../groups/group.ts';
 import { refused } from './refused.ts';
 

@@ -1,7 +1,7 @@
 /** The exchange as messages: a request in JSON or CBOR, and an answer in the same form. */
 import type { Logger } from 'pino';
-import { decodeCbor, encodeCbor } from '../../downlink/ways/cbor.ts';
-import { errorBody, type Failure, failure, invalid, PlatformError } from '../../errors.ts';
+import { errorBody, type Failure, failure, invalid, PlatformError } from '../../core/errors.ts';
+import { decodeCbor, encodeCbor } from '../../firmware/delivery/cbor.ts';
 import type { Enrolled, EnrolledMessage, EnrollmentProof } from '../../ports/enrollment.ts';
 
 /** Bytes of a request. */

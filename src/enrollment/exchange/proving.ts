@@ -1,16 +1,16 @@
 /** Proves that a device belongs to a group: by a claim secret, a derived key, or a manufacturer's certificate. */
 
 import type { Registry } from '../../../db/registry/index.ts';
-import type { Audit } from '../../audit/index.ts';
-import type { Clock } from '../../clock.ts';
-import type { Config } from '../../config.ts';
-import { trimSerialNumber } from '../../formats/serial-numbers.ts';
+import type { ClientCertificates } from '../../certificates/client-certificates.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Config } from '../../core/config.ts';
+import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import type { Attempts } from '../../core/limits/attempts.ts';
+import { limitTries } from '../../core/limits/tries.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
-import type { Attempts } from '../../limits/attempts.ts';
-import { limitTries } from '../../limits/tries.ts';
+import type { Audit } from '../../operations/audit/index.ts';
 import type { EnrollmentProof } from '../../ports/enrollment.ts';
-import type { ClientCertificates } from '../../registry/certificates/client-certificates.ts';
 import { secretsInForce } from '../../registry/credentials/overlaps.ts';
 import type { GroupRow } from '../groups/group.ts';
 import { isDerivedKey } from '../groups/group-secrets.ts';

@@ -1,5 +1,5 @@
 /** Why an exchange is refused: told to who has proven itself, and noted in the list of the group. */
-import { PlatformError } from '../../errors.ts';
+import { PlatformError } from '../../core/errors.ts';
 
 /** 403 with 21 and the reason. */
 export function refused(reason: string): PlatformError {

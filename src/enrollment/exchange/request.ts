@@ -1,9 +1,9 @@
 /** What a device asks for, and how it is read where no route has checked it. */
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { invalid } from '../../errors.ts';
-import { readSerialNumber } from '../../formats/serial-numbers.ts';
-import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
+import { invalid } from '../../core/errors.ts';
+import { readSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
 import type { EnrollmentRequest } from '../../ports/enrollment.ts';
 
 const maxSerialNumberLength = 255;

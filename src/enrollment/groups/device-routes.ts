@@ -1,12 +1,12 @@
 /** The devices that a group has made, by the serial number that enrolled. */
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
-import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';

@@ -1,11 +1,11 @@
 /** The secrets of a group: what its devices prove themselves with, and what signs the questions to its hook. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { invalid } from '../../errors.ts';
+import { invalid } from '../../core/errors.ts';
+import { checkAccountUrl } from '../../core/network/account-url.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
 import type { MessagesContext } from '../../messages/context.ts';
-import { checkAccountUrl } from '../../network/account-url.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
 import { type GroupRow, owners, type UpdateBody } from './group.ts';
 
 /** What is stored of new secrets, and the one answer that shows them. */

@@ -3,7 +3,10 @@ import { Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { enrollmentGroupColumns } from '../../../db/registry/records/enrollment.ts';
-import type { Caller } from '../../caller.ts';
+import { findIssuer } from '../../certificates/issuing.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
@@ -20,10 +23,7 @@ import {
   trash,
   writeAs,
 } from '../../entity/verbs.ts';
-import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import { findIssuer } from '../../registry/certificates/issuing.ts';
 import type { EnrollmentContext } from '../context.ts';
 import {
   type CreateBody,

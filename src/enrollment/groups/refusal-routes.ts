@@ -1,10 +1,10 @@
 /** Reading what groups have refused; `refusals.ts` notes it. */
 import { type Static, Type } from 'typebox';
 import { DateText, Nullable, type Row } from '../../../db/registry/records.ts';
+import { PlatformError } from '../../core/errors.ts';
 import { idParams, listResponse } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';

@@ -3,9 +3,9 @@
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Clock } from '../../clock.ts';
-import { timestamp } from '../../clock.ts';
-import { type Entry, Gathered } from '../../limits/gathered.ts';
+import type { Clock } from '../../core/clock.ts';
+import { timestamp } from '../../core/clock.ts';
+import { type Entry, Gathered } from '../../core/limits/gathered.ts';
 
 /** Kept of each group; of these, those that strangers may fill, who have proven nothing. */
 export const keptOfGroup = 100;

@@ -1,12 +1,12 @@
 /** POST /enroll/renew: a device gets its next credential by the one that it has. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { PlatformError } from '../../errors.ts';
+import { csrShape } from '../../certificates/issuer-routes.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { App } from '../../http/app.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
 import { provenCaller, takePasswords } from '../../messages/publish.ts';
 import type { ProvenCaller } from '../../ports/publisher.ts';
-import { csrShape } from '../../registry/certificates/issuer-routes.ts';
 import type { EnrollmentContext } from '../context.ts';
 import { answerFor, answerShape } from '../exchange/answer.ts';
 

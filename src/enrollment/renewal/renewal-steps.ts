@@ -1,8 +1,8 @@
 /** The steps of a renewal within its transaction: what is in force, and what ends. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { PlatformError } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
 import { hashOfNothing } from '../../identity/secrets/secrets.ts';
 import type { PresentCredential } from '../../ports/proofs.ts';
 import { noPrevious } from '../../registry/credentials/overlaps.ts';

@@ -3,13 +3,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { timestamp } from '../../clock.ts';
-import { commandBody } from '../../downlink/commands/command.ts';
+import { commandBody } from '../../commands/command.ts';
+import type { Caller } from '../../core/caller.ts';
+import { timestamp } from '../../core/clock.ts';
+import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
 import { bodyFilters, type ListQuery } from '../../entity/list-query.ts';
 import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { deviceListing, keepHistory } from '../../registry/devices/device.ts';
 import { demandKeeping } from '../../registry/devices/possession.ts';

@@ -5,12 +5,13 @@ import { accountKey } from '../../../db/registry/account-key.ts';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { timestamp } from '../../clock.ts';
+import type { Caller } from '../../core/caller.ts';
+import { timestamp } from '../../core/clock.ts';
+import { PlatformError, unknownReference } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 import { findLive } from '../../entity/verbs.ts';
-import { PlatformError, unknownReference } from '../../errors.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
-import { laneOf } from '../../limits/lanes.ts';
 import { secretStored, storeSecret } from '../../registry/credentials/credentials.ts';
 import {
   deviceChanged,
@@ -19,7 +20,6 @@ import {
   recoverDevice,
   trashDevice,
 } from '../../registry/devices/changes.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
 import {
   failedRow,
   type GivenRow,

@@ -1,6 +1,6 @@
 /** How a job goes on, as server-sent events. */
 import type { Readable } from 'node:stream';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { ProgressStreams } from '../../http/answers/progress-streams.ts';
 import type { FactoryContext } from '../context.ts';

@@ -3,12 +3,12 @@
 import { Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
-import type { Access } from '../../access.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
-import type { Clock } from '../../clock.ts';
-import type { CommandBody } from '../../downlink/commands/command.ts';
-import { PlatformError } from '../../errors.ts';
-import type { Right } from '../../rights.ts';
+import type { CommandBody } from '../../commands/command.ts';
+import type { Access } from '../../core/access.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import type { Clock } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import type { Right } from '../../core/rights.ts';
 
 export type Job = Row<'jobs'>;
 export type JobRow = Row<'jobRows'>;

@@ -2,10 +2,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Db } from '../../../db/registry/index.ts';
-import type { Config } from '../../config.ts';
-import { PlatformError } from '../../errors.ts';
-import { keptOf } from '../../limits/kept.ts';
-import { exceeded, type LimitName, type Limits } from '../../limits/table.ts';
+import type { Config } from '../../core/config.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { keptOf } from '../../core/limits/kept.ts';
+import { exceeded, type LimitName, type Limits } from '../../core/limits/table.ts';
 import { forgetRows } from '../results/expiry.ts';
 import type { Job } from './job.ts';
 import type { JobServices } from './work.ts';

@@ -2,20 +2,20 @@
 
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
-import type { Access } from '../../access.ts';
-import type { AccountGate } from '../../account-gate.ts';
-import type { Audit } from '../../audit/index.ts';
-import type { Caller } from '../../caller.ts';
-import type { Clock } from '../../clock.ts';
-import type { Config } from '../../config.ts';
-import type { Commands } from '../../downlink/commands/commands.ts';
+import type { Commands } from '../../commands/commands.ts';
+import type { Access } from '../../core/access.ts';
+import type { AccountGate } from '../../core/account-gate.ts';
+import type { Caller } from '../../core/caller.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Config } from '../../core/config.ts';
+import { type ErrorDetail, failureOf, PlatformError } from '../../core/errors.ts';
 import type { Fields } from '../../entity/fields.ts';
-import { type ErrorDetail, failureOf, PlatformError } from '../../errors.ts';
 import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
 import type { Keeping } from '../../messages/keeping.ts';
+import type { Audit } from '../../operations/audit/index.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
 import type { Overlaps } from '../../registry/credentials/overlaps.ts';

@@ -1,9 +1,9 @@
 /** Where new devices are to stand: templates and organizations by id, or by a name that only one has. */
 import type { Db, Registry } from '../../../db/registry/index.ts';
-import type { Caller, Station } from '../../caller.ts';
+import type { Caller, Station } from '../../core/caller.ts';
+import { invalid, unknownReference } from '../../core/errors.ts';
+import { canonicalId, isId } from '../../core/ids.ts';
 import { findLive } from '../../entity/verbs.ts';
-import { invalid, unknownReference } from '../../errors.ts';
-import { canonicalId, isId } from '../../ids.ts';
 import { askedPlace } from '../../registry/devices/station-limits.ts';
 import { defaultTemplate } from '../../registry/templates.ts';
 

@@ -7,17 +7,17 @@ import type { Db, Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { insertDevices } from '../../../db/registry/presence.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
-import { type Clock, timestamp } from '../../clock.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
+import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
+import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 import { customNames } from '../../entity/fields.ts';
 import { findLive } from '../../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../../errors.ts';
-import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
 import { newCredential } from '../../registry/credentials/credentials.ts';
 import { newDevice } from '../../registry/devices/changes.ts';
 import { newDeviceShape } from '../../registry/devices/device.ts';
 import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
 import {
   failedRow,
   type GivenRow,

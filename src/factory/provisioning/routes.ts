@@ -1,8 +1,8 @@
 /** POST /provisioning/jobs: rows come in, and a job is made of them. And what a line must know to make single units. */
 import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { invalid } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid } from '../../core/errors.ts';
 import type { App } from '../../http/app.ts';
 import { nameIgnored } from '../../http/ignored-names.ts';
 import { Intake } from '../../http/intake.ts';

@@ -1,12 +1,12 @@
 /** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { invalid, PlatformError } from '../../errors.ts';
-import { csvOptions } from '../../formats/csv-files.ts';
-import { isNestedDeeply } from '../../formats/json-size.ts';
-import { trimSerialNumber } from '../../formats/serial-numbers.ts';
-import { findUnstorable, unstorable } from '../../formats/unstorable.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { csvOptions } from '../../core/formats/csv-files.ts';
+import { isNestedDeeply } from '../../core/formats/json-size.ts';
+import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 
 export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */

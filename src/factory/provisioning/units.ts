@@ -1,13 +1,13 @@
 /** The results of a job as units, read a few at a time as they are sent. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { inGroups } from '../../core/formats/crockford.ts';
+import { formatTopic } from '../../core/topics.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
-import { invalid, PlatformError } from '../../errors.ts';
-import { inGroups } from '../../formats/crockford.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import { brokerUrl, claimUrl } from '../../registry/addresses.ts';
-import { formatTopic } from '../../topics.ts';
 import { withCode } from '../claim-url.ts';
 import type { FactoryContext } from '../context.ts';
 import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.ts';

@@ -1,7 +1,7 @@
 /** The end of results and of rows: the key first, which makes all of them unreadable at once, the rows in steps. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { timestamp } from '../../clock.ts';
+import { timestamp } from '../../core/clock.ts';
 import { recoveryWindow } from '../../entity/verbs.ts';
 import { type Job, receiving } from '../jobs/job.ts';
 import type { JobServices } from '../jobs/work.ts';

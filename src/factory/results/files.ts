@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
-import { spreadsheetCell } from '../../formats/spreadsheets.ts';
+import { spreadsheetCell } from '../../core/formats/spreadsheets.ts';
 import type { FlashFormat, Label, Unit } from '../provisioning/unit.ts';
 import { flashFile } from './formats.ts';
 import type { Drawing, LabelAnswer } from './label-drawer.ts';

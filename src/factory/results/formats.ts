@@ -1,6 +1,6 @@
 /** The files that a flash tool reads. A serial number or a channel name holds any text, and none leaves its place. */
 import { createHash } from 'node:crypto';
-import { csvCell } from '../../formats/spreadsheets.ts';
+import { csvCell } from '../../core/formats/spreadsheets.ts';
 import type { FlashFormat, Unit } from '../provisioning/unit.ts';
 import { asObject, type FlashExtra } from './unit-object.ts';
 

@@ -1,8 +1,8 @@
 /** Draws labels in a thread: a QR code takes up to a tenth of a second. Accounts take turns, then callers. */
 
 import { AskedThread } from '../../../db/threads/asked-thread.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import { Scheduler } from '../../scheduler/scheduler.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import { Scheduler } from '../../core/scheduler/scheduler.ts';
 import type { Label } from '../provisioning/unit.ts';
 
 /** The part of a label to draw: all of it, its QR code as an image, or its QR code within a page. */

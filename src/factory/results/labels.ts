@@ -1,7 +1,7 @@
 /** Labels of units: anyone who scans one comes to the page where the unit is claimed. They never hold the secret. */
 import { crc32, deflateSync } from 'node:zlib';
-import { qrModules, qrSvg } from '../../formats/qr-code.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
+import { qrModules, qrSvg } from '../../core/formats/qr-code.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { Label } from '../provisioning/unit.ts';
 import type { Drawing, LabelAnswer } from './label-drawer.ts';
 

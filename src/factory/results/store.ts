@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { decrypt, encrypt } from '../../formats/aes-gcm.ts';
+import { decrypt, encrypt } from '../../core/formats/aes-gcm.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Job, JobRow } from '../jobs/job.ts';
 

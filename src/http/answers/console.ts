@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
-import { PlatformError } from '../../errors.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 import { makeConstant, sendConstant } from './constants.ts';
 

@@ -3,8 +3,8 @@ import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { MessageStore } from '../../../db/messages/store.ts';
 import { isStoreBusy, isStoreFull } from '../../../db/registry/index.ts';
-import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.ts';
-import { sendAllowance } from '../../limits/attempts.ts';
+import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../core/errors.ts';
+import { sendAllowance } from '../../core/limits/attempts.ts';
 import { isFlat } from '../openapi/document.ts';
 import { detailsOf, type Fault } from '../validation.ts';
 

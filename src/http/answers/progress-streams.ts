@@ -1,9 +1,9 @@
 /** Server-sent events of something that goes on until it ends: one at once, then one whenever it has come further. */
 import { Readable } from 'node:stream';
 import type { Logger } from 'pino';
-import type { Caller } from '../../caller.ts';
-import { PlatformError } from '../../errors.ts';
-import { endEvents } from '../../network/event-bodies.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { endEvents } from '../../core/network/event-bodies.ts';
 
 /** Milliseconds between two events but the last, between two heartbeats, and between two looks at the reader's rights. */
 const eventInterval = 250;

@@ -5,9 +5,9 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import { laneOf } from '../../limits/lanes.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import type { Scheduler } from '../../scheduler/scheduler.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import type { Scheduler } from '../../core/scheduler/scheduler.ts';
 
 /** Characters that are collected before an answer becomes a stream, and in each piece of it. */
 const shortAnswer = 64 * 1024;

@@ -1,8 +1,8 @@
 /** Requests of accounts that are on their way to another server are answered with 503, and those under way are counted. */
 import type { FastifyRequest } from 'fastify';
-import type { AccountGate } from '../../account-gate.ts';
-import { PlatformError } from '../../errors.ts';
-import { slotOf } from '../../ids.ts';
+import type { AccountGate } from '../../core/account-gate.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { slotOf } from '../../core/ids.ts';
 import type { App } from '../app.ts';
 
 /** Seconds after which it is worth trying again. */

@@ -1,9 +1,9 @@
 /** Limits for callers without a valid token: small bodies that arrive soon, and a number of connections. */
 import { type Server, Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.ts';
-import { OpenPerNetwork } from '../../limits/networks.ts';
-import { peerAddress, type Trust, trustsNobody } from '../../network/addresses.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { OpenPerNetwork } from '../../core/limits/networks.ts';
+import { peerAddress, type Trust, trustsNobody } from '../../core/network/addresses.ts';
 import type { App } from '../app.ts';
 
 /** Bytes of a body on the endpoints that take no token, and on those that do not exist. */

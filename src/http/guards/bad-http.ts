@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.ts';
+import { PlatformError } from '../../core/errors.ts';
 
 /** Answers a request whose body does not come, past Fastify, which waits for it, and closes its connection. */
 export function answerTooSlow(request: FastifyRequest, reply: FastifyReply): void {

@@ -1,6 +1,6 @@
 /** Without room on the disk, or in the account's share of it, what grows is answered 507. What reads, shrinks, revokes or logs in still works. */
 import type { FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 
 /** Whether there is room for what an account stores; otherwise why not. */

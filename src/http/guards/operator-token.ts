@@ -1,7 +1,7 @@
 /** Authentication of the operator's endpoints: SLIPWAY_METRICS_TOKEN as Bearer, if it is set. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import { PlatformError } from '../../errors.ts';
+import { PlatformError } from '../../core/errors.ts';
 
 /** @throws PlatformError 401 without it, or with another; never when none is set. */
 export function demandToken({ headers }: Pick<FastifyRequest, 'headers'>, token: string | undefined): void {

@@ -4,10 +4,10 @@
  */
 import { AsyncResource } from 'node:async_hooks';
 import type { FastifyRequest } from 'fastify';
-import { laneOf, laneOfAddress } from '../../limits/lanes.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import { Scheduler } from '../../scheduler/scheduler.ts';
-import { slices } from '../../scheduler/time-slice.ts';
+import { laneOf, laneOfAddress } from '../../core/limits/lanes.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import { Scheduler } from '../../core/scheduler/scheduler.ts';
+import { slices } from '../../core/scheduler/time-slice.ts';
 import type { App } from '../app.ts';
 
 /** In whose lane a request writes: its caller's, or its address's while nobody is known. */

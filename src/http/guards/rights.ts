@@ -1,8 +1,8 @@
 /** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints, and narrows the caller to it. */
 import type { preHandlerHookHandler } from 'fastify';
-import type { Access } from '../../access.ts';
-import type { Caller } from '../../caller.ts';
-import { PlatformError } from '../../errors.ts';
+import type { Access } from '../../core/access.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
 
 /** Someone who has just registered is told how to begin. */

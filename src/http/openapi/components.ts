@@ -3,7 +3,7 @@
  * clients have a type `Device` and the document stays small. `resolveComponents` shows that nothing is lost.
  */
 
-import { failureOf, identityErrorCode } from '../../errors.ts';
+import { failureOf, identityErrorCode } from '../../core/errors.ts';
 import { withExamples } from './examples.ts';
 import { commonHeaders } from './response-headers.ts';
 import { asList, asTree, type Json, type Tree } from './tree.ts';

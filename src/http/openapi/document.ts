@@ -7,10 +7,10 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
-import type { Access } from '../../access.ts';
-import { type Caller, endUserCaller } from '../../caller.ts';
-import { type FailureKind, failureKinds, failureOf, identityErrorCode } from '../../errors.ts';
-import { type Action, defaultRoles, type EntityKind } from '../../rights.ts';
+import type { Access } from '../../core/access.ts';
+import { type Caller, endUserCaller } from '../../core/caller.ts';
+import { type FailureKind, failureKinds, failureOf, identityErrorCode } from '../../core/errors.ts';
+import { type Action, defaultRoles, type EntityKind } from '../../core/rights.ts';
 import { type Constant, makeConstant, sendConstant } from '../answers/constants.ts';
 import type { App } from '../app.ts';
 import { publish } from './components.ts';
@@ -24,7 +24,7 @@ declare module 'fastify' {
     family?: 'identity' | 'scim';
     /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
     errors?: readonly FailureKind[];
-    /** The right that the caller needs, from src/rights.ts; absent if every known caller may call it. */
+    /** The right that the caller needs, from src/core/rights.ts; absent if every known caller may call it. */
     right?: readonly [Action, EntityKind];
     /** The variable that says how large its body may be, where that is not the one of every body. */
     bodyLimit?: string;
@@ -227,7 +227,7 @@ function knowsOf({ security }: FastifySchema): Place['knows'] {
   return security?.some((one) => 'appToken' in one) ? 'application' : 'session';
 }
 
-/** `own`, with what every route in this place can answer, in the order of the table in src/errors.ts. */
+/** `own`, with what every route in this place can answer, in the order of the table in src/core/errors.ts. */
 function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
   const changes = method !== 'GET';
   const here: Array<[boolean, FailureKind[]]> = [

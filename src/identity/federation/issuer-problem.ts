@@ -1,6 +1,6 @@
 /** What is wrong with the issuer of a provider that somebody makes: it is asked once, as each login will ask it. */
 import type { Row } from '../../../db/registry/records.ts';
-import { NotPublic, type Targets } from '../../network/outbound.ts';
+import { NotPublic, type Targets } from '../../core/network/outbound.ts';
 
 /** Milliseconds that a provider has. */
 const deadline = 5000;

@@ -7,10 +7,10 @@ import { LRUCache } from 'lru-cache';
 import * as openid from 'openid-client';
 import type { Logger } from 'pino';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Clock } from '../../clock.ts';
+import type { Clock } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../core/network/outbound.ts';
 import { isEmail } from '../../entity/values.ts';
-import { PlatformError } from '../../errors.ts';
-import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../network/outbound.ts';
 import type { Sealing } from '../secrets/sealing.ts';
 import { isSecure } from './secure.ts';
 

@@ -5,7 +5,10 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import { identityProviderColumns } from '../../../db/registry/records/identity.ts';
 import { Nullable, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { namesPrivateAddress } from '../../core/network/outbound.ts';
+import { defaultRoles } from '../../core/rights.ts';
 import {
   changeProperties,
   commonShape,
@@ -22,10 +25,7 @@ import { noteAnswer } from '../../entity/kept-answers.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import { etagOf } from '../../entity/routes.ts';
 import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/verbs.ts';
-import { invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { namesPrivateAddress } from '../../network/outbound.ts';
-import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
 import { endFollowed, followAll, followFew, markStale } from '../scim/following.ts';
 import { forgetPeople } from './forgetting.ts';

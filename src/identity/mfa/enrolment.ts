@@ -1,13 +1,13 @@
 /** Second factors of an identity: enrolment, confirmation, removal. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, usesForOthers } from '../../caller.ts';
-import { timestamp } from '../../clock.ts';
+import { type Caller, usesForOthers } from '../../core/caller.ts';
+import { timestamp } from '../../core/clock.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { qrSvg } from '../../core/formats/qr-code.ts';
 import { demandRightsOf } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { writeAs } from '../../entity/verbs.ts';
-import { invalid, PlatformError } from '../../errors.ts';
-import { qrSvg } from '../../formats/qr-code.ts';
 import type { IdentityContext } from '../context.ts';
 import { factorTry } from '../sessions/login-limits.ts';
 import {

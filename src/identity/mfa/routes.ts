@@ -1,10 +1,10 @@
 /** Second factors of an identity over HTTP. */
 import { Type } from 'typebox';
-import type { Audit } from '../../audit/index.ts';
-import type { Caller } from '../../caller.ts';
-import { invalid, PlatformError } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { sendAllowance } from '../../core/limits/attempts.ts';
 import type { App } from '../../http/app.ts';
-import { sendAllowance } from '../../limits/attempts.ts';
+import type { Audit } from '../../operations/audit/index.ts';
 import type { IdentityContext } from '../context.ts';
 import { confirm, enrolPhone, enrolTotp, removeOfEndUser, removeOwn, textRemovalCode, titles } from './enrolment.ts';
 import { type MfaMethod, mfaMethods, recoveryCodes } from './factors.ts';

@@ -5,8 +5,8 @@
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { PlatformError } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { IdentityContext } from '../context.ts';
 import { applyMappings, endMapped, type Mapped, mappingsOf, wantedOf } from '../federation/mappings.ts';
 import { readIdentity } from '../grants.ts';

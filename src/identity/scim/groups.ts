@@ -1,11 +1,11 @@
 /** Groups of a provider and their members. What a group is mapped to, its members have before the answer. */
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { timestamp } from '../../clock.ts';
-import { PlatformError } from '../../errors.ts';
-import { type AttributePath, propertyOf, type ScimFilter } from '../../formats/filters.ts';
-import { canonicalId, newId } from '../../ids.ts';
+import { timestamp } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { canonicalId, newId } from '../../core/ids.ts';
 import type { IdentityContext } from '../context.ts';
+import { type AttributePath, propertyOf, type ScimFilter } from './filters.ts';
 import { demandLiveProvider, endFollowed, followAll, followFew, isMapped, markStale } from './following.ts';
 import { type Operation, readKey, readPath } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, refused, taken } from './protocol.ts';

@@ -1,10 +1,10 @@
 /** Lists of people and groups. Filters are decided row by row; what a filter demands of an index is looked up in it. */
 import { type SqlBool, sql } from 'kysely';
 import type { Row } from '../../../db/registry/records.ts';
-import { demandedValue, fits, type ScimFilter } from '../../formats/filters.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { IdentityContext } from '../context.ts';
+import { demandedValue, fits, type ScimFilter } from './filters.ts';
 import { maxMembers } from './groups.ts';
 import { type Json, type ListRequest, type Provisioner, refused } from './protocol.ts';
 import { groupResource, userResource } from './resources.ts';

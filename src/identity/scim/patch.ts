@@ -2,15 +2,7 @@
  * PATCH of RFC 7644, 3.5.2, as Entra ID and Okta send it: operations in any letter case, attributes as keys of a value without
  * a path, and values for `emails[type eq "work"]` that are not there yet, which then come.
  */
-import {
-  BadFilter,
-  fits,
-  keyOf,
-  parsePath,
-  propertyOf,
-  type ScimFilter,
-  type ValuePath,
-} from '../../formats/filters.ts';
+import { BadFilter, fits, keyOf, parsePath, propertyOf, type ScimFilter, type ValuePath } from './filters.ts';
 import { badValue, type Ignored, isObject, type Json, refused } from './protocol.ts';
 import {
   type Attribute,

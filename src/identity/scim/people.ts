@@ -1,17 +1,17 @@
 /** People of a provider: made, changed and removed as it says. */
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { timestamp } from '../../clock.ts';
+import { timestamp } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { emailKey, isSameEmail } from '../../core/formats/email-key.ts';
+import { newId } from '../../core/ids.ts';
 import { isEmail } from '../../entity/values.ts';
-import { PlatformError } from '../../errors.ts';
-import { emailKey, isSameEmail } from '../../formats/email-key.ts';
-import { propertyOf } from '../../formats/filters.ts';
-import { newId } from '../../ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { applyMappings } from '../federation/mappings.ts';
 import { readIdentity } from '../grants.ts';
 import { findIdentity, insertIdentity, newIdentity, noPassword } from '../identities.ts';
 import { identityRemoved, removeIdentity } from '../users.ts';
+import { propertyOf } from './filters.ts';
 import { demandLiveProvider, endFollowed, entitiesOf, type Followed, follow, setActive } from './following.ts';
 import { type Operation, patched } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, taken } from './protocol.ts';

@@ -1,8 +1,8 @@
 /** What requests and answers of SCIM (RFC 7644) have in common: errors, pages, the attributes that are asked for. */
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { invalid, PlatformError } from '../../errors.ts';
-import { BadFilter, keyOf, parseFilter, type ScimFilter } from '../../formats/filters.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { BadFilter, keyOf, parseFilter, type ScimFilter } from './filters.ts';
 
 export type Json = Record<string, unknown>;
 

@@ -1,5 +1,5 @@
 /** The attributes of SCIM (RFC 7643) as a table: what a provider sends is read by it, and GET /Schemas describes it. */
-import { propertyOf } from '../../formats/filters.ts';
+import { propertyOf } from './filters.ts';
 import { badValue, type Ignored, isObject, type Json } from './protocol.ts';
 
 export const userSchema = 'urn:ietf:params:scim:schemas:core:2.0:User';

@@ -1,14 +1,14 @@
 /** The token with which an identity provider speaks SCIM. It is good for nothing else; GET and DELETE /tokens know it too. */
 import { type Static, Type } from 'typebox';
 import { DateText, Id } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { defaultRoles } from '../../core/rights.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { idParams } from '../../entity/routes.ts';
 import { demandReference, writeAs } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { defaultRoles } from '../../rights.ts';
 import type { IdentityContext } from '../context.ts';
 import { demandMaker, makeToken, readExpiry } from '../token-making.ts';
 import { scimPath } from './routes.ts';

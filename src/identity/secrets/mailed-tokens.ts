@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Clock, timestamp } from '../../clock.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
 import { makeToken } from './secrets.ts';
 
 const hour = 60 * 60_000;

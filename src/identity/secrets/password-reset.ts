@@ -5,16 +5,16 @@
 
 import { type Static, Type } from 'typebox';
 import { Id, type Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import type { EmailLimits } from '../../emails/limits.ts';
-import { headingFor, resetEmail, sendEmail } from '../../emails/texts.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { type Attempts, sendAllowance } from '../../core/limits/attempts.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import { limitTries } from '../../core/limits/tries.ts';
 import { demandRightsOf } from '../../entity/giving.ts';
 import { writeAs } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
-import { type Attempts, sendAllowance } from '../../limits/attempts.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import { limitTries } from '../../limits/tries.ts';
+import type { EmailLimits } from '../../operations/emails/limits.ts';
+import { headingFor, resetEmail, sendEmail } from '../../operations/emails/texts.ts';
 import type { IdentityContext } from '../context.ts';
 import { findIdentity, isAccountUser, setPassword } from '../identities.ts';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.ts';

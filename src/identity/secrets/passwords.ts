@@ -2,11 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
-import { invalid, PlatformError } from '../../errors.ts';
-import { lastRank, rankOf } from '../../limits/lanes.ts';
-import { demandAwaited } from '../../log.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import { Scheduler } from '../../scheduler/scheduler.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
+import { lastRank, rankOf } from '../../core/limits/lanes.ts';
+import { demandAwaited } from '../../core/log.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import { Scheduler } from '../../core/scheduler/scheduler.ts';
 import { commonPasswords } from './common-passwords.ts';
 import { makeSecret } from './secrets.ts';
 

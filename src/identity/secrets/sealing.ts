@@ -7,8 +7,8 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { replaceFile } from '../../../db/files/copies.ts';
 import { DamagedFile } from '../../../db/files/damaged.ts';
-import { decrypt, encrypt } from '../../formats/aes-gcm.ts';
-import { HiddenNumbers } from '../../formats/hidden-numbers.ts';
+import { decrypt, encrypt } from '../../core/formats/aes-gcm.ts';
+import { HiddenNumbers } from '../../core/formats/hidden-numbers.ts';
 
 const keyBytes = 32;
 

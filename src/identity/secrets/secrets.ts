@@ -2,10 +2,10 @@
 import { hash as digest, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import { slotOf } from '../../ids.ts';
-import { networkOf } from '../../limits/networks.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import { Scheduler, unbounded } from '../../scheduler/scheduler.ts';
+import { slotOf } from '../../core/ids.ts';
+import { networkOf } from '../../core/limits/networks.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import { Scheduler, unbounded } from '../../core/scheduler/scheduler.ts';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;

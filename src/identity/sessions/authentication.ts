@@ -3,12 +3,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Config } from '../../config.ts';
-import { PlatformError } from '../../errors.ts';
-import { isAccessToken } from '../../formats/access-tokens.ts';
+import type { Config } from '../../core/config.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { isAccessToken } from '../../core/formats/access-tokens.ts';
+import { sendAllowance } from '../../core/limits/attempts.ts';
+import { limitTries } from '../../core/limits/tries.ts';
 import type { App } from '../../http/app.ts';
-import { sendAllowance } from '../../limits/attempts.ts';
-import { limitTries } from '../../limits/tries.ts';
 import { proveAccessToken } from '../access-tokens.ts';
 import { findApplication } from '../applications.ts';
 import type { IdentityContext } from '../context.ts';

@@ -4,14 +4,14 @@
  */
 
 import type { Registry } from '../../../db/registry/index.ts';
-import type { Clock } from '../../clock.ts';
-import type { Config } from '../../config.ts';
-import type { Allowance } from '../../errors.ts';
-import type { Attempts } from '../../limits/attempts.ts';
-import { holderLane, strangerLane } from '../../limits/lanes.ts';
-import { networkOf } from '../../limits/networks.ts';
-import { limitTries } from '../../limits/tries.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Config } from '../../core/config.ts';
+import type { Allowance } from '../../core/errors.ts';
+import type { Attempts } from '../../core/limits/attempts.ts';
+import { holderLane, strangerLane } from '../../core/limits/lanes.ts';
+import { networkOf } from '../../core/limits/networks.ts';
+import { limitTries } from '../../core/limits/tries.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
 
 /** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
 interface LoginTry {

@@ -1,6 +1,6 @@
 /** The begin of a login session. */
 import type { Tx } from '../../../db/registry/index.ts';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Opened, RenewalType } from './sessions.ts';
 

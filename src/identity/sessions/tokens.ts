@@ -15,7 +15,7 @@ import {
 import { replaceFile } from '../../../db/files/copies.ts';
 import { DamagedFile } from '../../../db/files/damaged.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import type { Clock } from '../../clock.ts';
+import type { Clock } from '../../core/clock.ts';
 
 const issuer = 'slipway';
 const algorithm = 'RS256';

@@ -3,10 +3,10 @@ import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.ts';
 import { rowsOf } from '../../../db/registry/statement.ts';
 import { boundedCache } from '../../../db/sqlite/cache.ts';
-import type { AccountGate } from '../../account-gate.ts';
-import type { Clock } from '../../clock.ts';
-import { type Entry, Gathered } from '../../limits/gathered.ts';
-import { networkOf } from '../../limits/networks.ts';
+import type { AccountGate } from '../../core/account-gate.ts';
+import type { Clock } from '../../core/clock.ts';
+import { type Entry, Gathered } from '../../core/limits/gathered.ts';
+import { networkOf } from '../../core/limits/networks.ts';
 
 /** Uses that are remembered, and those that may wait to be written. Of others the registry knows an earlier time. */
 const maxKept = 100_000;

@@ -1,15 +1,15 @@
 /** The log entries of a page, read a part at a time while they are sent. */
 
 import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.ts';
-import type { Access } from '../../access.ts';
-import type { Caller } from '../../caller.ts';
+import type { Access } from '../../core/access.ts';
+import type { Caller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
+import type { Scheduler } from '../../core/scheduler/scheduler.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
-import { PlatformError } from '../../errors.ts';
 import type { Items } from '../../http/answers/streamed-list.ts';
 import type { Sessions } from '../../identity/sessions/sessions.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
-import type { Scheduler } from '../../scheduler/scheduler.ts';
 
 type Services = { access: Access; messages: Pick<MessageStore, 'logs'>; sessions: Sessions };
 

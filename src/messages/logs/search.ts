@@ -10,13 +10,13 @@ import {
 } from '../../../db/messages/logs/search.ts';
 import { wordsOf } from '../../../db/messages/logs/terms.ts';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../../db/messages/store.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { invalid } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import type { Scheduler } from '../../core/scheduler/scheduler.ts';
 import { parseDate } from '../../entity/values.ts';
-import { invalid } from '../../errors.ts';
 import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import type { Scheduler } from '../../scheduler/scheduler.ts';
 import type { MessagesContext } from '../context.ts';
 import { readSeverity } from '../payload/log-entry.ts';
 import { eachEntry } from './entries.ts';

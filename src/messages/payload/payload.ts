@@ -1,5 +1,5 @@
 /** Reads payloads of stored channels into points: which form a payload has, and how large it may be. */
-import { jsonSize } from '../../formats/json-size.ts';
+import { jsonSize } from '../../core/formats/json-size.ts';
 import { csvForm, readCsv } from './forms/csv.ts';
 import { float32Form, readFloat } from './forms/float32.ts';
 import { isTimed, jsonForm, readJson, timedIsUnknown } from './forms/json.ts';

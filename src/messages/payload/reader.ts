@@ -1,8 +1,8 @@
 /** Reads the points of payloads: small ones at once, large ones in a thread, where accounts take turns. */
 import type { Point } from '../../../db/messages/store.ts';
 import { AskedThread } from '../../../db/threads/asked-thread.ts';
-import type { Lane } from '../../scheduler/lanes.ts';
-import { Scheduler, unbounded } from '../../scheduler/scheduler.ts';
+import type { Lane } from '../../core/scheduler/lanes.ts';
+import { Scheduler, unbounded } from '../../core/scheduler/scheduler.ts';
 import { type FixedForm, type PayloadLimits, readForm, readPoints, readTextPoints } from './payload.ts';
 import type { Reading } from './reading.ts';
 

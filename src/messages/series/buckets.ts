@@ -1,6 +1,6 @@
 /** Buckets of time: `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
 import { timeLimit } from '../../../db/messages/types.ts';
-import type { LongWork } from '../../scheduler/long-work.ts';
+import type { LongWork } from '../../core/scheduler/long-work.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;

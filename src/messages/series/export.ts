@@ -3,12 +3,12 @@
  * a page; a rollup is within its limits.
  */
 import type { Cursor, Point, Range, StoredPoint } from '../../../db/messages/store.ts';
-import type { Caller } from '../../caller.ts';
-import type { Config } from '../../config.ts';
-import { spreadsheetCell } from '../../formats/spreadsheets.ts';
+import type { Caller } from '../../core/caller.ts';
+import type { Config } from '../../core/config.ts';
+import { spreadsheetCell } from '../../core/formats/spreadsheets.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
+import { parseTopic } from '../../core/topics.ts';
 import type { Answer } from '../../http/answers/streamed-list.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
-import { parseTopic } from '../../topics.ts';
 import { csvColumns } from '../payload/forms/csv.ts';
 import {
   demandStillReadable,

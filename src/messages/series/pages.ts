@@ -1,9 +1,9 @@
 /** Points of a channel in pages, and the latest ones. */
 import { charactersOf } from '../../../db/messages/series/rows.ts';
 import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../../db/messages/store.ts';
-import type { Caller } from '../../caller.ts';
-import { invalid } from '../../errors.ts';
-import type { HiddenNumbers } from '../../formats/hidden-numbers.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid } from '../../core/errors.ts';
+import type { HiddenNumbers } from '../../core/formats/hidden-numbers.ts';
 import {
   defaultPageSize,
   findSeries,

@@ -1,8 +1,8 @@
 /** Rollups: the points of a range as aggregates by bucket of time and category. */
 import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.ts';
-import type { Caller } from '../../caller.ts';
-import { invalid } from '../../errors.ts';
-import { LongWork } from '../../scheduler/long-work.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid } from '../../core/errors.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.ts';
 import {
   demandStillReadable,

@@ -1,14 +1,14 @@
 /** Time-series over HTTP: each way of reading one has a file of its own, writing has writing.ts. */
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
-import type { Caller } from '../../caller.ts';
-import { invalid } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { invalid } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
+import { Scheduler } from '../../core/scheduler/scheduler.ts';
 import { type HeldPlace, sendText, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
-import { laneOf } from '../../limits/lanes.ts';
-import { Scheduler } from '../../scheduler/scheduler.ts';
 import type { MessagesContext } from '../context.ts';
 import { type Export, exportRollup, exportSeries } from './export.ts';
 import { readLatest, readPage } from './pages.ts';

@@ -1,11 +1,11 @@
 /** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { errorBody, invalid, PlatformError } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
 import { idempotentPosts } from '../../entity/idempotency.ts';
-import { errorBody, invalid, PlatformError } from '../../errors.ts';
 import type { App } from '../../http/app.ts';
 import { requireCaller } from '../../identity/sessions/authentication.ts';
-import { laneOf } from '../../limits/lanes.ts';
 import type { MessagesContext } from '../context.ts';
 import type { OpenKind } from '../payload/reader.ts';
 import { payloadLimit, rejectionShape } from '../publish.ts';

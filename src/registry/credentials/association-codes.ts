@@ -1,7 +1,7 @@
 /** Association codes as such: how one is made, read, checked, stored and found. */
 import type { Registry } from '../../../db/registry/index.ts';
-import { invalid } from '../../errors.ts';
-import { alphabet, randomCharacters, readTyped } from '../../formats/crockford.ts';
+import { invalid } from '../../core/errors.ts';
+import { alphabet, randomCharacters, readTyped } from '../../core/formats/crockford.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 

@@ -1,7 +1,7 @@
 /** A device that has enrolled uses its credential for the first time: from then on it is not replaced for the asking. */
 import { sql } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
-import { type Clock, timestamp } from '../../clock.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
 
 /**
  * To be told, before it is let in, of a device that has proven its credential; `generation` is that of a secret. On disk

@@ -1,8 +1,8 @@
 /** Secrets that overlap (`graceSeconds`): the previous secret works until the time is over or the new one has connected. */
 
 import type { CredentialRow, Registry } from '../../../db/registry/index.ts';
-import type { AccountGate } from '../../account-gate.ts';
-import type { Clock } from '../../clock.ts';
+import type { AccountGate } from '../../core/account-gate.ts';
+import type { Clock } from '../../core/clock.ts';
 
 /** Rows of one statement. */
 const rowsAtOnce = 500;

@@ -2,17 +2,17 @@
 
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
-import type { Caller } from '../../caller.ts';
-import { timestamp } from '../../clock.ts';
+import type { Caller } from '../../core/caller.ts';
+import { timestamp } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { readSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
 import { demandHas } from '../../entity/giving.ts';
 import { noteSecret } from '../../entity/kept-answers.ts';
 import { etagHeaders, etagOf, idParams, readEtag } from '../../entity/routes.ts';
 import { change, demandLive, findReached, writeAs } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
-import { readSerialNumber } from '../../formats/serial-numbers.ts';
 import type { App } from '../../http/app.ts';
 import { makeSecret } from '../../identity/secrets/secrets.ts';
-import { laneOf } from '../../limits/lanes.ts';
 import type { RegistryContext } from '../context.ts';
 import { changedState } from '../devices/changes.ts';
 import { deviceShape, newDeviceShape, showDevice } from '../devices/device.ts';

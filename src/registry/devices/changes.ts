@@ -4,10 +4,11 @@ import type { Static } from 'typebox';
 import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Access } from '../../access.ts';
-import type { Audit } from '../../audit/index.ts';
-import type { Caller } from '../../caller.ts';
-import type { Clock } from '../../clock.ts';
+import type { Access } from '../../core/access.ts';
+import type { Caller } from '../../core/caller.ts';
+import type { Clock } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { wholeSight } from '../../core/sight.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { mergeFields, readFields, readNewFields } from '../../entity/values.ts';
@@ -24,11 +25,10 @@ import {
   trash,
   writeAs,
 } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 import type { RevokedCounts } from '../../http/revoked-counts.ts';
+import type { Audit } from '../../operations/audit/index.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
-import { wholeSight } from '../../sight.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 import { versionSaid } from './firmware-version.ts';
 import { demandKeeping, firstPossession, placing } from './possession.ts';

@@ -3,13 +3,13 @@
 import { Type } from 'typebox';
 import { type Category, channelTemplateColumns } from '../../../db/registry/records/templates.ts';
 import { oneOf } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
+import type { Caller } from '../../core/caller.ts';
+import { formatTopic, serviceChannel } from '../../core/topics.ts';
 import { list } from '../../entity/list.ts';
 import { idParams } from '../../entity/routes.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import { nameIgnored } from '../../http/ignored-names.ts';
-import { formatTopic, serviceChannel } from '../../topics.ts';
 import { brokerUrl } from '../addresses.ts';
 import { maxChannels } from '../channel.ts';
 import type { RegistryContext } from '../context.ts';

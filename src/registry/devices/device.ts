@@ -2,9 +2,11 @@
 import { Type } from 'typebox';
 import { deviceColumns } from '../../../db/registry/records/devices.ts';
 import { Id, type Row } from '../../../db/registry/records.ts';
-import type { Access } from '../../access.ts';
-import type { Caller } from '../../caller.ts';
-import type { Config } from '../../config.ts';
+import type { Access } from '../../core/access.ts';
+import type { Caller } from '../../core/caller.ts';
+import type { Config } from '../../core/config.ts';
+import type { Sight } from '../../core/sight.ts';
+import { formatTopic } from '../../core/topics.ts';
 import {
   changeProperties,
   commonShape,
@@ -17,8 +19,6 @@ import {
 } from '../../entity/columns.ts';
 import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.ts';
 import { showFields } from '../../entity/values.ts';
-import type { Sight } from '../../sight.ts';
-import { formatTopic } from '../../topics.ts';
 import { channelProperties, maxChannels, showChannelProperties } from '../channel.ts';
 import { searchDevices } from './search.ts';
 

@@ -2,15 +2,15 @@
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
+import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
 import type { ShownEntity } from '../../entity/routes.ts';
 import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.ts';
-import { invalid, PlatformError, unknownReference } from '../../errors.ts';
-import { trimSerialNumber } from '../../formats/serial-numbers.ts';
 import type { App } from '../../http/app.ts';
 import { accountOf, expandedAccount } from '../accounts.ts';
 import type { RegistryContext } from '../context.ts';

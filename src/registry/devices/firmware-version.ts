@@ -1,6 +1,6 @@
 /** The firmware version of a device, with when it was said and by whom: the device itself, or somebody who has set it. */
 import type { Row } from '../../../db/registry/records.ts';
-import { type Clock, timestamp } from '../../clock.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
 
 type Said = Pick<Row<'devices'>, 'firmwareVersion' | 'firmwareVersionTime' | 'firmwareVersionSource'>;
 

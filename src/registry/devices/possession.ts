@@ -5,11 +5,11 @@
 import { sql } from 'kysely';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
-import { type Clock, timestamp } from '../../clock.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
 import { livePath } from '../../entity/standing.ts';
 import type { Changes } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 
 type Left = Pick<Row<'devices'>, 'leftTree' | 'leftFirst' | 'leftSince'>;
 const nobodyLeft: Left = { leftTree: null, leftFirst: null, leftSince: null };

@@ -2,12 +2,12 @@
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse, readDate } from '../../entity/routes.ts';
 import { oneSlice, showSlices } from '../../entity/row-slices.ts';
 import { demandLive, findReached } from '../../entity/verbs.ts';
-import { PlatformError } from '../../errors.ts';
 import { sendList } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';

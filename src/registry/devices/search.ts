@@ -10,12 +10,12 @@ import type { Match } from '../../../db/registry/records/columns.ts';
 import { presenceNames } from '../../../db/registry/records/devices.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registry/text.ts';
-import { type Caller, isAccountWide } from '../../caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
 import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
 import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';
 import type { RowPlace } from '../../entity/row-slices.ts';
-import { laneOf } from '../../limits/lanes.ts';
 
 type Filter = readonly [name: string, match: Match];
 

@@ -3,9 +3,9 @@
 import { accountKey } from '../../../db/registry/account-key.ts';
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import type { Caller } from '../../caller.ts';
-import { type Clock, timestamp } from '../../clock.ts';
-import { PlatformError, unknownReference } from '../../errors.ts';
+import type { Caller } from '../../core/caller.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
+import { PlatformError, unknownReference } from '../../core/errors.ts';
 
 /**
  * Takes `count` devices off what a station may still make, in the transaction that makes them; for any other caller nothing.

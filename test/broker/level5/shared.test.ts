@@ -1,6 +1,6 @@
 /** Shared subscriptions, of every level. */
 import type { Test } from 'tap';
-import { slices } from '../../../src/scheduler/time-slice.ts';
+import { slices } from '../../../src/core/scheduler/time-slice.ts';
 import { part } from '../../support/part.ts';
 import { startService } from '../../support/service.ts';
 import { until } from '../../support/until.ts';

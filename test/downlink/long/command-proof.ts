@@ -1,7 +1,7 @@
 /** Commands to devices that are offline, a server that is killed twice, and what the devices get. */
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
-import { readConfig } from '../../../src/config.ts';
+import { readConfig } from '../../../src/core/config.ts';
 import type { Device } from '../fleet.ts';
 import type { Ground, Group, Killable } from './played.ts';
 

@@ -1,0 +1,350 @@
+/** Rollouts over HTTP, and the firmware of single devices as their people see it. */
+
+import { type Static, Type } from 'typebox';
+import { Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import type { Caller } from '../../core/caller.ts';
+import { timestamp } from '../../core/clock.ts';
+import { invalid } from '../../core/errors.ts';
+import { currentCaller } from '../../entity/current-caller.ts';
+import { entityRoutes } from '../../entity/kind.ts';
+import { pageOfTable } from '../../entity/list.ts';
+import { entityResponse, idParams, listResponse, sendEntity } from '../../entity/routes.ts';
+import { showSlices } from '../../entity/row-slices.ts';
+import { demandLive, findReached } from '../../entity/verbs.ts';
+import { eventsAnswer, sendEvents } from '../../http/answers/events.ts';
+import { ProgressStreams } from '../../http/answers/progress-streams.ts';
+import { sendList } from '../../http/answers/streamed-list.ts';
+import type { App } from '../../http/app.ts';
+import { isInsideBatch } from '../../http/batch.ts';
+import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
+import type { DownlinkContext } from '../context.ts';
+import { currentDelivery, openDelivery, packageOf } from './deliveries.ts';
+import {
+  type Counts,
+  countsOf,
+  deliveryShape,
+  deliveryStates,
+  hasEnded,
+  isOpen,
+  newRolloutShape,
+  noCounts,
+  rolloutBody,
+  rolloutListing,
+  rolloutShape,
+  showDelivery,
+  showRollout,
+} from './rollout.ts';
+import {
+  cancelRollout,
+  createRollout,
+  pauseRollout,
+  resumeRollout,
+  retryRollout,
+  showOne,
+  targetCounts,
+} from './rollouts.ts';
+import { matchedBy } from './targets.ts';
+
+const path = '/firmware/rollouts';
+const tags = ['Firmware'];
+
+const devicesQuery = Type.Object({
+  state: Type.Optional(oneOf(deliveryStates)),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+const one = (description: string) => entityResponse('firmwareRollout', rolloutShape, description);
+
+export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
+  async function create(caller: Caller, body: Static<typeof rolloutBody>) {
+    const row = await createRollout(ctx, caller, body);
+    const matched = await matchedBy(ctx, row, body.target);
+    return { ...(await showOne(ctx, row)), ...(matched && { matched }) };
+  }
+
+  async function prepare(_: Caller, rows: Row<'firmwareRollouts'>[]) {
+    return showCounted(ctx, rows);
+  }
+
+  entityRoutes(app, ctx, {
+    path,
+    tag: 'Firmware',
+    entity: 'firmwareRollout',
+    wrapper: 'firmwareRollout',
+    plural: 'firmwareRollouts',
+    shape: rolloutShape,
+    listing: rolloutListing,
+    prepare,
+    create: {
+      summary: 'Roll a published package out to devices, in stages',
+      description:
+        'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
+      answer: 'What was made; it begins at `startAt`.',
+      shape: newRolloutShape,
+      errors: ['unknownReference'],
+      bodyLimit: 1_048_576,
+      body: rolloutBody,
+      run: create,
+    },
+    read: {
+      summary: 'Read a rollout, with how many devices are in each state',
+      description: 'Its counts show how many devices are in each state.',
+    },
+    list: {
+      summary: 'List rollouts',
+      description: 'Returns one page. Filters are combined: a rollout must match all of them.',
+    },
+  });
+  app.get(
+    `${path}/:id/devices`,
+    {
+      config: {
+        right: ['read', 'firmwareRollout'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags,
+        operationId: 'getFirmwareRolloutDevices',
+        summary: 'List the devices of the stages that have begun, and how far each has come',
+        description: 'Returns one page. Filter by state to find the devices that failed.',
+        params: idParams,
+        querystring: devicesQuery,
+        response: listResponse('devices', deliveryShape),
+      },
+    },
+    async (request, reply) => {
+      const row = demandLive(findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
+      const ignored = nameIgnored(request, reply, devicesQuery);
+      const { rows, meta } = await listDevices(ctx, request.caller, row.id, request.query);
+      const results = showSlices(rows, () => showDelivery);
+      return sendList(reply, 'devices', { results, meta: metaWith(meta, ignored) });
+    },
+  );
+  changes(app, ctx);
+  events(app, ctx);
+  deviceRoutes(app, ctx);
+}
+
+/** As lists and events show rollouts: how many devices each names, of which there may be 10,000. */
+async function showCounted({ registry }: DownlinkContext, rows: readonly Row<'firmwareRollouts'>[]) {
+  const ids = rows.map(({ id }) => id);
+  const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
+  return (row: Row<'firmwareRollouts'>) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
+}
+
+async function listDevices(
+  ctx: DownlinkContext,
+  caller: Caller,
+  rolloutId: string,
+  { state, ...query }: Static<typeof devicesQuery>,
+) {
+  const { query: db } = ctx.registry;
+  const counts = (await countsOf(db, [rolloutId])).get(rolloutId) ?? noCounts();
+  const ofRollout = db.selectFrom('firmwareDeliveries').where('rolloutId', '=', rolloutId);
+  return pageOfTable(
+    ctx,
+    caller,
+    { ...query, sortOrder: 'asc' },
+    {
+      matching: state ? ofRollout.where('state', '=', state) : ofRollout,
+      count: state ? counts[state] : sumOf(counts),
+      key: 'deviceId',
+      order: ['deviceId'],
+      long: ['message'],
+      read: async (current, some: string[]) => {
+        demandLive(findReached(ctx, current, 'firmwareRollouts', rolloutId));
+        return ofRollout.selectAll().where('deviceId', 'in', some).execute();
+      },
+      idOf: ({ deviceId }) => deviceId,
+    },
+  );
+}
+
+function sumOf(counts: Counts): number {
+  return deliveryStates.reduce((sum, state) => sum + counts[state], 0);
+}
+
+function changes(app: App, ctx: DownlinkContext): void {
+  for (const [verb, change, summary, description] of [
+    [
+      'pause',
+      pauseRollout,
+      'Pause a rollout: nothing new is offered, and what has begun goes on',
+      'Continue it with resumeFirmwareRollout.',
+    ],
+    [
+      'resume',
+      resumeRollout,
+      'Go on with a rollout; a further failure pauses it again while too many have failed',
+      'Works for a rollout that was paused, or that paused itself after failures.',
+    ],
+    [
+      'cancel',
+      cancelRollout,
+      'Cancel a rollout: devices that have not ended lose their offers',
+      'Cannot be undone. Devices that already install the firmware may finish it.',
+    ],
+    [
+      'retry',
+      retryRollout,
+      'Give the failed and timed-out devices of a rollout another try, with a new deadline',
+      'Devices that succeeded are not affected.',
+    ],
+  ] as const)
+    app.post(
+      `${path}/:id/${verb}`,
+      {
+        config: { right: ['update', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
+        schema: {
+          tags,
+          operationId: `${verb}FirmwareRollout`,
+          summary,
+          description,
+          params: idParams,
+          response: one('As it is now.'),
+        },
+      },
+      async ({ caller, params }, reply) => {
+        demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
+        await change(ctx, caller, params.id);
+        // As it is after everything that the change has ended.
+        const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
+        return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
+      },
+    );
+}
+
+function events(app: App, ctx: DownlinkContext): void {
+  const { access, firmwareEngine } = ctx;
+  const streams = new ProgressStreams(ctx);
+  app.addHook('preClose', async () => streams.endAll());
+  app.get(
+    `${path}/:id/events`,
+    {
+      exposeHeadRoute: false,
+      config: { right: ['read', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden', 'tooMany'] },
+      schema: {
+        tags,
+        operationId: 'getFirmwareRolloutEvents',
+        summary: 'Follow a rollout as server-sent events',
+        description:
+          'Each event is `event: firmwareRollout` with the rollout as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
+        params: idParams,
+        response: {
+          200: eventsAnswer(
+            'Events, and a comment every 15 seconds. It ends with the rollout, the session, or the right.',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
+      if (isInsideBatch(request)) throw invalid('path', 'must not be a file or a stream');
+      const isPermitted = () => {
+        const current = currentCaller(ctx, caller);
+        return current?.kind === caller.kind && access.may(current, 'read', 'firmwareRollout');
+      };
+      const read = async () => {
+        const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
+        return { data: (await showCounted(ctx, [row]))(row), ended: hasEnded(row) };
+      };
+      const watch = (hear: () => void) => firmwareEngine.watchers.addWatcher(params.id, hear);
+      return sendEvents(reply, streams.open(caller, { event: 'firmwareRollout', read, watch, isPermitted }));
+    },
+  );
+}
+
+const stateShape = Type.Object({
+  ...deliveryShape.properties,
+  firmwareVersion: Type.String({ description: 'That it brings.' }),
+  consentNeeded: Type.Boolean({ description: 'Whether it waits for POST /devices/{id}/firmware/install.' }),
+});
+const stateAnswer = Type.Object(
+  { firmware: Nullable(Type.Unsafe<Static<typeof stateShape>>({ ...stateShape, type: 'object' })) },
+  { description: 'The update that is under way, or the last one; null when there was none.' },
+);
+
+function deviceRoutes(app: App, ctx: DownlinkContext): void {
+  const { registry, firmwareEngine } = ctx;
+  const errors = ['notFound', 'deleted', 'forbidden'] as const;
+  app.get(
+    '/devices/:id/firmware',
+    {
+      config: { right: ['read', 'firmwareState'], errors },
+      schema: {
+        tags,
+        operationId: 'getDeviceFirmware',
+        summary: 'Read the firmware state of a device',
+        description: 'Shows the state of the update and the error of the device, if it reported one.',
+        params: idParams,
+        response: { 200: stateAnswer },
+      },
+    },
+    async ({ caller, params }) => {
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
+      return { firmware: await stateOf(ctx, caller, device) };
+    },
+  );
+  app.post(
+    '/devices/:id/firmware/install',
+    {
+      config: { creates: true, right: ['update', 'firmwareState'], errors },
+      schema: {
+        tags,
+        operationId: 'installFirmware',
+        summary: 'Start the update that is offered to a device, where its rollout has `consent: "user"`',
+        description: 'An end-user calls it to agree to the update.',
+        params: idParams,
+        response: { 200: stateAnswer },
+      },
+    },
+    async ({ caller, params }) => {
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
+      await consent(ctx, caller, params.id);
+      await firmwareEngine.offersChanged([params.id]);
+      return { firmware: await stateOf(ctx, caller, device) };
+    },
+  );
+
+  /** @throws PlatformError 400/106 when nothing waits for it. */
+  async function consent({ clock, audit }: DownlinkContext, caller: Caller, deviceId: string): Promise<void> {
+    await registry.transaction(async (tx) => {
+      const open = await openDelivery(tx, deviceId);
+      const rollouts = tx
+        .selectFrom('firmwareRollouts')
+        .select('consent')
+        .where('id', '=', open?.rolloutId ?? '');
+      if (!open || (await rollouts.executeTakeFirst())?.consent !== 'user')
+        throw invalid('id', 'has no update that waits for consent');
+      if (open.consented === 1) return;
+      const waiting = tx.updateTable('firmwareDeliveries').set({ consented: 1, updated: timestamp(clock) });
+      await waiting.where('rolloutId', '=', open.rolloutId).where('deviceId', '=', deviceId).execute();
+      await audit.record(tx, {
+        event: 'firmwareInstallStarted',
+        outcome: 'success',
+        accountId: caller.accountId,
+        actor: caller,
+        target: { kind: 'device', id: deviceId },
+        details: { rolloutId: open.rolloutId },
+      });
+    });
+  }
+}
+
+/** Of an update that has ended under another owner, its people see nothing. */
+async function stateOf(
+  { access, registry }: DownlinkContext,
+  caller: Caller,
+  device: Row<'devices'>,
+): Promise<Static<typeof stateShape> | null> {
+  const db = registry.query;
+  const delivery = await currentDelivery(db, device.id);
+  if (!delivery || !(isOpen(delivery) || access.sightOf(caller, device).sees(delivery.updated))) return null;
+  const { firmwareVersion } = await packageOf(db, delivery.rolloutId);
+  const rollouts = db.selectFrom('firmwareRollouts').select('consent').where('id', '=', delivery.rolloutId);
+  const { consent } = await rollouts.executeTakeFirstOrThrow();
+  const consentNeeded = consent === 'user' && delivery.consented === 0 && isOpen(delivery);
+  return { ...showDelivery(delivery), firmwareVersion, consentNeeded };
+}

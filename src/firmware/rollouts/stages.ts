@@ -1,0 +1,131 @@
+/** Stages of rollouts: when one begins, which devices it takes up, and what that ends for them. */
+
+import type { Registry, Tx } from '../../../db/registry/index.ts';
+import { insertMany } from '../../../db/registry/many.ts';
+import type { Access } from '../../core/access.ts';
+import { type Clock, timestamp } from '../../core/clock.ts';
+import type { Readers } from '../../core/threads/readers.ts';
+import { alreadyRunning, changeRollout, packageOf, ranAlready, settleRollout, supersede } from './deliveries.ts';
+import { mayGoOn, pauseLost } from './responsible.ts';
+import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
+import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
+
+type Services = { registry: Registry; readers: Readers; clock: Clock; ages: Clock; access: Access };
+
+/** The result of one step of a rollout. */
+export interface Step {
+  rollouts: Rollout[];
+  /** Devices that have something new before them. */
+  arisen: string[];
+  /** Devices whose former update has ended. */
+  superseded: string[];
+}
+
+/** Begins what is due of a rollout, or takes up the next devices of its stage: a few hundred at a time. */
+export async function advance(services: Services, rollout: Rollout): Promise<Step> {
+  const { registry, clock, access } = services;
+  if (!mayGoOn(access, rollout)) {
+    const paused = await registry.transaction(async (tx) => {
+      const current = await stillRunning(tx, rollout);
+      return current && !mayGoOn(access, current) ? [await pauseLost(tx, current)] : [];
+    });
+    return { rollouts: paused, arisen: [], superseded: [] };
+  }
+  const aim = aimOf(rollout, (await packageOf(registry.query, rollout.id)).deviceTemplateId);
+  if (rollout.cursor === null) {
+    const begun = await beginStage(services, rollout, aim);
+    return { rollouts: begun ? [begun] : [], arisen: [], superseded: [] };
+  }
+  const { ids, last } = await targetPage(services, aim, rollout.cursor);
+  const taken = ids.filter((id) => placeOf(rollout.id, id) <= (rollout.threshold ?? 0));
+  return registry.transaction(async (tx) => {
+    const current = await stillRunning(tx, rollout);
+    if (!current || current.cursor !== rollout.cursor) return { rollouts: [], arisen: [], superseded: [] };
+    const { arisen, replaced } = await takeUp(tx, clock, current, taken);
+    const rollouts: Rollout[] = [];
+    const stages = stagesOf(current);
+    const pause = stages[current.stage + 1] ? stages[current.stage]?.pauseSeconds : undefined;
+    const next = pause === undefined ? null : Date.parse(current.stageBegun ?? '') + pause * 1000;
+    const changed = await changeRollout(
+      tx,
+      current,
+      last === undefined ? { cursor: null, due: next } : { cursor: last },
+    );
+    rollouts.push(changed);
+    for (const id of new Set(replaced.map(({ rolloutId }) => rolloutId)))
+      rollouts.push(...((await settled(tx, clock, id)) ?? []));
+    // A stage without devices has ended with its beginning.
+    if (last === undefined) rollouts.push(...((await settled(tx, clock, rollout.id)) ?? []));
+    return { rollouts, arisen, superseded: replaced.map(({ deviceId }) => deviceId) };
+  });
+}
+
+async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | undefined> {
+  const changed = await settleRollout(tx, clock, id);
+  return changed && [changed];
+}
+
+/** Decides now which devices belong to it: those up to a position in the order of hashes. */
+async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promise<Rollout | undefined> {
+  const { registry, ages } = services;
+  const stage = rollout.stage + 1;
+  const percent = stagesOf(rollout)[stage]?.percent;
+  if (percent === undefined) return registry.transaction((tx) => changeRollout(tx, rollout, { due: null }));
+  const threshold = await thresholdOf(services, aim, percent);
+  return registry.transaction(async (tx) => {
+    const current = await stillRunning(tx, rollout);
+    if (!current || current.stage !== rollout.stage) return undefined;
+    const begun = { stage, threshold, cursor: '', stageBegun: timestamp(ages), failuresAccepted: 0, due: ages.now() };
+    return changeRollout(tx, current, { ...begun, state: 'running' });
+  });
+}
+
+async function stillRunning(tx: Tx, { id, state }: Rollout): Promise<Rollout | undefined> {
+  const rows = tx.selectFrom('firmwareRollouts').selectAll().where('id', '=', id);
+  return rows.where('state', '=', state).executeTakeFirst();
+}
+
+/** Gives devices their place in the stage. A device that a newer rollout has is left to that one. */
+async function takeUp(
+  tx: Tx,
+  clock: Clock,
+  rollout: Rollout,
+  ids: readonly string[],
+): Promise<{ arisen: string[]; replaced: Delivery[] }> {
+  if (ids.length === 0) return { arisen: [], replaced: [] };
+  const known = await tx.selectFrom('firmwareDeliveries').selectAll().where('deviceId', 'in', ids).execute();
+  const own = new Set(known.flatMap(({ rolloutId, deviceId }) => (rolloutId === rollout.id ? [deviceId] : [])));
+  const isNewer = ({ rolloutId, state }: Delivery) =>
+    rolloutId > rollout.id && (isOpen({ state }) || state === 'succeeded');
+  const left = new Set(known.filter(isNewer).map(({ deviceId }) => deviceId));
+  const fresh = ids.filter((id) => !own.has(id));
+  const taken = fresh.filter((id) => !left.has(id));
+  const running = await alreadyRunning(tx, rollout.id, taken);
+  const replaced = await supersede(tx, clock, taken);
+  const hadAnother = new Set(replaced.map(({ deviceId }) => deviceId));
+  const arisen = taken.filter((id) => !running.has(id) || hadAnother.has(id));
+  const beginningOf = (id: string) => {
+    if (left.has(id)) return { state: 'superseded', message: 'A newer rollout has the device.' };
+    return running.has(id) ? ranAlready : { state: 'pending', message: null };
+  };
+  const deadline = Date.parse(rollout.stageBegun ?? '') + rollout.deviceDeadlineSeconds * 1000;
+  await insertMany(
+    tx,
+    'firmwareDeliveries',
+    fresh.map((deviceId) => ({
+      rolloutId: rollout.id,
+      deviceId,
+      accountId: rollout.accountId,
+      stage: rollout.stage,
+      ...beginningOf(deviceId),
+      bytes: null,
+      code: null,
+      files: null,
+      offer: 1,
+      consented: 0,
+      updated: timestamp(clock),
+      deadline,
+    })),
+  );
+  return { arisen, replaced };
+}

@@ -1,0 +1,241 @@
+/** The devices of a rollout, page by page, and which of them belong to a stage. */
+import { hash } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Db, Registry } from '../../../db/registry/index.ts';
+import { fold } from '../../../db/sqlite/fold.ts';
+import { type Caller, endUserCaller } from '../../core/caller.ts';
+import { PlatformError } from '../../core/errors.ts';
+import { defaultRoles } from '../../core/rights.ts';
+import { LongWork } from '../../core/scheduler/long-work.ts';
+import type { Readers } from '../../core/threads/readers.ts';
+import { list } from '../../entity/list.ts';
+import type { ListQuery } from '../../entity/list-query.ts';
+import type { ListServices } from '../../entity/row-slices.ts';
+import { deviceListing } from '../../registry/devices/device.ts';
+import { deviceIds } from '../../registry/devices/search.ts';
+import { packageOf } from './deliveries.ts';
+import { partialFilters, type Rollout, type Target } from './rollout.ts';
+
+/** Devices that are looked at together. */
+export const pageSize = 100;
+const wholeRange = 0xffffffff;
+
+/** What targets are read with. */
+export type TargetReads = { registry: Pick<Registry, 'query'>; readers: Readers };
+
+/** The tools to look up a target. */
+export interface Aim {
+  rolloutId: string;
+  accountId: string;
+  createdById: string;
+  deviceTemplateId: string;
+  target: Target;
+}
+
+export function aimOf(rollout: Rollout, deviceTemplateId: string): Aim {
+  const { id: rolloutId, accountId, createdById, target } = rollout;
+  return { rolloutId, accountId, createdById, deviceTemplateId, target: JSON.parse(target) as Target };
+}
+
+/** The next ids of live devices of the target, in the order of ids; `last` is where the next page begins, if there is one. */
+export async function targetPage(
+  reads: TargetReads,
+  aim: Aim,
+  after: string,
+): Promise<{ ids: string[]; last: string | undefined }> {
+  const db = reads.registry.query;
+  const page =
+    aim.target.filter || aim.target.organizationId ? await listed(reads, aim, after) : await named(db, aim, after);
+  const last = page.length < pageSize ? undefined : page.at(-1);
+  return { ids: await matching(db, aim, page), last };
+}
+
+function listed(reads: TargetReads, aim: Aim, after: string): Promise<string[]> {
+  const { caller, query } = asked(aim);
+  return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, { after, limit: pageSize });
+}
+
+/** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */
+function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { caller: Caller; query: ListQuery } {
+  const { organizationId } = target;
+  const caller: Caller = organizationId
+    ? { ...endUserCaller(createdById, accountId, []), organizationIds: [organizationId] }
+    : { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
+  const filter = Object.fromEntries(
+    Object.entries(target.filter ?? {}).map(([name, value]) => [
+      name,
+      isPattern(name, value) ? literalOf(value) : value,
+    ]),
+  );
+  const query: ListQuery = { ...filter, deviceTemplateId, accountId };
+  for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
+  return { caller, query };
+}
+
+async function named(db: Db, { rolloutId, accountId, deviceTemplateId }: Aim, after: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('firmwareTargets')
+    .innerJoin('devices', 'devices.id', 'firmwareTargets.deviceId')
+    .select('deviceId')
+    .where('rolloutId', '=', rolloutId)
+    .where('deviceId', '>', after)
+    .where('devices.accountId', '=', accountId)
+    .where('devices.deviceTemplateId', '=', deviceTemplateId)
+    .where('devices.deleted', 'is', null)
+    .orderBy('deviceId')
+    .limit(pageSize)
+    .execute();
+  return rows.map(({ deviceId }) => deviceId);
+}
+
+/** A list finds what contains the longest text of a pattern; the whole pattern decides. */
+async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[]> {
+  const patterns = Object.entries(target.filter ?? {}).filter(([name, value]) => isPattern(name, value));
+  if (patterns.length === 0 || ids.length === 0) return ids;
+  const rows = await db
+    .selectFrom('devices')
+    .select(['id', 'serialNumber', 'firmwareVersion'])
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .execute();
+  const isMeant = (row: (typeof rows)[number]) =>
+    patterns.every(([name, pattern]) => isLike(String(pattern), row[name as 'serialNumber' | 'firmwareVersion'] ?? ''));
+  return rows.filter(isMeant).map(({ id }) => id);
+}
+
+function isPattern(name: string, value: unknown): value is string {
+  return typeof value === 'string' && value.includes('*') && partialFilters.includes(name);
+}
+
+function literalOf(pattern: string): string {
+  return pattern.split('*').reduce((longest, part) => (part.length > longest.length ? part : longest), '');
+}
+
+/**
+ * Whether a text is a pattern's, whose stars stand for any text; case does not matter. No regular expression: with many stars
+ * it would try every way to divide the text.
+ */
+function isLike(pattern: string, value: string): boolean {
+  const [text, parts] = [fold(value), fold(pattern).split('*')];
+  const [first = '', last = ''] = [parts[0], parts.at(-1)];
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of parts.slice(1, -1)) {
+    const found = text.indexOf(part, at);
+    if (found === -1) return false;
+    at = found + part.length;
+  }
+  return text.length - at >= last.length && text.endsWith(last);
+}
+
+/** Devices that are counted at most, and pages that are looked through for them. */
+const maxCounted = 1000;
+const maxPages = 30;
+
+/** What a new rollout answers about its target, as far as it is known at once. */
+export interface Matched {
+  devices?: number;
+  withoutFirmwareVersion?: number;
+  message?: string;
+}
+
+/**
+ * What the target of a new rollout matches now: a filter may match nothing, and misses devices that never told their
+ * version. Undefined while too many reads wait.
+ */
+export async function matchedBy(
+  reads: ListServices,
+  rollout: Rollout,
+  { deviceIds }: Target,
+): Promise<Matched | undefined> {
+  try {
+    const aim = aimOf(rollout, (await packageOf(reads.registry.query, rollout.id)).deviceTemplateId);
+    // Those that are named have been looked up one by one.
+    const devices = deviceIds ? new Set(deviceIds).size : await countMatched(reads, aim);
+    const without = await countWithoutVersion(reads, aim);
+    const sentences = [
+      ...(devices === 0 ? ['No device matches the target.'] : []),
+      ...(without
+        ? [
+            `${without} ${without === 1 ? 'device has' : 'devices have'} no firmwareVersion: the filter does not match them.`,
+          ]
+        : []),
+    ];
+    return {
+      ...(devices !== undefined && { devices: Math.min(devices, maxCounted) }),
+      ...(without !== undefined && { withoutFirmwareVersion: without }),
+      ...(sentences.length > 0 && { message: sentences.join(' ') }),
+    };
+  } catch (error) {
+    if (error instanceof PlatformError && error.kind === 'tooMany') return undefined;
+    throw error;
+  }
+}
+
+/** Undefined when fewer were found among so many that they cannot be counted at once. */
+async function countMatched(reads: TargetReads, aim: Aim): Promise<number | undefined> {
+  const longWork = new LongWork();
+  let devices = 0;
+  let after: string | undefined = '';
+  for (let pages = 0; after !== undefined && devices < maxCounted; pages += 1) {
+    if (pages === maxPages) return undefined;
+    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
+    devices += page.ids.length;
+    after = page.last;
+    await longWork.giveWay();
+  }
+  return devices;
+}
+
+/** Devices that have no version and all else that a filter asks for; undefined where the filter does not ask for a version. */
+async function countWithoutVersion(reads: ListServices, aim: Aim): Promise<number | undefined> {
+  const { firmwareVersion, ...others } = aim.target.filter ?? {};
+  const isExact = !Object.entries(others).some(([name, value]) => isPattern(name, value));
+  if (firmwareVersion === undefined || !isExact) return undefined;
+  const { caller, query } = asked({ ...aim, target: { filter: others } });
+  const count = async (more: Partial<ListQuery>) =>
+    (await list(reads, caller, deviceListing, { ...query, ...more, results: false })).meta?.count ?? 0;
+  // Every version contains the empty text.
+  return (await count({})) - (await count({ firmwareVersion: '' }));
+}
+
+/** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
+export function placeOf(rolloutId: string, deviceId: string): number {
+  return hash('sha256', `${rolloutId}/${deviceId}`, 'buffer').readUInt32BE(0);
+}
+
+/** The largest place that belongs to the first `percent` of the devices there are now; one device at least. */
+export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number): Promise<number> {
+  if (percent >= 100) return wholeRange;
+  const longWork = new LongWork();
+  const places: Uint32Array[] = [];
+  let count = 0;
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
+    places.push(Uint32Array.from(page.ids, (id) => placeOf(aim.rolloutId, id)));
+    count += page.ids.length;
+    after = page.last;
+    await longWork.giveWay();
+  }
+  const all = new Uint32Array(count);
+  let at = 0;
+  for (const batch of places) {
+    all.set(batch, at);
+    at += batch.length;
+  }
+  all.sort();
+  return all[Math.ceil((percent * count) / 100) - 1] ?? 0;
+}
+
+/** Ids of devices that a body names and that are not live devices of the account and template: the first few. */
+export async function foreignDevices(
+  db: Db,
+  { accountId, deviceTemplateId }: Pick<Aim, 'accountId' | 'deviceTemplateId'>,
+  ids: readonly string[],
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select value as "id" from json_each(${JSON.stringify(ids)})
+    where not exists (select 1 from "devices" where "devices"."id" = value and "accountId" = ${accountId}
+      and "deviceTemplateId" = ${deviceTemplateId} and "deleted" is null) limit 10`.execute(db);
+  return rows.map(({ id }) => id);
+}

@@ -1,8 +1,0 @@
-import type { BridgesContext } from '../bridges/context.ts';
-import type { FactoryContext } from '../factory/context.ts';
-import type { TrustedClock } from '../trusted-clock.ts';
-
-/** The services of the overview. */
-export interface OverviewContext extends BridgesContext, FactoryContext {
-  ages: TrustedClock;
-}
