@@ -7,7 +7,7 @@ import { Reports } from '../../broker/ingest/reports.ts';
 import { failure } from '../../src/core/errors.ts';
 import { controlTopic } from '../../src/core/topics.ts';
 import type { ControlService, Rejection } from '../../src/ports/broker-ports.ts';
-import { publish, rollOut } from '../downlink/fleet.ts';
+import { publish, rollOut } from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';

@@ -1,8 +1,8 @@
 /** Accounts share the registry: what devices of one report in bulk does not make another wait, and nothing is lost of it. */
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import { controlTopic, type HandledChannel, handledChannels } from '../../src/core/topics.ts';
-import { board, codec } from '../downlink/board.ts';
-import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../downlink/fleet.ts';
+import { board, codec } from '../firmware/board.ts';
+import { asDevice, devices, publish, rollOut, rollout, rolloutUntil } from '../firmware/fleet.ts';
 import { holdWrites, lanesOfWrites } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';

@@ -3,7 +3,7 @@ import type { Browser } from 'playwright-core';
 import { texts } from '../../console/texts.ts';
 import { limits } from '../../src/core/limits/table.ts';
 import { auditEvents } from '../../src/operations/audit/events.ts';
-import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
+import { devices, publish, rollOut, rolloutUntil, update } from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, signIn } from './browser.ts';

@@ -2,7 +2,7 @@
 import { Secret, TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
 import { startReceiver } from '../bridges/receiver.ts';
-import { publish, rollout } from '../downlink/fleet.ts';
+import { publish, rollout } from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { openAs, openPage, settled, signIn } from './browser.ts';

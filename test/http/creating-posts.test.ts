@@ -1,6 +1,7 @@
 /** Every POST that makes something, sent twice with one Idempotency-Key. */
-import { devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
+
 import { newGroup } from '../enrollment/devices.ts';
+import { devices, publish, rollOut, rolloutUntil } from '../firmware/fleet.ts';
 import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { losingAnswers } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';

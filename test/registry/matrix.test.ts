@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Test } from 'tap';
-import { rolloutUntil } from '../downlink/fleet.ts';
 import { basic, derived } from '../enrollment/devices.ts';
+import { rolloutUntil } from '../firmware/fleet.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { changeStored, leaveDeadLetter } from '../support/faults.ts';
 import { documentOf, partOf } from '../support/openapi.ts';
@@ -59,9 +59,9 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/provisioning/addresses': 'of the service, in test/factory/one.test.ts',
   'POST /api/v1/logs/search': 'finds what the caller reaches, in test/messages/log-search.test.ts',
   'GET /api/v1/firmware/offer':
-    'of the device that proves its secret or certificate, in test/downlink/rollouts.test.ts',
+    'of the device that proves its secret or certificate, in test/firmware/rollouts.test.ts',
   'POST /api/v1/firmware/status': 'the same',
-  'GET /api/v1/firmware/files/{sha256}': 'the signature or the secret decides, in test/downlink/rollouts.test.ts',
+  'GET /api/v1/firmware/files/{sha256}': 'the signature or the secret decides, in test/firmware/rollouts.test.ts',
   'GET /api/v1/profile/me': 'of the caller itself, in test/identity/me.test.ts',
   'GET /api/v1/auth/default-account': 'the id of an only account, in test/identity/me.test.ts',
   'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
@@ -1119,7 +1119,7 @@ for (const [at, row] of rows.entries())
 
 t.test('what the others are refused is there, for its admin', async (t) => {
   const admin = { ...callers.stranger, token: service.admin, own: callers.outsider.own };
-  // Streams do not end; test/messages/stream.test.ts and test/downlink/rollouts.test.ts read them.
+  // Streams do not end; test/messages/stream.test.ts and test/firmware/rollouts.test.ts read them.
   const isRead = ({ method, place, path }: (typeof rows)[number]) =>
     method === 'GET' && place !== undefined && !/\/(stream|rollouts\/\{id\}\/events)$/.test(path);
   for (const row of rows.filter(isRead)) {

@@ -2,7 +2,7 @@
 import type { Test } from 'tap';
 import { subscribed, taken, texts } from '../broker/conversation.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
-import { asDevice, publish, rollOut } from '../downlink/fleet.ts';
+import { asDevice, publish, rollOut } from '../firmware/fleet.ts';
 import { openStream } from '../support/events.ts';
 import { holdUnasked } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';

@@ -5,7 +5,7 @@ import { MessagesOut } from '../../cells/moves/live/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../cells/moves/live/pages.ts';
 import type { Email } from '../../src/operations/emails/texts.ts';
 import { metric } from '../broker/metrics.ts';
-import { type Device, devices, publish, rollOut, rolloutUntil } from '../downlink/fleet.ts';
+import { type Device, devices, publish, rollOut, rolloutUntil } from '../firmware/fleet.ts';
 import { moveToken, startMovable } from '../support/cells.ts';
 import { withHaproxy } from '../support/haproxy.ts';
 import { follow, postRows, provision } from '../support/jobs.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
 import { largestRights } from '../../src/core/rights.ts';
-import { publish } from '../downlink/fleet.ts';
+import { publish } from '../firmware/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { copyRows, type StoredValues } from '../support/copies.ts';
 import { leaveDeadLetter } from '../support/faults.ts';

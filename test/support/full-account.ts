@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
-import { publish, rollOut } from '../downlink/fleet.ts';
 import { newGroup } from '../enrollment/devices.ts';
+import { publish, rollOut } from '../firmware/fleet.ts';
 import { copyRows, type StoredValues } from './copies.ts';
 import { changeStored, leaveDeadLetter } from './faults.ts';
 import { follow, provision } from './jobs.ts';

@@ -1,7 +1,7 @@
 /** The programs of examples/ that are not devices themselves. */
 import { copyFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { publish, rollOut, rolloutUntil } from '../../../downlink/fleet.ts';
+import { publish, rollOut, rolloutUntil } from '../../../firmware/fleet.ts';
 import type { Story } from '../story.ts';
 
 const project = process.cwd();

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
-import { part } from '../support/part.ts';
+import { HiddenNumbers } from '../../../src/core/formats/hidden-numbers.ts';
+import { part } from '../../support/part.ts';
 
 const t = await part(import.meta);
 

@@ -1,8 +1,14 @@
 /** The table of service channels: topics, rights, documentation and metrics follow from it. */
 import { readFileSync } from 'node:fs';
-import { channelKinds } from '../broker/connections/counters.ts';
-import { formatTopic, handledChannels, parseTopic, serviceChannelNames, serviceChannels } from '../src/core/topics.ts';
-import { part } from './support/part.ts';
+import { channelKinds } from '../../broker/connections/counters.ts';
+import {
+  formatTopic,
+  handledChannels,
+  parseTopic,
+  serviceChannelNames,
+  serviceChannels,
+} from '../../src/core/topics.ts';
+import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
 

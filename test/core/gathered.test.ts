@@ -1,8 +1,8 @@
 /** Values that are gathered before they are written: how long they wait, and in which order they go. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
-import { part } from './support/part.ts';
-import { until } from './support/until.ts';
+import { type Entry, Gathered } from '../../src/core/limits/gathered.ts';
+import { part } from '../support/part.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 

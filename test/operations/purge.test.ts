@@ -1,11 +1,11 @@
-import { makeCertificate } from './support/certificates.ts';
-import { purgeNow } from './support/clockwork.ts';
-import { changeStored, whileDevicesStay } from './support/faults.ts';
-import { openssl } from './support/openssl.ts';
-import { part } from './support/part.ts';
-import { type Service, startService } from './support/service.ts';
-import { countStored, storedRows } from './support/stored.ts';
-import { until } from './support/until.ts';
+import { makeCertificate } from '../support/certificates.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { changeStored, whileDevicesStay } from '../support/faults.ts';
+import { openssl } from '../support/openssl.ts';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { countStored, storedRows } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 

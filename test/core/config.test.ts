@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadConfig, readConfig } from '../src/core/config.ts';
-import { temporaryDirectory } from './support/directory.ts';
-import { part } from './support/part.ts';
+import { loadConfig, readConfig } from '../../src/core/config.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
 

@@ -1,10 +1,10 @@
 /** What waits: whose turn it is, how much goes on at once, and how much in one turn of the event loop. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { holderLane, lastRank, rankOf, strangerLane } from '../src/core/limits/lanes.ts';
-import { Lanes } from '../src/core/scheduler/lanes.ts';
-import { LongWork } from '../src/core/scheduler/long-work.ts';
-import { Scheduler } from '../src/core/scheduler/scheduler.ts';
-import { part } from './support/part.ts';
+import { holderLane, lastRank, rankOf, strangerLane } from '../../src/core/limits/lanes.ts';
+import { Lanes } from '../../src/core/scheduler/lanes.ts';
+import { LongWork } from '../../src/core/scheduler/long-work.ts';
+import { Scheduler } from '../../src/core/scheduler/scheduler.ts';
+import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
 

@@ -1,6 +1,6 @@
 /** Whose word about an address is taken, and the one form that an address has. */
-import { forwardedAddress, peerAddress, plainAddress, trustOf } from '../src/core/network/addresses.ts';
-import { part } from './support/part.ts';
+import { forwardedAddress, peerAddress, plainAddress, trustOf } from '../../src/core/network/addresses.ts';
+import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
 

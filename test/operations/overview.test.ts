@@ -1,7 +1,7 @@
 /** GET /overview: how many devices, messages and refusals there are, what needs attention, and what happened lately. */
 import type { MqttClient } from 'mqtt';
 import { startReceiver } from '../bridges/receiver.ts';
-import { devices, publish, rollOut, rolloutUntil, update } from '../downlink/fleet.ts';
+import { devices, publish, rollOut, rolloutUntil, update } from '../firmware/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
 import { purgeNow } from '../support/clockwork.ts';
 import { changeStored, countReadRows, readsWaiting, watchStatements } from '../support/faults.ts';

@@ -1,11 +1,11 @@
 /** The table of limits: what the configuration, the documentation, /usage and /metrics say of it, and what enforces it. */
 import { readFileSync } from 'node:fs';
-import { readConfig } from '../src/core/config.ts';
-import type { Limit } from '../src/core/limits/row.ts';
-import { limits } from '../src/core/limits/table.ts';
-import { part } from './support/part.ts';
-import { type Entity, type List, type Made, present, startService } from './support/service.ts';
-import { sharedService } from './support/shared.ts';
+import { readConfig } from '../../src/core/config.ts';
+import type { Limit } from '../../src/core/limits/row.ts';
+import { limits } from '../../src/core/limits/table.ts';
+import { part } from '../support/part.ts';
+import { type Entity, type List, type Made, present, startService } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 
@@ -16,7 +16,7 @@ const low = {
   SLIPWAY_MAX_END_USERS_PER_PERSON: '3',
   SLIPWAY_MAX_VALUE_BYTES: '4096',
 };
-const page = readFileSync(new URL('../docs/limits.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
 
 /** A row of docs/limits.md. */
 const line = ({ variable, default: fallback, unit, per, about }: Limit) =>

@@ -1,5 +1,6 @@
 /** Commands: waiting, order, attempts, timeouts, expiry, cancelling, late answers, and who may send them. */
 import type { MqttClient } from 'mqtt';
+import { type Device, devices } from '../firmware/fleet.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { follow } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
@@ -7,7 +8,6 @@ import { closed, nextMessage, type Service, startService } from '../support/serv
 import { sharedService } from '../support/shared.ts';
 import { storedRows } from '../support/stored.ts';
 import { until as untilTrue } from '../support/until.ts';
-import { type Device, devices } from './fleet.ts';
 
 const t = await part(import.meta);
 

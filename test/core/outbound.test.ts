@@ -1,11 +1,17 @@
 /** Addresses that an account names: the service connects to public ones only. */
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
-import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/core/network/outbound.ts';
-import { changeStored } from './support/faults.ts';
-import { part } from './support/part.ts';
-import type { Service } from './support/service.ts';
-import { sharedService } from './support/shared.ts';
+import {
+  connectOptions,
+  exchange,
+  isPublic,
+  maxAnswerBytes,
+  operatorTargets,
+} from '../../src/core/network/outbound.ts';
+import { changeStored } from '../support/faults.ts';
+import { part } from '../support/part.ts';
+import type { Service } from '../support/service.ts';
+import { sharedService } from '../support/shared.ts';
 
 const t = await part(import.meta);
 

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import type { Test } from 'tap';
-import { metric } from './broker/metrics.ts';
-import { publish as publishFirmware } from './downlink/fleet.ts';
-import { weighAccounts, whileDiskIsFull } from './support/faults.ts';
-import { follow } from './support/jobs.ts';
-import { part } from './support/part.ts';
-import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from './support/service.ts';
-import { until } from './support/until.ts';
+import { metric } from '../broker/metrics.ts';
+import { publish as publishFirmware } from '../firmware/fleet.ts';
+import { weighAccounts, whileDiskIsFull } from '../support/faults.ts';
+import { follow } from '../support/jobs.ts';
+import { part } from '../support/part.ts';
+import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 

@@ -2,18 +2,18 @@
 import { existsSync, readdirSync, renameSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { decodeProtectedHeader } from 'jose';
-import { lastWritten } from '../src/core/trusted-clock.ts';
-import { rotateKeys } from '../src/identity/sessions/tokens.ts';
-import { fixtureIn } from './broker/fixture.ts';
-import { connected, leave, published, subscribed } from './broker/level5/client.ts';
-import { devices, publish, rollOut, rollout, rolloutUntil } from './downlink/fleet.ts';
-import { purgeNow } from './support/clockwork.ts';
-import { runCommand } from './support/command.ts';
-import { temporaryDirectory } from './support/directory.ts';
-import { part } from './support/part.ts';
-import { type Service, startService } from './support/service.ts';
-import { countStored } from './support/stored.ts';
-import { until } from './support/until.ts';
+import { lastWritten } from '../../src/core/trusted-clock.ts';
+import { rotateKeys } from '../../src/identity/sessions/tokens.ts';
+import { fixtureIn } from '../broker/fixture.ts';
+import { connected, leave, published, subscribed } from '../broker/level5/client.ts';
+import { devices, publish, rollOut, rollout, rolloutUntil } from '../firmware/fleet.ts';
+import { purgeNow } from '../support/clockwork.ts';
+import { runCommand } from '../support/command.ts';
+import { temporaryDirectory } from '../support/directory.ts';
+import { part } from '../support/part.ts';
+import { type Service, startService } from '../support/service.ts';
+import { countStored } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
