@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Tx } from '../db/registry/index.ts';
 import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
 import { type Activity as Counted, type RunningActivity, stepOf } from '../src/ports/activity.ts';
-import type { BrokerGround } from '../src/ports/broker-ports.ts';
+import type { BrokerBase } from '../src/ports/broker-ports.ts';
 
 /** `messagesPerSecond` is the mean of so many parts, of so many seconds each, and of the running part: of a minute. */
 const partsOfRate = 12;
@@ -28,7 +28,7 @@ interface Ended extends Counted {
   connected: number;
 }
 
-type Services = Pick<BrokerGround, 'clock' | 'gate' | 'log' | 'registry'>;
+type Services = Pick<BrokerBase, 'clock' | 'gate' | 'log' | 'registry'>;
 
 export class Activity {
   readonly #services: Services;

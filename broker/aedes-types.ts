@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { Caller } from '../src/core/caller.ts';
 import type { TrustPath } from '../src/ports/broker-ports.ts';
 import type { Match } from './connections/filters.ts';
-import type { Filter, Outgoing, Will } from './message-types.ts';
+import type { Subscription, Outgoing, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { NewFilters } from './packets/new-filters.ts';
 import type { Turns } from './packets/turns.ts';
@@ -33,7 +33,7 @@ export interface BrokerClient {
   /** Published when the connection ends; undefined once it has been, or when it is void. */
   will: Will | undefined;
   /** Filters in force. */
-  readonly subscriptions: ReadonlyMap<string, Filter>;
+  readonly subscriptions: ReadonlyMap<string, Subscription>;
   /** Packets that are being handled. */
   readonly inFlight: number;
   /** A message of it holds so many points. */
@@ -44,7 +44,7 @@ export interface BrokerClient {
   readonly isSlow: boolean;
   /** Calls back once the socket has room again, at once when it has, after some seconds, or when the connection ends. */
   whenWritable(done: () => void): void;
-  subscribe(filter: Filter): void;
+  subscribe(filter: Subscription): void;
   unsubscribe(filters: readonly string[]): void;
   /** What its filters say of a message on `topic`; undefined when it is not to have it. `isOwn`: it has published it. */
   matchOf(topic: string, isOwn?: boolean): Match | undefined;

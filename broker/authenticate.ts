@@ -4,7 +4,7 @@ import { type Caller, principalOf } from '../src/core/caller.ts';
 import { isAccessToken } from '../src/core/formats/access-tokens.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import type { Allowance } from '../src/core/limits/attempts.ts';
-import type { BrokerGround, PresentCredential, PresentedCertificate, SecretCheck } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, PresentCredential, PresentedCertificate, SecretCheck } from '../src/ports/broker-ports.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import { privateClientId } from './connections/client-ids.ts';
@@ -98,7 +98,7 @@ export class ConnectRefused extends Error {
 }
 
 export interface AuthenticatorParts {
-  services: BrokerGround;
+  services: BrokerBase;
   sessions: Sessions;
   authority: Authority;
   checks: MessageChecks;

@@ -4,9 +4,9 @@ import type { Access } from '../src/core/access.ts';
 import { type Caller, isAccountWide, principalOf } from '../src/core/caller.ts';
 import type { Channel } from '../src/core/channels.ts';
 import type { Action } from '../src/core/rights.ts';
-import { type Sight, wholeSight } from '../src/core/sight.ts';
+import { type HistoryWindow, wholeSight } from '../src/core/sight.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/core/topics.ts';
-import type { BrokerGround } from '../src/ports/broker-ports.ts';
+import type { BrokerBase } from '../src/ports/broker-ports.ts';
 import type { LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
 import type { Counters } from './connections/counters.ts';
@@ -51,7 +51,7 @@ const peopleKept = 50_000;
 export class Authority {
   readonly #access: Access;
   readonly #root: string;
-  readonly #services: BrokerGround;
+  readonly #services: BrokerBase;
   readonly #counters: Counters;
   /** What is on its way to people whose device it was not then. */
   readonly former = new FormerMessages();
@@ -60,7 +60,7 @@ export class Authority {
   /** One message is delivered to many: its topic is parsed once. */
   #parsed: { topic: string; parts: ChannelTopic | undefined } = { topic: '', parts: undefined };
 
-  constructor(services: BrokerGround, counters: Counters) {
+  constructor(services: BrokerBase, counters: Counters) {
     this.#services = services;
     this.#access = services.access;
     this.#root = services.config.topicRoot;
@@ -168,7 +168,7 @@ export class Authority {
   }
 
   /** What the caller may be told of the past of the device of a topic; false for nothing. */
-  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): Sight | false {
+  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): HistoryWindow | false {
     if (!this.mayHear(caller, ownChannels, topic)) return false;
     if (ownChannels !== undefined) return wholeSight;
     const device = this.#access.placement(this.#parse(topic)?.deviceId ?? '');

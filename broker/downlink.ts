@@ -1,13 +1,13 @@
 import type { Placement } from '../db/registry/index.ts';
 import { controlTopic, type DownlinkChannel } from '../src/core/topics.ts';
-import type { BrokerGround, DeviceName, Downlink } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, DeviceName, Downlink } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { ServiceChannels } from './service-channels.ts';
 import { matches } from './topics.ts';
 
 interface Parts {
-  services: Pick<BrokerGround, 'config'>;
+  services: Pick<BrokerBase, 'config'>;
   authority: Pick<Authority, 'ownChannelsOf'>;
   sessions: Pick<Sessions, 'of'>;
   channels: ServiceChannels;

@@ -1,7 +1,7 @@
 import type { LiveClient } from './aedes-types.ts';
 import { laneOfClient } from './connections/live-clients.ts';
 import type { HookParts } from './hook-parts.ts';
-import type { Filter } from './message-types.ts';
+import type { Subscription } from './message-types.ts';
 import { type Deliveries, drained } from './packets/deliveries.ts';
 import { NewFilters } from './packets/new-filters.ts';
 import type { RetainedSearch } from './sessions/retained-search.ts';
@@ -28,14 +28,14 @@ export class FirstMessages {
   }
 
   /** Looks for what is retained now: what comes from now on is live, and comes after it. Undefined while others are searched for. */
-  search(live: LiveClient, filters: readonly Filter[]): RetainedSearch | undefined {
+  search(live: LiveClient, filters: readonly Subscription[]): RetainedSearch | undefined {
     if (filters.length === 0) return undefined;
     const newFilters = this.#newFiltersOf(live);
     newFilters.expect(filters);
     return newFilters.isSending ? undefined : this.#search(live, filters);
   }
 
-  #search(live: LiveClient, filters: readonly Filter[]): RetainedSearch {
+  #search(live: LiveClient, filters: readonly Subscription[]): RetainedSearch {
     const { deliveries, persistence } = this.#parts;
     const identifier = filters[0]?.identifier;
     const topics = filters.map(({ topic }) => topic);
@@ -51,7 +51,7 @@ export class FirstMessages {
    * SUBACK is written. Resolves when all has been sent, or as soon as the rest waits for acknowledgements: what the client
    * sends must be read then. Never rejects.
    */
-  async send(live: LiveClient, filters: readonly Filter[], search?: RetainedSearch): Promise<void> {
+  async send(live: LiveClient, filters: readonly Subscription[], search?: RetainedSearch): Promise<void> {
     if (filters.length === 0) return;
     const newFilters = this.#newFiltersOf(live);
     newFilters.add(filters);

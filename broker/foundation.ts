@@ -2,7 +2,7 @@
 
 import { Scheduler } from '../src/core/scheduler/scheduler.ts';
 import { slices } from '../src/core/scheduler/time-slice.ts';
-import type { BrokerGround, BrokerState } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, BrokerState } from '../src/ports/broker-ports.ts';
 import { Authority } from './authorize.ts';
 import { accountIn } from './connections/client-ids.ts';
 import { type Counters, newCounters } from './connections/counters.ts';
@@ -11,7 +11,7 @@ import { Sessions } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
 import { DeviceSigns } from './http/device-signs.ts';
-import { Marks } from './http/marks.ts';
+import { StreamPositions } from './http/marks.ts';
 import { Streams } from './http/streams.ts';
 import { MessageNumbers } from './message-numbers.ts';
 import { FanOut } from './packets/fan-out.ts';
@@ -43,12 +43,12 @@ export interface Foundation {
   channels: ServiceChannels;
   downlink: DeviceDownlink;
   limits: Limits;
-  marks: Marks;
+  marks: StreamPositions;
   signs: DeviceSigns;
   streams: Streams;
 }
 
-export function layFoundation(services: BrokerGround): Foundation {
+export function openSessions(services: BrokerBase): Foundation {
   const { config, log } = services;
   const counters = newCounters();
   const authority = new Authority(services, counters);
@@ -70,7 +70,7 @@ export function layFoundation(services: BrokerGround): Foundation {
   const channels = new ServiceChannels(services, routing);
   const downlink = new DeviceDownlink({ services, authority, sessions, channels });
   const limits = new Limits(services, counters);
-  const marks = new Marks(services.messages);
+  const marks = new StreamPositions(services.messages);
   const streams = new Streams({ services, authority, counters, fanOut, limits, marks, scheduler });
   return {
     ...{ counters, authority, sessions, groups, persistence, scheduler, fanOut, messageNumbers, routing },
@@ -82,7 +82,7 @@ export function layFoundation(services: BrokerGround): Foundation {
 }
 
 function openSessionStore(
-  services: BrokerGround,
+  services: BrokerBase,
   parts: Pick<Foundation, 'counters' | 'authority' | 'fanOut' | 'messageNumbers' | 'scheduler'>,
 ): SessionStore {
   const { limits, mqtt } = services.config;
@@ -103,7 +103,7 @@ function openSessionStore(
   );
 }
 
-function sessionRules({ gate }: BrokerGround, authority: Authority): PersistenceRules {
+function sessionRules({ gate }: BrokerBase, authority: Authority): PersistenceRules {
   return {
     deviceOf: (topic) => authority.deviceOf(topic),
     accountOf: (topic) => authority.accountOf(topic),

@@ -8,7 +8,7 @@ import type { AccountHandover } from './handover.ts';
 import { type BrokerParts, brokerParts } from './parts.ts';
 import { ends } from './reasons.ts';
 
-export { type Foundation, layFoundation } from './foundation.ts';
+export { type Foundation, openSessions } from './foundation.ts';
 export { RightsRevocations } from './revocation.ts';
 
 /** Milliseconds between two looks at what has ended: login sessions behind live connections, stored sessions. */

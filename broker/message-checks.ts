@@ -2,13 +2,13 @@
 import { isUtf8 } from 'node:buffer';
 import type { Caller } from '../src/core/caller.ts';
 import { type ClientProperties, maxUserProperties } from '../src/core/formats/message-properties.ts';
-import type { BrokerGround } from '../src/ports/broker-ports.ts';
+import type { BrokerBase } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { Incoming } from './message-types.ts';
 import { type Reason, reason } from './reasons.ts';
 
 interface CheckParts {
-  config: BrokerGround['config'];
+  config: BrokerBase['config'];
   authority: Pick<Authority, 'decide'>;
   maxTopicLevels: number;
 }

@@ -65,7 +65,7 @@ export type Outgoing = Publish &
   };
 
 /** A filter of a client. A bridge wants no message back that it has sent, and the retain flag as it was published; `identifier` is that of MQTT 5. */
-export interface Filter {
+export interface Subscription {
   topic: string;
   qos: 0 | 1 | 2;
   rh?: number;

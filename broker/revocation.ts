@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
 import { type Caller, isAccountWide } from '../src/core/caller.ts';
-import type { BrokerGround, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/ports/broker-ports.ts';
 import type { LiveClient } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
@@ -14,7 +14,7 @@ import type { SessionStore } from './sessions/persistence.ts';
 
 /** The services of revocation. */
 export interface RevocationParts {
-  services: Pick<BrokerGround, 'access' | 'proofs'>;
+  services: Pick<BrokerBase, 'access' | 'proofs'>;
   deviceWork: DeviceWork;
   authority: Authority;
   messageNumbers: Pick<MessageNumbers, 'last'>;
@@ -25,7 +25,7 @@ export interface RevocationParts {
 }
 
 /** A right that principals of an account may have lost, and where it shows. */
-interface Loss {
+interface LostRight {
   accountId: string;
   /** Those to look at: they have lost something, and have anything that it may be about. */
   principals?(): Iterable<string> | Promise<Iterable<string>>;
@@ -37,7 +37,7 @@ interface Loss {
 }
 
 /** A right that people of an account may have lost. */
-interface LossOfPeople {
+interface LostRightOfPeople {
   hasLost(person: Caller): boolean;
   /** Whether a filter may have named what was lost. */
   mayName(filter: string): boolean;
@@ -55,7 +55,7 @@ export class RightsRevocations implements Revocations {
   }
 
   /** The steps of a loss, in order. `ended` are the connections and streams that ended at once. */
-  async #end(loss: Loss, ended = new Ended()): Promise<Revoked> {
+  async #end(loss: LostRight, ended = new Ended()): Promise<Revoked> {
     const principals = [...((await loss.principals?.()) ?? [])];
     for (const principal of principals) this.#endSubscriptions(principal, ended);
     for (const principal of principals) await this.#endStoredSessions(principal, loss, ended);
@@ -211,7 +211,7 @@ export class RightsRevocations implements Revocations {
       const place = access.placement(deviceId)?.organizationId ?? null;
       return access.isWithin(place, [id]);
     });
-    const lost: LossOfPeople = {
+    const lost: LostRightOfPeople = {
       hasLost: (person) => this.#hears(person, accountId, before) && !this.#hears(person, accountId, id),
       mayName: () => true,
     };
@@ -250,9 +250,9 @@ export class RightsRevocations implements Revocations {
     return access.reaches(access.narrow(person, 'subscribe', 'device'), accountId, organizationId);
   }
 
-  #lossOfDevice(accountId: string, deviceId: string, before: string | null, isOther = false): Loss {
+  #lossOfDevice(accountId: string, deviceId: string, before: string | null, isOther = false): LostRight {
     const { access } = this.#parts.services;
-    const lost: LossOfPeople = {
+    const lost: LostRightOfPeople = {
       hasLost: (person) =>
         this.#hears(person, accountId, before) &&
         ((isOther && !isAccountWide(person)) || !access.reachableDevice(person, deviceId, 'subscribe')),
@@ -261,16 +261,16 @@ export class RightsRevocations implements Revocations {
     return { ...this.#lossOfPeople(accountId, lost), device: (id) => id === deviceId };
   }
 
-  #lossOfPeople(accountId: string, lost: LossOfPeople): Loss {
+  #lossOfPeople(accountId: string, lost: LostRightOfPeople): LostRight {
     return {
       accountId,
-      principals: () => this.#losers(accountId, lost),
+      principals: () => this.#affected(accountId, lost),
       streams: () => this.#parts.streams.review(accountId, lost.mayName),
     };
   }
 
   /** The people of an account that have lost something, where they have anything that it may be about. */
-  async #losers(accountId: string, { hasLost, mayName }: LossOfPeople): Promise<Set<string>> {
+  async #affected(accountId: string, { hasLost, mayName }: LostRightOfPeople): Promise<Set<string>> {
     const { sessions, authority, persistence } = this.#parts;
     const principals = new Set<string>();
     const isLoser = memoized((principal: string) => {
@@ -313,7 +313,7 @@ export class RightsRevocations implements Revocations {
     }
   }
 
-  async #endStoredSessions(principal: string, { accountId, device = () => true }: Loss, ended: Ended): Promise<void> {
+  async #endStoredSessions(principal: string, { accountId, device = () => true }: LostRight, ended: Ended): Promise<void> {
     const removed = (clientId: string, filter: string) => ended.filter(clientId, filter);
     await this.#parts.persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
     await nextTurn();

@@ -2,7 +2,7 @@ import type { Caller } from '../src/core/caller.ts';
 import { errorBody } from '../src/core/errors.ts';
 import { isNestedDeeply } from '../src/core/formats/json-size.ts';
 import { controlTopic, formatTopic, parseTopic } from '../src/core/topics.ts';
-import type { BrokerGround, Rejection } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, Rejection } from '../src/ports/broker-ports.ts';
 import type { DeviceAddress } from './authorize.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { Incoming } from './message-types.ts';
@@ -15,11 +15,11 @@ const maxRepeatedStateLength = 16_384;
 
 /** What the service publishes on service channels and control topics. */
 export class ServiceChannels {
-  readonly #services: BrokerGround;
+  readonly #services: BrokerBase;
   readonly #root: string;
   readonly #routing: Routing;
 
-  constructor(services: BrokerGround, routing: Routing) {
+  constructor(services: BrokerBase, routing: Routing) {
     this.#services = services;
     this.#root = services.config.topicRoot;
     this.#routing = routing;

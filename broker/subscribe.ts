@@ -5,7 +5,7 @@ import { dropFilters, grant, refreshFilters } from './connections/live-clients.t
 import type { FirstMessages } from './first-messages.ts';
 import type { HookParts } from './hook-parts.ts';
 import { levelsOf } from './message-checks.ts';
-import type { Filter } from './message-types.ts';
+import type { Subscription } from './message-types.ts';
 import type { Granted } from './packets/codec.ts';
 import { type Reason, reason } from './reasons.ts';
 import type { RetainedSearch } from './sessions/retained-search.ts';
@@ -19,7 +19,7 @@ interface Subscribed {
   answers: Granted[];
   granted: string[];
   /** Those that get what is retained. */
-  first: Filter[];
+  first: Subscription[];
   /** What is retained for them. */
   search: RetainedSearch | undefined;
 }
@@ -36,7 +36,7 @@ export class SubscribeHooks {
    * Resolves when the filters that are granted are in force, and on disk for a stored session. Rejects when the client has
    * been refused too often.
    */
-  async subscribe(live: LiveClient, filters: readonly Filter[]): Promise<Subscribed> {
+  async subscribe(live: LiveClient, filters: readonly Subscription[]): Promise<Subscribed> {
     const { firstMessages, groups, persistence } = this.#parts;
     const { client } = live;
     // Of the same filters the last one counts.
@@ -61,9 +61,9 @@ export class SubscribeHooks {
   }
 
   /** Decides about filters; those that it does not refuse count from now on: messages may come before the SUBACK. */
-  #grant(live: LiveClient, asked: ReadonlyMap<string, Filter>): { refused: Map<string, Reason>; first: Filter[] } {
+  #grant(live: LiveClient, asked: ReadonlyMap<string, Subscription>): { refused: Map<string, Reason>; first: Subscription[] } {
     const refused = new Map<string, Reason>();
-    const first: Filter[] = [];
+    const first: Subscription[] = [];
     let bytes = 0;
     for (const [topic, filter] of asked) {
       const more = bytes + this.#parts.persistence.bytesOfFilter(live.client, topic);
@@ -141,7 +141,7 @@ export class SubscribeHooks {
 }
 
 /** Whether a filter gets what is retained, as it asks itself [MQTT-3.3.1-9 to 3.3.1-11]. */
-function getsRetained({ topic, rh = 0 }: Filter, wasThere: boolean): boolean {
+function getsRetained({ topic, rh = 0 }: Subscription, wasThere: boolean): boolean {
   if (isShared(topic)) return false;
   return rh === 0 || (rh === 1 && !wasThere);
 }

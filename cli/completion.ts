@@ -2,7 +2,7 @@
 import { type Command, type Flag, flagOf } from './command.ts';
 
 /** What has been typed so far: a command, its first word, or nothing ('') after `slipway`. */
-interface Place {
+interface TypedPlace {
   path: string;
   row: Command | undefined;
   /** The words that may follow, with the summary of what they name. */
@@ -16,7 +16,7 @@ export async function completion(shell: string, commands: readonly Command[]): P
   process.stdout.write(script?.(places) ?? '');
 }
 
-function placesOf(commands: readonly Command[]): Place[] {
+function placesOf(commands: readonly Command[]): TypedPlace[] {
   const firstWords = commands.flatMap(({ words }) => words.split(' ').slice(0, -1));
   const paths = new Set(['', ...firstWords, ...commands.map(({ words }) => words)]);
   const rowOf = (path: string) => commands.find(({ words }) => words === path);
@@ -42,7 +42,7 @@ function placesOf(commands: readonly Command[]): Place[] {
   });
 }
 
-function flagsOf({ row, path }: Place): string[] {
+function flagsOf({ row, path }: TypedPlace): string[] {
   const own = Object.keys(row?.flags ?? {}).map(flagOf);
   return [...own, '--help', ...(path === '' ? ['--version'] : [])];
 }
@@ -54,7 +54,7 @@ function bashValue({ choices, completes }: Pick<Flag, 'choices' | 'completes'>):
   return completes === 'files' ? 'COMPREPLY=( $(compgen -f -- "$current") )' : 'COMPREPLY=()';
 }
 
-function bashScript(places: readonly Place[]): string {
+function bashScript(places: readonly TypedPlace[]): string {
   const steps = places.filter(({ path }) => path !== '').map(({ path }) => `'${path}'`);
   const cases = places.map((place) => {
     const values = Object.entries(place.row?.flags ?? {})
@@ -88,11 +88,11 @@ complete -o filenames -F _slipway slipway
 }
 
 /** Zsh runs the script of bash. */
-function zshScript(places: readonly Place[]): string {
+function zshScript(places: readonly TypedPlace[]): string {
   return `autoload -U +X bashcompinit && bashcompinit\n${bashScript(places)}`;
 }
 
-function fishScript(places: readonly Place[]): string {
+function fishScript(places: readonly TypedPlace[]): string {
   const quoted = (text: string) => `'${text.replace(/[\\']/g, '\\$&')}'`;
   const lines = places.flatMap(({ path, row, next }) => {
     const rule = `complete -c slipway -n ${quoted(`__slipway_at ${path}`)}`;

@@ -43,17 +43,17 @@ export async function firmwarePublish(flags: PublishFlags, files: readonly strin
     const { accountId } = client;
     const name = flags.name ?? basename(files[0] ?? '');
     const body = { accountId, deviceTemplateId, name, firmwareVersion };
-    const made = await client.ok<Made>('POST', '/firmware/packages', { body, idempotencyKey: randomUUID() });
+    const made = await client.ok<MadePackage>('POST', '/firmware/packages', { body, idempotencyKey: randomUUID() });
     const { id } = made.firmwarePackage;
     let version = made.firmwarePackage.version;
     for (const file of files) version = await upload(client, id, file, signed);
     const path = `/firmware/packages/${id}/publish`;
-    const published = await client.ok<Made>('POST', path, { headers: { etag: version } });
+    const published = await client.ok<MadePackage>('POST', path, { headers: { etag: version } });
     printJson(published.firmwarePackage);
   });
 }
 
-interface Made {
+interface MadePackage {
   firmwarePackage: { id: string; version: string };
 }
 
@@ -75,7 +75,7 @@ async function upload(client: Client, packageId: string, file: string, signature
         'content-range': `bytes ${from}-${from + part.length - 1}/${size}`,
         ...(isLast && { digest: `sha-256=${hash.digest('hex')}` }),
       };
-      const answer = await client.ok<Partial<Made>>('PUT', path, {
+      const answer = await client.ok<Partial<MadePackage>>('PUT', path, {
         body: part,
         type: 'application/octet-stream',
         headers,

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { BrokerClient, LiveClient } from '../aedes-types.ts';
-import type { Filter, Outgoing, Will } from '../message-types.ts';
+import type { Subscription, Outgoing, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
@@ -59,7 +59,7 @@ export class Client implements BrokerClient {
   will: Will | undefined;
   readonly #parts: ClientParts;
   readonly #connection: Connected['connection'];
-  readonly #subscriptions = new Map<string, Filter & { receive: Receive | undefined }>();
+  readonly #subscriptions = new Map<string, Subscription & { receive: Receive | undefined }>();
   /** Filters that ask for more than a QoS. */
   #withOptions = 0;
   /** The counter of the message that its filters have been looked at for. */
@@ -90,7 +90,7 @@ export class Client implements BrokerClient {
     });
   }
 
-  get subscriptions(): ReadonlyMap<string, Filter> {
+  get subscriptions(): ReadonlyMap<string, Subscription> {
     return this.#subscriptions;
   }
 
@@ -124,7 +124,7 @@ export class Client implements BrokerClient {
   }
 
   /** Takes the place of a subscription to the same filter. */
-  subscribe(filter: Filter): void {
+  subscribe(filter: Subscription): void {
     const { topic } = filter;
     const known = this.#subscriptions.get(topic);
     if (known && isSameFilter(known, filter)) return;
@@ -138,7 +138,7 @@ export class Client implements BrokerClient {
     else this.#parts.groups.join(this, filter);
   }
 
-  #receiverOf({ nl }: Filter): Receive {
+  #receiverOf({ nl }: Subscription): Receive {
     const receive: Receive = (packet, received) => this.#receive(packet, received);
     receive.accountId = accountIn(this.id);
     if (nl) receive.wants = (_, publisher) => publisher !== this.id;

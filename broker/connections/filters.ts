@@ -1,5 +1,5 @@
 /** The filters of one client, and what they say of a message together. */
-import type { Filter, Outgoing } from '../message-types.ts';
+import type { Subscription, Outgoing } from '../message-types.ts';
 import { isShared, matches } from '../topics.ts';
 
 /** How a client is to have a message that one of its filters matches, or several. */
@@ -13,7 +13,7 @@ export interface Match {
 }
 
 /** `isOwn` tells of a message that the client itself has published; undefined when it is not to have it [MQTT-3.8.3-3]. */
-export function matchFilters(filters: Iterable<Filter>, topic: string, isOwn: boolean): Match | undefined {
+export function matchFilters(filters: Iterable<Subscription>, topic: string, isOwn: boolean): Match | undefined {
   let match: Match | undefined;
   for (const { topic: filter, qos, rap = false, nl = false, identifier } of filters) {
     if ((nl && isOwn) || (filter !== topic && !matches(filter, topic))) continue;
@@ -29,11 +29,11 @@ export function matchFilters(filters: Iterable<Filter>, topic: string, isOwn: bo
 }
 
 /** Whether a filter asks for more than a QoS; one that is shared says nothing of the messages of others. */
-export function hasOptions({ topic, rap, nl, identifier }: Filter): boolean {
+export function hasOptions({ topic, rap, nl, identifier }: Subscription): boolean {
   return isShared(topic) || rap === true || nl === true || identifier !== undefined;
 }
 
-export function isSameFilter(one: Filter, other: Filter): boolean {
+export function isSameFilter(one: Subscription, other: Subscription): boolean {
   const areFlagsSame = (one.rap ?? false) === (other.rap ?? false) && (one.nl ?? false) === (other.nl ?? false);
   return one.qos === other.qos && areFlagsSame && one.rh === other.rh && one.identifier === other.identifier;
 }

@@ -6,7 +6,7 @@ import type { Caller } from '../../src/core/caller.ts';
 import type { Allowance, Attempts, Tried } from '../../src/core/limits/attempts.ts';
 import { networkOf, networksOf, OpenPerNetwork } from '../../src/core/limits/networks.ts';
 import { limitTries } from '../../src/core/limits/tries.ts';
-import type { BrokerGround } from '../../src/ports/broker-ports.ts';
+import type { BrokerBase } from '../../src/ports/broker-ports.ts';
 import type { Counters, LimitName, RefusalReason } from './counters.ts';
 
 const minute = 60_000;
@@ -36,7 +36,7 @@ export class OverLimit extends Error {
 }
 
 /** An open socket, and whatever is on it. */
-interface Place {
+interface OpenSocket {
   /** Of the connection, in the log. */
   id: string;
   address: string | undefined;
@@ -56,19 +56,19 @@ interface Refusal {
   limit?: LimitName;
 }
 
-type Needed = Pick<BrokerGround, 'config' | 'clock' | 'log'>;
+type LimitsServices = Pick<BrokerBase, 'config' | 'clock' | 'log'>;
 
 /** A limit of the network that a socket comes from. */
 export type NetworkLimit = 'max_connections_per_address' | 'connect_rate_per_address';
 
 /** The limits on connections: how many, how fast, and how often one may fail to prove who it is. */
 export class Limits {
-  readonly #settings: BrokerGround['config']['mqtt'];
-  readonly #log: BrokerGround['log'];
+  readonly #settings: BrokerBase['config']['mqtt'];
+  readonly #log: BrokerBase['log'];
   readonly #counters: Counters;
   #open = 0;
   readonly #perNetwork: OpenPerNetwork;
-  readonly #places = new WeakMap<Duplex, Place>();
+  readonly #places = new WeakMap<Duplex, OpenSocket>();
   /** When the next turn of a network would be, if it had no second's worth in hand; milliseconds of `performance`. */
   readonly #turns = boundedCache<string, number>(networksKept);
   /** Until when a network is shunned; milliseconds of `performance`. */
@@ -79,7 +79,7 @@ export class Limits {
   readonly #guessing = new Map<string, { running: number; waiting: Array<() => void> }>();
   #late = 0;
 
-  constructor({ config, clock, log }: Needed, counters: Counters) {
+  constructor({ config, clock, log }: LimitsServices, counters: Counters) {
     this.#settings = config.mqtt;
     this.#log = log;
     this.#counters = counters;
@@ -175,7 +175,7 @@ export class Limits {
     return { address: place?.address, connectionId: place?.id };
   }
 
-  #leave(place: Place): void {
+  #leave(place: OpenSocket): void {
     if (place.counted === undefined) return;
     this.#perNetwork.countClosed(place.counted);
     place.counted = undefined;

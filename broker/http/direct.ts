@@ -8,7 +8,7 @@ import { limitTries } from '../../src/core/limits/tries.ts';
 import { causeNow } from '../../src/core/log.ts';
 import { formatTopic } from '../../src/core/topics.ts';
 import type {
-  BrokerGround,
+  BrokerBase,
   Direct,
   PresentedCertificate,
   ProofRefusal,
@@ -36,7 +36,7 @@ type ClientLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_r
 
 /** The path of messages from callers without an MQTT connection. */
 export interface DirectParts {
-  services: BrokerGround;
+  services: BrokerBase;
   counters: Counters;
   authenticator: Pick<Authenticator, 'prove' | 'proveShown'>;
   authority: Authority;

@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream';
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import type { Caller } from '../../src/core/caller.ts';
 import type { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
-import { isBefore, type Marks } from './marks.ts';
+import { isBefore, type StreamPositions } from './marks.ts';
 import { type Event, formatId } from './stream-events.ts';
 
 /** What writing to a reader costs next to a delivery over MQTT. */
@@ -21,12 +21,12 @@ export interface Reader {
   /** Of what it missed, and has not taken yet. */
   missedBytes: number;
   /** Up to where it has been sent what it missed; until everything before it has been handed on to others, too. */
-  until: Readonly<Place> | undefined;
+  until: Readonly<StoreEnd> | undefined;
   ended: boolean;
 }
 
 export interface EventWriterParts<R extends Reader> {
-  marks: Pick<Marks, 'isWithin'>;
+  marks: Pick<StreamPositions, 'isWithin'>;
   scheduler: Scheduler;
   clock: { now(): number };
   numbers: HiddenNumbers;

@@ -1,4 +1,4 @@
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 
 /** Milliseconds after which a stored message is not waited for any more: its publisher has gone before it was passed on. */
 const maxDelay = 10_000;
@@ -6,7 +6,7 @@ const maxDelay = 10_000;
 /** A stored message that has not been handed on. */
 interface UnderWay {
   /** Where the one before it ended. */
-  before: Place;
+  before: StoreEnd;
   since: number;
 }
 
@@ -14,8 +14,8 @@ interface UnderWay {
  * How far the stored messages of each account have been handed on. A message that waits for its turn holds the mark of its account
  * back, so a reader that reconnects with the mark misses nothing.
  */
-export class Marks {
-  readonly #store: { readonly end: Readonly<Place> };
+export class StreamPositions {
+  readonly #store: { readonly end: Readonly<StoreEnd> };
   /** By account, in the order in which they were stored, by payload: packets are copied on their way. */
   readonly #underWay = new Map<string, Map<Buffer, UnderWay>>();
   readonly #places = new WeakMap<Buffer, number>();
@@ -23,7 +23,7 @@ export class Marks {
   readonly #handedOn = new WeakSet<Buffer>();
   #active = false;
 
-  constructor(store: { readonly end: Readonly<Place> }) {
+  constructor(store: { readonly end: Readonly<StoreEnd> }) {
     this.#store = store;
   }
 
@@ -37,7 +37,7 @@ export class Marks {
   }
 
   /** A message is on disk: `end` is its own, `added` what it holds. */
-  stored(accountId: string, payload: Buffer, end: Readonly<Place>, added: Readonly<Place>): void {
+  stored(accountId: string, payload: Buffer, end: Readonly<StoreEnd>, added: Readonly<StoreEnd>): void {
     if (!this.#active) return;
     this.#places.set(payload, orderOf(end));
     if (this.#handedOn.has(payload)) return;
@@ -55,7 +55,7 @@ export class Marks {
   }
 
   /** The place up to which everything of an account has been handed on. */
-  mark(accountId: string): Readonly<Place> {
+  mark(accountId: string): Readonly<StoreEnd> {
     const ofAccount = this.#underWay.get(accountId);
     if (!ofAccount) return this.#store.end;
     const tooLong = performance.now() - maxDelay;
@@ -68,17 +68,17 @@ export class Marks {
   }
 
   /** Whether a message has been stored at `place` or before it. */
-  isWithin(payload: Buffer, place: Readonly<Place>): boolean {
+  isWithin(payload: Buffer, place: Readonly<StoreEnd>): boolean {
     const order = this.#places.get(payload);
     return order !== undefined && order <= orderOf(place);
   }
 }
 
-export function isBefore(one: Readonly<Place>, other: Readonly<Place>): boolean {
+export function isBefore(one: Readonly<StoreEnd>, other: Readonly<StoreEnd>): boolean {
   return orderOf(one) < orderOf(other);
 }
 
 /** Points and log entries have sequences of their own, both of which grow with every commit. */
-function orderOf({ points, logs }: Readonly<Place>): number {
+function orderOf({ points, logs }: Readonly<StoreEnd>): number {
   return points + logs;
 }

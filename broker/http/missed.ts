@@ -1,6 +1,6 @@
 import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.ts';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.ts';
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { LongWork } from '../../src/core/scheduler/long-work.ts';
 import { type Heard, isHeard } from '../../src/core/sight.ts';
 import { formatTopic } from '../../src/core/topics.ts';
@@ -19,7 +19,7 @@ export interface Missed {
   topic: string;
   payload: string;
   time: number;
-  place: Place;
+  place: StoreEnd;
 }
 
 /** Bytes that a message takes while it waits to be sent again, next to its text. */
@@ -35,8 +35,8 @@ export interface Absence {
   accountId: string;
   filters: readonly string[];
   mayHear(topic: string): Heard;
-  from: Readonly<Place>;
-  to: Readonly<Place>;
+  from: Readonly<StoreEnd>;
+  to: Readonly<StoreEnd>;
 }
 
 /** Thrown when there is more than is sent again. */
@@ -49,13 +49,13 @@ interface Budget {
   longWork: LongWork;
 }
 
-type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
+type MissedServices = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
 
 /**
  * What was stored during an absence: points in the order in which they came, then log entries. In steps between which
  * others get their turn. @throws TooMuchMissed
  */
-export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
+export async function readMissed(services: MissedServices, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
   const budget = { looks: maxRowsRead, characters: maxCharacters, longWork: new LongWork() };
   budget.longWork.beginSlice();
@@ -74,7 +74,7 @@ interface SeenTopic {
 }
 
 /** The series that the filters can mean and that may be heard now. */
-async function* seriesOf({ messages, access, config }: Needed, absence: Absence, budget: Budget) {
+async function* seriesOf({ messages, access, config }: MissedServices, absence: Absence, budget: Budget) {
   const { accountId, filters } = absence;
   const depth = config.topicRoot.split('/').length + 2;
   const devices = new Set(filters.map((filter) => filter.split('/')[depth] ?? '#'));
@@ -121,7 +121,7 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
  * nothing else is read, whatever the clocks of devices say.
  */
 async function addPoints(
-  { messages: { missed } }: Needed,
+  { messages: { missed } }: MissedServices,
   { from, to }: Absence,
   { id, lateAfter }: SeriesRow,
   { topic, heard }: SeenTopic,
@@ -155,7 +155,7 @@ async function addPoints(
   }
 }
 
-async function addLogs({ messages, config }: Needed, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
+async function addLogs({ messages, config }: MissedServices, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
   const { accountId, filters, from, to } = absence;
   for (let after = from.logs; after < to.logs; ) {
     const page = messages.missed.logs(accountId, after, rowsAtOnce);

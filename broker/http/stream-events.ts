@@ -1,6 +1,6 @@
 /** Server-sent events as bytes, and their ids, by which a reader is known again (docs/messages.md, "Listening"). */
 import { isUtf8 } from 'node:buffer';
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import type { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
 import { showProperties } from '../../src/core/formats/message-properties.ts';
 import { type Carried, storedProperties } from '../message-types.ts';
@@ -9,7 +9,7 @@ import type { Missed } from './missed.ts';
 /** An event on its way to readers: the same bytes for all of them, its id in the first line. */
 export interface Event {
   topic: string;
-  mark: Readonly<Place>;
+  mark: Readonly<StoreEnd>;
   id: Buffer;
   rest: Buffer;
   bytes: number;
@@ -22,7 +22,7 @@ export function eventOf(
   topic: string,
   payload: Buffer,
   carried: Carried,
-  mark: Readonly<Place>,
+  mark: Readonly<StoreEnd>,
   now: number,
 ): Event {
   const said = isUtf8(payload) ? { payload: payload.toString() } : { payloadBase64: payload.toString('base64') };
@@ -40,13 +40,13 @@ export function missedEvent(numbers: HiddenNumbers, { topic, payload, time, plac
 }
 
 /** A place in the store, which holds the messages of all accounts, and the time at which it was the last one. */
-export function formatId(numbers: HiddenNumbers, { points, logs }: Readonly<Place>, time: number): string {
+export function formatId(numbers: HiddenNumbers, { points, logs }: Readonly<StoreEnd>, time: number): string {
   return `${numbers.hide(points, logs)}.${time}`;
 }
 
 /** The position of an event in the store. Only its time is known if an earlier version made its id. */
 export interface EventPosition {
-  place: Place | undefined;
+  place: StoreEnd | undefined;
   time: number;
 }
 

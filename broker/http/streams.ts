@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { type Caller, principalOf } from '../../src/core/caller.ts';
 import { endEvents } from '../../src/core/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerGround, Revoked, StreamRefusal, StreamRequest } from '../../src/ports/broker-ports.ts';
+import type { BrokerBase, Revoked, StreamRefusal, StreamRequest } from '../../src/ports/broker-ports.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
@@ -13,7 +13,7 @@ import type { FanOut } from '../packets/fan-out.ts';
 import { AccountFilters } from '../sessions/account-filters.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
-import { isBefore, type Marks } from './marks.ts';
+import { isBefore, type StreamPositions } from './marks.ts';
 import { bytesOfMissed, type Missed, readMissed, TooMuchMissed } from './missed.ts';
 import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.ts';
 
@@ -28,12 +28,12 @@ const maxWaiting = 1024 * 1024;
 
 /** The services of the broker that streams use. */
 export interface StreamParts {
-  services: BrokerGround;
+  services: BrokerBase;
   authority: Authority;
   counters: Counters;
   fanOut: Pick<FanOut, 'subscribe'>;
   limits: Limits;
-  marks: Marks;
+  marks: StreamPositions;
   scheduler: Scheduler;
 }
 
@@ -216,7 +216,7 @@ export class Streams {
   async #readMissed(
     stream: Stream,
     from: EventPosition,
-  ): Promise<{ to: Readonly<Place>; at: number; missed: Missed[] | undefined }> {
+  ): Promise<{ to: Readonly<StoreEnd>; at: number; missed: Missed[] | undefined }> {
     const { services } = this.#parts;
     const at = services.clock.now();
     const to = await this.#stored();
@@ -239,7 +239,7 @@ export class Streams {
   }
 
   /** Resolves when everything that was given to the store is on disk, to where that ends. */
-  #stored(): Promise<Readonly<Place>> {
+  #stored(): Promise<Readonly<StoreEnd>> {
     const { messages } = this.#parts.services;
     return new Promise((resolve, reject) =>
       messages.record([], (error, end) => {
@@ -273,7 +273,7 @@ export class Streams {
     }
   }
 
-  #id(mark: Readonly<Place>): string {
+  #id(mark: Readonly<StoreEnd>): string {
     const { numbers, clock } = this.#parts.services;
     return formatId(numbers, mark, clock.now());
   }
@@ -294,7 +294,7 @@ export class Streams {
   /** Keeps proxies awake, and tells the id, so that who has heard nothing for long does not begin long ago. */
   #beat(): void {
     const { services } = this.#parts;
-    const beats = new Map<string, { mark: Readonly<Place>; beat: Buffer }>();
+    const beats = new Map<string, { mark: Readonly<StoreEnd>; beat: Buffer }>();
     for (const stream of this.#byId.values()) {
       const { accountId } = stream.caller;
       let known = beats.get(accountId);

@@ -1,8 +1,8 @@
 /** Called once, with an error when the work has failed. */
-export type Done = (error?: Error) => void;
+export type Settled = (error?: Error) => void;
 
 /** Passes on the first call only. */
-export function once(done: Done): Done {
+export function once(done: Settled): Settled {
   let called = false;
   return (error) => {
     if (called) return;
@@ -12,7 +12,7 @@ export function once(done: Done): Done {
 }
 
 /** Calls back when it has been called twice; with the first error. */
-export function afterBoth(done: Done): Done {
+export function afterBoth(done: Settled): Settled {
   let calls = 0;
   let failure: Error | undefined;
   return (error) => {

@@ -1,16 +1,16 @@
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
 import type { BrokerServices, PointsRead } from '../../src/ports/broker-ports.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { Marks } from '../http/marks.ts';
+import type { StreamPositions } from '../http/marks.ts';
 import { type Incoming, isForNow, storedProperties } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { Admission } from './admission.ts';
-import { afterBoth, type Done, once } from './callbacks.ts';
+import { afterBoth, type Settled, once } from './callbacks.ts';
 import { LongMessages } from './long-messages.ts';
 import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message, seriesOf } from './message.ts';
 import type { Rejections } from './rejections.ts';
@@ -33,7 +33,7 @@ export interface IngestParts {
   services: BrokerServices;
   rejections: Rejections;
   persistence: Persistence;
-  marks: Marks;
+  marks: StreamPositions;
   counters: Pick<Counters, 'messages' | 'limitHits'>;
   reports: Reports;
 }
@@ -44,7 +44,7 @@ export class Ingest {
   readonly #persistence: Persistence;
   readonly #rejections: Rejections;
   readonly #handlers: ServiceHandlers;
-  readonly #marks: Marks;
+  readonly #marks: StreamPositions;
   readonly #long: LongMessages;
   readonly #counters: IngestParts['counters'];
   readonly #admission = new Admission();
@@ -107,7 +107,7 @@ export class Ingest {
    * Reads a message and stores it when it is its turn. `settled` is called once, whatever throws: an acknowledgement and the
    * end of the process wait for it. False when it has to wait; `begun` is called then when it does no longer.
    */
-  store(message: Message, settled: Done, begun = () => {}): boolean {
+  store(message: Message, settled: Settled, begun = () => {}): boolean {
     this.#pending += 1;
     const { packet, route, origin } = message;
     const order = origin.turns ?? origin.live?.turns;
@@ -167,7 +167,7 @@ export class Ingest {
   }
 
   /** Into the store, at once when it keeps up. */
-  #enter(message: Message, settled: Done, begun: () => void): boolean {
+  #enter(message: Message, settled: Settled, begun: () => void): boolean {
     const { packet, read, origin } = message;
     const points = read && 'kept' in read ? read : undefined;
     if (points && points.count > 1) origin.live?.client.charge(points.count - 1);
@@ -190,7 +190,7 @@ export class Ingest {
     return false;
   }
 
-  #settle(message: Message, error: Error | undefined, settled: Done, begun = () => {}): void {
+  #settle(message: Message, error: Error | undefined, settled: Settled, begun = () => {}): void {
     this.#count(message, error);
     this.#guarded(() => (error ? this.#rejections.failed(message, error, settled) : settled()));
     this.#guarded(begun);
@@ -199,7 +199,7 @@ export class Ingest {
     if (this.#pending === 0) this.#whenIdle?.();
   }
 
-  #store(message: Message, cost: number, settled: Done): void {
+  #store(message: Message, cost: number, settled: Settled): void {
     const { route } = message;
     message.held = cost;
     const done = once((error) => {
@@ -228,7 +228,7 @@ export class Ingest {
   }
 
   /** Writes for stored sessions and bridges. */
-  #keep(message: Message, done: Done): void {
+  #keep(message: Message, done: Settled): void {
     const { packet, route } = message;
     if (isForNow(packet) || !this.#services.bridges.takes(route)) {
       this.#keepForSessions(message, done);
@@ -242,7 +242,7 @@ export class Ingest {
   }
 
   /** A QoS 0 message promises nothing, but takes the room of a retained one. */
-  #keepForSessions(message: Message, done: Done): void {
+  #keepForSessions(message: Message, done: Settled): void {
     const { packet, origin } = message;
     this.#limitRetained(message);
     if (packet.retain && !isForNow(packet)) message.isStored = true;
@@ -273,13 +273,13 @@ export class Ingest {
   }
 
   /** A place for the message store, and one for the sessions right after it: both go into one transaction. */
-  #storeAndKeep(message: Message, done: Done, store: (stored: Done) => void): void {
+  #storeAndKeep(message: Message, done: Settled, store: (stored: Settled) => void): void {
     const both = afterBoth(done);
     store(both);
     this.#keep(message, both);
   }
 
-  #storePoints(message: Message, done: Done): void {
+  #storePoints(message: Message, done: Settled): void {
     const { packet, route, read } = message;
     // An empty retained message clears the retained one and says nothing else.
     if (!read) {
@@ -299,7 +299,7 @@ export class Ingest {
       return;
     }
     this.#storeAndKeep(message, done, (stored) => {
-      const settled = (error?: Error, end?: Readonly<Place>) => {
+      const settled = (error?: Error, end?: Readonly<StoreEnd>) => {
         if (end && !error) this.#marks.stored(route.accountId, packet.payload, end, { points: kept.length, logs: 0 });
         if (!error) {
           message.isStored = true;

@@ -4,7 +4,7 @@ import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { type Reason, reason } from '../reasons.ts';
 import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';
-import { type Done, once } from './callbacks.ts';
+import { type Settled, once } from './callbacks.ts';
 import type { Message, Sent } from './message.ts';
 
 /** Tells why a message was refused, not stored or not retained: the device on `_rejected`, and in its list of refusals. */
@@ -62,7 +62,7 @@ export class Rejections {
   }
 
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
-  failed(message: Message, error: Error, settled: Done): void {
+  failed(message: Message, error: Error, settled: Settled): void {
     const { packet, origin } = message;
     const { live, cause = { connectionId: live?.connectionId } } = origin;
     const { log, messages } = this.#services;

@@ -2,9 +2,9 @@
 import { maxLogEntryLength } from '../../db/messages/store.ts';
 import { newId } from '../../src/core/ids.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
-import type { Marks } from '../http/marks.ts';
+import type { StreamPositions } from '../http/marks.ts';
 import { reason, unusable } from '../reasons.ts';
-import type { Done } from './callbacks.ts';
+import type { Settled } from './callbacks.ts';
 import type { Handler, Message } from './message.ts';
 import type { Rejections } from './rejections.ts';
 import type { Reports } from './reports.ts';
@@ -12,11 +12,11 @@ import type { Reports } from './reports.ts';
 /** How a handler passes on a message when it has done its own part. */
 export interface Keeping {
   /** Writes it for stored sessions and bridges. */
-  keep(message: Message, done: Done): void;
+  keep(message: Message, done: Settled): void;
   /** Writes it for stored sessions only. */
-  keepForSessions(message: Message, done: Done): void;
+  keepForSessions(message: Message, done: Settled): void;
   /** Writes it in one transaction with what `store` gives to the message store. */
-  storeAndKeep(message: Message, done: Done, store: (stored: Done) => void): void;
+  storeAndKeep(message: Message, done: Settled, store: (stored: Settled) => void): void;
 }
 
 /** The services of the handlers. */
@@ -24,14 +24,14 @@ export interface HandlerParts {
   services: BrokerServices;
   rejections: Rejections;
   reports: Reports;
-  marks: Marks;
+  marks: StreamPositions;
   keeping: Keeping;
 }
 
 export class ServiceHandlers {
   readonly #parts: HandlerParts;
   /** One for each handler of the table in src/core/topics.ts. */
-  readonly #handlers: Record<Handler, (message: Message, done: Done) => void> = {
+  readonly #handlers: Record<Handler, (message: Message, done: Settled) => void> = {
     log: (message, done) => this.#storeLog(message, done),
     fields: (message, done) => this.#setFields(message, done),
     report: (message, done) => this.#takeReport(message, done),
@@ -42,11 +42,11 @@ export class ServiceHandlers {
   }
 
   /** `done` is called when the message has been handled. */
-  handle(handler: Handler, message: Message, done: Done): void {
+  handle(handler: Handler, message: Message, done: Settled): void {
     this.#handlers[handler](message, done);
   }
 
-  #storeLog(message: Message, done: Done): void {
+  #storeLog(message: Message, done: Settled): void {
     const { services, rejections, marks, keeping } = this.#parts;
     const { packet, route, origin } = message;
     const { accountId, deviceId } = route;
@@ -80,7 +80,7 @@ export class ServiceHandlers {
   }
 
   /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
-  #takeReport(message: Message, done: Done): void {
+  #takeReport(message: Message, done: Settled): void {
     const { services, rejections, keeping } = this.#parts;
     const { packet, route } = message;
     this.#report(message, () => services.devices.downlink.takeReport(route, route.channel.name, packet.payload))
@@ -92,7 +92,7 @@ export class ServiceHandlers {
       .catch(done);
   }
 
-  #setFields(message: Message, done: Done): void {
+  #setFields(message: Message, done: Settled): void {
     const { services, rejections, keeping } = this.#parts;
     const { packet, route, caller } = message;
     const full = services.messages.fullFor(route.accountId);

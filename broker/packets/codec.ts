@@ -1,7 +1,7 @@
 /** What a protocol level says: how its packets are read and written. A connection has one codec, from its CONNECT on. */
 import type { Properties } from '../../src/core/formats/message-properties.ts';
 import type { RefusalReason } from '../connections/counters.ts';
-import type { Filter, Incoming, Outgoing } from '../message-types.ts';
+import type { Subscription, Incoming, Outgoing } from '../message-types.ts';
 import type { Reason } from '../reasons.ts';
 import type { Frame } from './frames.ts';
 
@@ -32,7 +32,7 @@ export type Disconnect = { cmd: 'disconnect'; sendsWill: boolean; sessionExpiry:
 export type Packet =
   | Incoming
   | Answer
-  | { cmd: 'subscribe'; messageId: number; subscriptions: Filter[] }
+  | { cmd: 'subscribe'; messageId: number; subscriptions: Subscription[] }
   | { cmd: 'unsubscribe'; messageId: number; unsubscriptions: string[] }
   | { cmd: 'pingreq' }
   | Disconnect;

@@ -8,12 +8,12 @@ import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { PublishHeader } from './codec.ts';
-import { Held, type HeldServices } from './held.ts';
+import { UnacknowledgedMessages, type UnacknowledgedServices } from './held.ts';
 import { copied, write, writePayload } from './write.ts';
 
-type Done = () => void;
+type GoOn = () => void;
 
-export interface DeliveryParts extends HeldServices {
+export interface DeliveryParts extends UnacknowledgedServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
@@ -41,7 +41,7 @@ const costOfKept = 4;
  */
 export class Deliveries {
   readonly #parts: DeliveryParts;
-  readonly #held: Held;
+  readonly #held: UnacknowledgedMessages;
   /** By payload: its bytes alone, the same for all who get it. */
   readonly #own = new WeakMap<Buffer, Buffer>();
   /** Many subscribers get the same bytes at QoS 0. */
@@ -49,11 +49,11 @@ export class Deliveries {
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
-    this.#held = new Held(parts);
+    this.#held = new UnacknowledgedMessages(parts);
   }
 
   /** A message that is live, or retained. `done` is called when its publisher may go on. */
-  deliver(client: BrokerClient, packet: Outgoing, done: Done): void {
+  deliver(client: BrokerClient, packet: Outgoing, done: GoOn): void {
     const { live } = client;
     // A message that matches two filters of a client is delivered once.
     const isKnown = isOrdered(packet) && packet.brokerCounter <= live.lastHeard;
@@ -173,7 +173,7 @@ export class Deliveries {
     });
   }
 
-  #sendRelease({ client, leaving }: LiveClient, messageId: number, done: Done): void {
+  #sendRelease({ client, leaving }: LiveClient, messageId: number, done: GoOn): void {
     leaving.complete(
       leaving.reserve(() => {
         if (client.closed) {
@@ -188,7 +188,7 @@ export class Deliveries {
   }
 
   /** `hasWaited` is said of a message that has been held. */
-  #deliver(live: LiveClient, packet: Outgoing, done: Done, hasWaited = false): void {
+  #deliver(live: LiveClient, packet: Outgoing, done: GoOn, hasWaited = false): void {
     const { client } = live;
     const allowed = this.#isExpired(client, packet) ? undefined : this.#parts.forward(client, packet);
     if (allowed && client.conn.writableCorked === 0) this.#parts.scheduler.spend(costOfWrite);
@@ -216,7 +216,7 @@ export class Deliveries {
   }
 
   /** It is in the queue of a stored session, or is held; one for now is too late. */
-  #keep(live: LiveClient, packet: Outgoing, done: Done): void {
+  #keep(live: LiveClient, packet: Outgoing, done: GoOn): void {
     if (isForNow(packet)) {
       this.#parts.counters.expired += 1;
       done();
@@ -227,12 +227,12 @@ export class Deliveries {
     done();
   }
 
-  #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
+  #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: GoOn): void {
     if (leaving.idle) this.#write0(client, packet, done);
     else leaving.complete(leaving.reserve(() => this.#write0(client, packet, done)));
   }
 
-  #send(live: LiveClient, packet: Outgoing, done: Done): void {
+  #send(live: LiveClient, packet: Outgoing, done: GoOn): void {
     const { client, leaving } = live;
     packet.messageId ??= live.ids.take();
     const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
@@ -286,7 +286,7 @@ export class Deliveries {
   }
 
   /** As if it had been sent [MQTT-3.1.2-25]. */
-  #dropTooLong(live: LiveClient, messageId: number, done: Done): void {
+  #dropTooLong(live: LiveClient, messageId: number, done: GoOn): void {
     this.#parts.counters.dropped.size += 1;
     live.ids.end(messageId);
     this.received(live, messageId);
@@ -295,7 +295,7 @@ export class Deliveries {
     this.sendWaiting(live);
   }
 
-  #write0(client: BrokerClient, packet: Outgoing, done: Done): void {
+  #write0(client: BrokerClient, packet: Outgoing, done: GoOn): void {
     const { counters } = this.#parts;
     const payload = this.#bytesOf(packet);
     const bytes = client.codec.sharesBytes(packet)

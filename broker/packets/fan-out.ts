@@ -14,7 +14,7 @@ export type Receive = ((packet: Outgoing, received: () => void) => void) & {
   accountId?: string;
   wants?(topic: string, publisher: string | undefined): boolean;
 };
-type Done = (error?: Error) => void;
+type HandedOn = (error?: Error) => void;
 
 export interface FanOutParts {
   scheduler: Scheduler;
@@ -81,7 +81,7 @@ export class FanOut {
   }
 
   /** `done` is called when all receivers have said that they have it. */
-  emit(packet: Outgoing, done: Done): void {
+  emit(packet: Outgoing, done: HandedOn): void {
     const receivers = this.receiversOf(packet.topic);
     if (this.isClosed || receivers.length === 0) {
       if (this.isClosed) done(new Error('the broker is closed'));
@@ -140,7 +140,7 @@ export class FanOut {
 class Countdown {
   readonly received: () => void;
   #left = 0;
-  #done: Done | undefined;
+  #done: HandedOn | undefined;
 
   constructor(release: (countdown: Countdown) => void) {
     this.received = () => {
@@ -153,7 +153,7 @@ class Countdown {
     };
   }
 
-  begin(count: number, done: Done): this {
+  begin(count: number, done: HandedOn): this {
     this.#left = count;
     this.#done = done;
     return this;

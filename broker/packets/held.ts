@@ -5,7 +5,7 @@ import { type Outgoing, sizeOf } from '../message-types.ts';
 import { ownBytes } from '../sessions/retained.ts';
 import { copied } from './write.ts';
 
-export interface HeldServices {
+export interface UnacknowledgedServices {
   counters: Pick<Counters, 'dropped' | 'limitHits'>;
   /** Messages for one client; 0 is no limit. */
   maxQueue: number;
@@ -18,11 +18,11 @@ const maxBytes = { ofClient: 4 * 1024 * 1024, ofAccount: 32 * 1024 * 1024 };
  * Messages in memory for clients without a stored session, until these have acknowledged others, and messages of groups until
  * they are acknowledged themselves. The oldest go first, those of the client that has most.
  */
-export class Held {
-  readonly #services: HeldServices;
+export class UnacknowledgedMessages {
+  readonly #services: UnacknowledgedServices;
   readonly #accounts = new Map<string, { bytes: number; of: Map<LiveClient, number> }>();
 
-  constructor(services: HeldServices) {
+  constructor(services: UnacknowledgedServices) {
     this.#services = services;
   }
 

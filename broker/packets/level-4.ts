@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { canonicalTopic } from '../../src/core/topics.ts';
 import type { RefusalReason } from '../connections/counters.ts';
-import type { Filter, Incoming } from '../message-types.ts';
+import type { Subscription, Incoming } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';
 import { isWellFormed } from '../topics.ts';
 import {
@@ -157,7 +157,7 @@ export class Level4 implements Codec {
     if (!this.isFlagged(flags)) throw new Malformed('reserved flags of SUBSCRIBE');
     const fields = new Fields(body);
     const messageId = packetId(fields.number());
-    const subscriptions: Filter[] = [];
+    const subscriptions: Subscription[] = [];
     do {
       const topic = filterIn(fields);
       const qos = fields.byte();

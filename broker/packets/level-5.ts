@@ -7,7 +7,7 @@ import {
   variableBytes,
 } from '../../src/core/formats/message-properties.ts';
 import { canonicalTopic } from '../../src/core/topics.ts';
-import type { Filter, Incoming } from '../message-types.ts';
+import type { Subscription, Incoming } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
 import { isShared } from '../topics.ts';
@@ -342,7 +342,7 @@ function subscribe(flags: number, body: Buffer): Packet {
   const messageId = packetId(fields.number());
   const { subscriptionIdentifier } = fields.properties('subscribe').properties;
   const [identifier] = subscriptionIdentifier ?? [];
-  const subscriptions: Filter[] = [];
+  const subscriptions: Subscription[] = [];
   if (fields.left === 0) throw protocolError('a SUBSCRIBE without filters');
   while (fields.left > 0) {
     const topic = filterIn(fields);

@@ -1,4 +1,4 @@
-import type { Filter } from '../message-types.ts';
+import type { Subscription } from '../message-types.ts';
 import type { RetainedSearch } from '../sessions/retained-search.ts';
 
 const noPacketId = 0;
@@ -9,7 +9,7 @@ export class NewFilters {
   /** Those whose SUBSCRIBE has not been answered. */
   readonly #expected = new Set<string>();
   /** Those that are searched for next. */
-  readonly #waiting = new Map<string, Filter>();
+  readonly #waiting = new Map<string, Subscription>();
   /** Packet ids of retained messages that it has not acknowledged. */
   readonly #unacknowledged = new Set<number>();
   readonly #received: (filters: ReadonlySet<string>) => void;
@@ -31,7 +31,7 @@ export class NewFilters {
   }
 
   /** A SUBSCRIBE is on its way to the disk; `add` follows. */
-  expect(filters: readonly Filter[]): void {
+  expect(filters: readonly Subscription[]): void {
     for (const { topic } of filters) {
       this.#all.add(topic);
       this.#expected.add(topic);
@@ -39,7 +39,7 @@ export class NewFilters {
   }
 
   /** Of a filter that is subscribed to again the latest SUBSCRIBE counts. */
-  add(filters: readonly Filter[]): void {
+  add(filters: readonly Subscription[]): void {
     for (const filter of filters) {
       this.search?.forget(filter.topic);
       this.#all.add(filter.topic);
@@ -63,7 +63,7 @@ export class NewFilters {
   }
 
   /** The filters that are searched for together: their messages say the same identifier. */
-  takeNext(): Filter[] {
+  takeNext(): Subscription[] {
     const [first] = this.#waiting.values();
     const next = [...this.#waiting.values()].filter(({ identifier }) => identifier === first?.identifier);
     for (const { topic } of next) this.#waiting.delete(topic);

@@ -1,7 +1,7 @@
 import { keyOf, type MqttChange, queueKey } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 
-type Done = (error?: Error) => void;
+type Written = (error?: Error) => void;
 
 /** Milliseconds that a change waits for others when nobody waits for it. */
 const maxWait = 25;
@@ -58,7 +58,7 @@ export class Journal {
   }
 
   /** Writes changes now, all or none; they are not tried again. What was recorded before is written before. */
-  promise(changes: readonly MqttChange[], done: Done): void {
+  promise(changes: readonly MqttChange[], done: Written): void {
     this.flush();
     this.#messages.record(changes, done);
   }

@@ -11,7 +11,7 @@ import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
   carriedOf,
-  type Filter,
+  type Subscription,
   type Incoming,
   isForNow,
   type Outgoing,
@@ -55,7 +55,7 @@ interface Begun {
 }
 
 type Id = Pick<BrokerClient, 'id'>;
-type Done = (error?: Error) => void;
+type Written = (error?: Error) => void;
 
 /**
  * Sessions, subscriptions, queues, retained messages and wills. Memory is the truth and answers at once; the disk follows through
@@ -241,7 +241,7 @@ export class SessionStore {
   keep(
     client: Pick<BrokerClient, 'id' | 'clean'> | undefined,
     packet: Incoming,
-    done: Done,
+    done: Written,
     onPlaces: (sessions: number) => void = () => {},
   ): void {
     const changes: MqttChange[] = [];
@@ -351,13 +351,13 @@ export class SessionStore {
   /** SUBACK and UNSUBACK wait for the disk. `first` get what is retained. */
   async addSubscriptions(
     { id }: Id,
-    filters: readonly Filter[],
-    first: ReadonlySet<Filter> = new Set(),
+    filters: readonly Subscription[],
+    first: ReadonlySet<Subscription> = new Set(),
   ): Promise<void> {
     const session = this.#sessions.get(id);
     if (!session) return;
     // What an earlier SUBSCRIBE has asked for is due still, whatever this one asks for.
-    const wasDue = ({ topic }: Filter) => session.filters.get(topic)?.isRetainedDue === true;
+    const wasDue = ({ topic }: Subscription) => session.filters.get(topic)?.isRetainedDue === true;
     for (const filter of filters) {
       const isRetainedDue = filter.qos > 0 && (first.has(filter) || wasDue(filter));
       this.#sessions.subscribe(session, { ...filter, isRetainedDue });
@@ -379,7 +379,7 @@ export class SessionStore {
   }
 
   /** The filters of a session that is taken up again; one whose right has gone meanwhile goes, too. */
-  filtersOf({ id }: Id): Filter[] {
+  filtersOf({ id }: Id): Subscription[] {
     const session = this.#sessions.get(id);
     if (!session) return [];
     for (const filter of [...session.filters.keys()])

@@ -6,7 +6,7 @@ import type { Dated } from '../former-messages.ts';
 import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
-  type Filter,
+  type Subscription,
   forOneClient,
   type GroupName,
   type Incoming,
@@ -41,7 +41,7 @@ interface MemberQueues {
 
 interface Member {
   readonly clientId: string;
-  filter: Filter;
+  filter: Subscription;
   /** Undefined while it is away; then its session is stored. */
   client: BrokerClient | undefined;
   isStored: boolean;
@@ -75,7 +75,7 @@ interface Written {
 }
 
 /** How a message is chosen for: its topic, its QoS, when it was handed on if it was, and who does not get it. */
-interface Wanted {
+interface WantedMember {
   topic: string;
   qos: 0 | 1 | 2;
   message?: Dated & Carried;
@@ -129,7 +129,7 @@ export class SharedGroups {
   // Members
 
   /** A connected client has subscribed. */
-  join(client: BrokerClient, filter: Filter): void {
+  join(client: BrokerClient, filter: Subscription): void {
     const member = this.#memberOf(client.id, filter);
     member.client = client;
   }
@@ -142,7 +142,7 @@ export class SharedGroups {
   }
 
   /** A stored session has the filter. */
-  store(clientId: string, filter: Filter): void {
+  store(clientId: string, filter: Subscription): void {
     const member = this.#memberOf(clientId, filter);
     if (member.isStored) return;
     member.isStored = true;
@@ -156,7 +156,7 @@ export class SharedGroups {
     });
   }
 
-  #memberOf(clientId: string, filter: Filter): Member {
+  #memberOf(clientId: string, filter: Subscription): Member {
     const group = this.#groupOf(accountIn(clientId), filter.topic);
     const known = group.members.get(clientId);
     const member = known ?? { clientId, filter, client: undefined, isStored: false };
@@ -317,13 +317,13 @@ export class SharedGroups {
   }
 
   /** Who is next to get a message; its turn is over then. */
-  #next(group: Group, wanted: Wanted): Member | undefined {
+  #next(group: Group, wanted: WantedMember): Member | undefined {
     const next = this.#find(group, wanted);
     if (next && group.members.delete(next.clientId)) group.members.set(next.clientId, next);
     return next;
   }
 
-  #find({ members }: Group, wanted: Wanted): Member | undefined {
+  #find({ members }: Group, wanted: WantedMember): Member | undefined {
     let busy: Member | undefined;
     let stored: Member | undefined;
     for (const member of members.values()) {
@@ -345,7 +345,7 @@ export class SharedGroups {
     return false;
   }
 
-  #canTake(member: Member, { topic, qos, message }: Pick<Wanted, 'topic' | 'qos' | 'message'>): boolean {
+  #canTake(member: Member, { topic, qos, message }: Pick<WantedMember, 'topic' | 'qos' | 'message'>): boolean {
     const isLost =
       !member.client && (qos === 0 || member.filter.qos === 0 || (message !== undefined && isForNow(message)));
     return !isLost && this.#mayHear(member, topic, message);

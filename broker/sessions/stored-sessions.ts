@@ -3,7 +3,7 @@ import type { MqttRows } from '../../db/messages/sessions/rows.ts';
 import type { BrokerClient } from '../aedes-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
-import type { Filter } from '../message-types.ts';
+import type { Subscription } from '../message-types.ts';
 import { isShared } from '../topics.ts';
 import { AccountBytes } from './account-bytes.ts';
 import { AccountFilters } from './account-filters.ts';
@@ -29,7 +29,7 @@ export interface Session {
   left: number;
   /** Milliseconds that it is kept after that; Infinity for ever. */
   expiry: number;
-  readonly filters: Map<string, Filter>;
+  readonly filters: Map<string, Subscription>;
   /** Whether it is a device's; undefined until somebody has asked. */
   isDevice: boolean | undefined;
   readonly queue: SessionQueue;
@@ -301,7 +301,7 @@ export class StoredSessions {
 
   // Filters
 
-  subscribe(session: Session, subscription: Filter): void {
+  subscribe(session: Session, subscription: Subscription): void {
     const { topic: filter } = subscription;
     const options = toOptions(subscription);
     const { identifier = null } = subscription;
@@ -352,7 +352,7 @@ export class StoredSessions {
     return this.#byClientId.values();
   }
 
-  #put({ clientId, filters }: Session, subscription: Filter): void {
+  #put({ clientId, filters }: Session, subscription: Subscription): void {
     const { topic: filter, qos } = subscription;
     if (!filters.has(filter)) this.#filterBytes.count(clientId, sizeOf(filter));
     filters.set(filter, subscription);
@@ -432,16 +432,16 @@ function sizeOf(filter: string): number {
 const retainedDue = 128;
 
 /** QoS, retain handling, retain as published, no local, and whether what is retained is due, in one number; a bridge says the middle three. */
-function toOptions({ qos, rh, rap, nl, isRetainedDue }: Filter): number {
+function toOptions({ qos, rh, rap, nl, isRetainedDue }: Subscription): number {
   const said = rh === undefined && rap === undefined && nl === undefined ? 0 : 4;
   return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0) + (isRetainedDue ? retainedDue : 0);
 }
 
-function fromOptions(topic: string, options: number, identifier: number | null): Filter {
+function fromOptions(topic: string, options: number, identifier: number | null): Subscription {
   const qos = (options & 3) as 0 | 1 | 2;
   const isDue = (options & retainedDue) !== 0;
   const own = { ...(identifier !== null && { identifier }), ...(isDue && { isRetainedDue: true }) };
   if (!(options & 4)) return { topic, qos, ...own };
   const said = { rh: (options >> 3) & 3, rap: (options & 32) !== 0, nl: (options & 64) !== 0 };
-  return { topic, qos, ...said, ...own } as Filter;
+  return { topic, qos, ...said, ...own } as Subscription;
 }

@@ -11,9 +11,9 @@ const day = 24 * 60 * 60_000;
 /** Days before its end at which somebody should have renewed it. */
 const soon = 30;
 
-type Shown = Pick<Config, 'tls'> & Partial<Pick<Config, 'publicUrl' | 'mqttPublicUrl'>>;
+type TlsSettings = Pick<Config, 'tls'> & Partial<Pick<Config, 'publicUrl' | 'mqttPublicUrl'>>;
 
-export function lookAtTls({ tls, publicUrl, mqttPublicUrl }: Shown, now: number): Finding[] {
+export function lookAtTls({ tls, publicUrl, mqttPublicUrl }: TlsSettings, now: number): Finding[] {
   if (!tls) return [ok('there is no certificate')];
   const [own, ...authorities] = pemCertificates(tls.chain).map((pem) => new X509Certificate(pem));
   if (!own) return [error('SLIPWAY_TLS_CERT holds no certificate.')];

@@ -16,7 +16,7 @@ import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
 import type { MqttChange } from './sessions/changes.ts';
 import { MqttRows } from './sessions/rows.ts';
-import type { Done, Expired, Place, StepOrder } from './threads/protocol.ts';
+import type { Stored, Expired, StoreEnd, StepOrder } from './threads/protocol.ts';
 import { MessageReader } from './threads/reader.ts';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.ts';
 import type { NewLogEntry, Point, SeriesKey } from './types.ts';
@@ -65,7 +65,7 @@ export class MessageStore {
   readonly #waiting: Job[] = [];
   #pending = 0;
   #closing: Promise<void> | undefined;
-  #end: Place = { points: 0, logs: 0 };
+  #end: StoreEnd = { points: 0, logs: 0 };
 
   private constructor(directory: string, path: string, options: { log: StoreLog; mark?: string | undefined }) {
     this.#log = options.log;
@@ -121,7 +121,7 @@ export class MessageStore {
   }
 
   /** Where what is on disk ends. */
-  get end(): Place {
+  get end(): StoreEnd {
     return this.#end;
   }
 
@@ -222,7 +222,7 @@ export class MessageStore {
    * Stores the points of one message. `done` is called once, later, in the order of the calls: after their commit, or with the error
    * for which they are not kept. `prepared` says that `prepare` has had all of them.
    */
-  append(key: SeriesKey, points: Point[], done: Done, prepared = false): void {
+  append(key: SeriesKey, points: Point[], done: Stored, prepared = false): void {
     this.#makeRoom(points.length);
     const { accountId } = key;
     const bytes = this.promised.isCounted ? sizeOfPoints(points) : 0;
@@ -251,7 +251,7 @@ export class MessageStore {
   }
 
   /** Stores a log entry; `done` as for append. */
-  appendLog(entry: NewLogEntry, done: Done): void {
+  appendLog(entry: NewLogEntry, done: Stored): void {
     this.#makeRoom();
     const { accountId } = entry;
     const row = this.#refusal() ?? toLogRow(entry);
@@ -268,7 +268,7 @@ export class MessageStore {
   }
 
   /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */
-  record(changes: readonly MqttChange[], done: Done): void {
+  record(changes: readonly MqttChange[], done: Stored): void {
     const refusal = this.#refusal();
     if (!refusal) for (const change of changes) this.#open.changes.push(change);
     this.#open.calls.push(this.#settled(nothing, refusal, done));
@@ -276,7 +276,7 @@ export class MessageStore {
   }
 
   /** Writes changes of the outbox, in one transaction with what was appended right before; `done` as for append. */
-  recordOutbox(changes: readonly OutboxChange[], done: Done): void {
+  recordOutbox(changes: readonly OutboxChange[], done: Stored): void {
     // A message is refused like any other when the disk is full; that one has gone out is not.
     const added = changes.find((change) => change.kind === 'add');
     const refusal = this.#refusal() ?? (added && this.outboxFullFor(added.accountId));
@@ -336,7 +336,7 @@ export class MessageStore {
   }
 
   /** The call's `done`, once, with nothing thrown into the others; it takes the end on, past what the call has added. */
-  #settled({ points, logs }: Place, refusal: Error | undefined, done: Done): SettledCall {
+  #settled({ points, logs }: StoreEnd, refusal: Error | undefined, done: Stored): SettledCall {
     return (failure, end) => {
       this.#pending -= points + logs;
       if (end) {
@@ -354,7 +354,7 @@ export class MessageStore {
   }
 
   /** Counts what an account has been given until that is on disk. */
-  #promise(accountId: string, bytes: number, done: Done): Done {
+  #promise(accountId: string, bytes: number, done: Stored): Stored {
     if (bytes === 0) return done;
     this.promised.add(accountId, bytes);
     return (failure, end) => {
@@ -417,8 +417,8 @@ export class MessageStore {
 }
 
 /** What is called when a transaction has ended; without an error, with the end of the call before. */
-type SettledCall = (failure?: Error, end?: Place) => void;
-const nothing: Place = { points: 0, logs: 0 };
+type SettledCall = (failure?: Error, end?: StoreEnd) => void;
+const nothing: StoreEnd = { points: 0, logs: 0 };
 
 function closed(): Error {
   return new Error('The message store is closed.');

@@ -1,7 +1,7 @@
 /** The worker's side of an AskedThread. */
 import { parentPort } from 'node:worker_threads';
 
-export type Asked<Q> = { id: number; question: Q } | { close: true };
+export type AskedQuestion<Q> = { id: number; question: Q } | { close: true };
 export type Answered<A> = { id: number } & ({ answer: A } | { failure: Failure });
 
 /** What can be said of an error between threads, where it loses its class. */
@@ -23,7 +23,7 @@ interface Answering<Q, A> {
 export function answerQuestions<Q, A>({ answer, transferred = () => [], close }: Answering<Q, A>): void {
   const port = parentPort;
   if (!port) throw new Error('This file runs as a worker thread only.');
-  port.on('message', async (asked: Asked<Q>) => {
+  port.on('message', async (asked: AskedQuestion<Q>) => {
     if ('close' in asked) {
       close?.();
       port.close();

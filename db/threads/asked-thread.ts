@@ -1,7 +1,7 @@
 /** A thread that answers questions, seen from here. It starts when it is asked, and rests when it is not. */
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import type { Answered, Asked, Failure } from './answering.ts';
+import type { Answered, AskedQuestion, Failure } from './answering.ts';
 import { exitOf, startThread } from './thread.ts';
 
 /** Milliseconds without a question after which the thread ends. */
@@ -144,12 +144,12 @@ class Life<Q, A> {
     const id = this.#asked;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      this.#worker.postMessage({ id, question } satisfies Asked<Q>);
+      this.#worker.postMessage({ id, question } satisfies AskedQuestion<Q>);
     });
   }
 
   #close(): void {
-    this.#worker.postMessage({ close: true } satisfies Asked<Q>);
+    this.#worker.postMessage({ close: true } satisfies AskedQuestion<Q>);
   }
 }
 

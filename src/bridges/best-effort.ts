@@ -1,6 +1,6 @@
 /** Level 1: sent when it can be, dropped when it cannot. Nothing waits for it. */
 import { contentBytes, type OutboxMessage, type OutboxRow } from '../../db/messages/outbox/rows.ts';
-import { Delivery, type DeliverySurroundings } from './delivery.ts';
+import { Delivery, type DeliveryServices } from './delivery.ts';
 import type { Target } from './target.ts';
 import type { PendingRows } from './window.ts';
 
@@ -13,10 +13,10 @@ const tries = 5;
 /** One batch is under way at a time, and one of devices that are held. */
 export class BestEffort extends Delivery {
   readonly #rows: MemoryRows;
-  readonly #around: DeliverySurroundings;
+  readonly #around: DeliveryServices;
   #sequence = 0;
 
-  constructor(bridgeId: string, target: Target, around: DeliverySurroundings) {
+  constructor(bridgeId: string, target: Target, around: DeliveryServices) {
     const rows = new MemoryRows();
     const isToBlame = ({ failures }: { failures: number }) => failures >= tries;
     const level = { bridgeId, guaranteed: false, maxInProgress: 1, retryAge: Number.POSITIVE_INFINITY, isToBlame };

@@ -17,15 +17,15 @@ import { kindOf } from './kinds.ts';
 import { missingLibraries } from './libraries.ts';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.ts';
 import type { Form } from './target.ts';
-import { type Asked, checkAsked, readCa, readSettings } from './wanted.ts';
+import { type AskedBridge, checkAsked, readCa, readSettings } from './wanted.ts';
 
-type Needed = Pick<BridgesContext, 'audit' | 'bridges' | 'clock' | 'config' | 'registry' | 'sealing'>;
+type BridgeChangeServices = Pick<BridgesContext, 'audit' | 'bridges' | 'clock' | 'config' | 'registry' | 'sealing'>;
 
 /** Each gets every message: more of them multiply what is stored. */
 export const maxPerAccount = 5;
 
 /** @throws PlatformError 400/106 for what the target cannot be opened with or a missing library, and for one bridge too many. */
-export async function createBridge(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
+export async function createBridge(ctx: BridgeChangeServices, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, kind, form = 'json', settings = {} } = body;
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
   const { secret: given, ...others } = body;
@@ -61,7 +61,7 @@ export async function createBridge(ctx: Needed, caller: Caller, body: Static<typ
 
 /** @throws PlatformError as change, and 400/106 as createBridge. */
 export async function updateBridge(
-  ctx: Needed,
+  ctx: BridgeChangeServices,
   caller: Caller,
   found: BridgeRow,
   version: number,
@@ -72,7 +72,7 @@ export async function updateBridge(
   const storedUrl = urlOf(ctx, before);
   const url = body.url === shownUrl(storedUrl) ? storedUrl : body.url;
   const { id } = before;
-  const kind = before.kind as Asked['kind'];
+  const kind = before.kind as AskedBridge['kind'];
   demandOwnSecret(kind, body);
   const made = body.secret === null ? makeSecret() : undefined;
   const secret = body.secret ?? made;
@@ -116,7 +116,7 @@ export async function updateBridge(
  * What is sealed goes only where it was meant for. @throws PlatformError 400/106 when `url`, `settings.brokers` or `ca` lets another
  * server be the target and something is kept. A webhook's secret is never sent.
  */
-function demandSameServer(ctx: Needed, before: BridgeRow, asked: Asked, body: Static<typeof updateBody>): void {
+function demandSameServer(ctx: BridgeChangeServices, before: BridgeRow, asked: AskedBridge, body: Static<typeof updateBody>): void {
   const storedUrl = urlOf(ctx, before);
   const [now, then] = [new URL(asked.url), new URL(storedUrl)];
   const same = now.protocol === then.protocol && now.host === then.host && asked.ca === before.ca;
@@ -139,7 +139,7 @@ function demandOwnSecret(kind: string, { secret, credentials, headers = [] }: St
 }
 
 /** Nothing recovers a bridge, so its secrets go at once. @throws PlatformError as trash. */
-export async function deleteBridge(ctx: Needed, caller: Caller, id: string, version: number) {
+export async function deleteBridge(ctx: BridgeChangeServices, caller: Caller, id: string, version: number) {
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
     const shown = ctx.sealing.seal(urlOwner(id), shownUrl(urlOf(ctx, trashed)));
@@ -154,7 +154,7 @@ export async function deleteBridge(ctx: Needed, caller: Caller, id: string, vers
 
 /** Notes in the audit record what was done to a bridge. */
 export function recordChange(
-  ctx: Needed,
+  ctx: BridgeChangeServices,
   tx: Parameters<Audit['record']>[0],
   caller: Caller,
   row: BridgeRow,

@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.ts';
 import { type Clock, monotonic } from '../core/clock.ts';
 import { Alarm, pauseAfter } from './alarm.ts';
-import { batchBytes, batchSize, type Held, HeldDevices, hold, trust } from './held.ts';
+import { batchBytes, batchSize, type HeldDevice, HeldDevices, hold, trust } from './held.ts';
 import { type Refusing, refusalAge } from './refusing.ts';
 import type { Part, Target } from './target.ts';
 import { type Ending, type PendingRows, PendingWindow, windowSize } from './window.ts';
@@ -42,7 +42,7 @@ export interface Reports {
   paused(): void;
 }
 
-export interface DeliverySurroundings {
+export interface DeliveryServices {
   clock: Clock;
   /** By which a message is too old. */
   ages: Clock;
@@ -62,13 +62,13 @@ export interface Level {
   /** Milliseconds from the acceptance of a message until a failure may give it up. */
   retryAge: number;
   /** Whether a message that failed alone, and of which the target says nothing, is to blame. */
-  isToBlame(held: Held): boolean;
+  isToBlame(held: HeldDevice): boolean;
 }
 
 export class Delivery {
   readonly #rows: PendingRows;
   readonly #level: Level;
-  readonly #around: DeliverySurroundings;
+  readonly #around: DeliveryServices;
   readonly #window: PendingWindow;
   readonly #held = new HeldDevices();
   readonly #busy = new Set<string>();
@@ -86,7 +86,7 @@ export class Delivery {
   #stopped = false;
   readonly #alarm = new Alarm(() => this.#pump());
 
-  constructor(rows: PendingRows, target: Target, level: Level, around: DeliverySurroundings) {
+  constructor(rows: PendingRows, target: Target, level: Level, around: DeliveryServices) {
     this.#rows = rows;
     this.#target = target;
     this.#level = level;
@@ -204,7 +204,7 @@ export class Delivery {
   }
 
   /** The next rows of a device that is held, none while it is under way; undefined if none is left. */
-  #pendingOf({ deviceId, width }: Held): OutboxRow[] | undefined {
+  #pendingOf({ deviceId, width }: HeldDevice): OutboxRow[] | undefined {
     if (this.#busy.has(deviceId)) return [];
     const rows = this.#rows.pendingOf(deviceId, width, batchBytes);
     return rows.length === 0 ? undefined : rows.filter(({ sequence }) => !this.#window.isTaken(sequence));
@@ -344,7 +344,7 @@ export class Delivery {
   }
 
   /** Gives up a message that was refused for an hour; the next of its device may be as old, and is tried soon. */
-  #endRefused(row: OutboxRow, held: Held, reason: string): void {
+  #endRefused(row: OutboxRow, held: HeldDevice, reason: string): void {
     const { ages, clock } = this.#around;
     const now = ages.now();
     const { refusedSince = now } = held;

@@ -1,7 +1,7 @@
 /** Level 2: what the outbox of one bridge holds on disk, delivered at least once. */
 import type { OutboxChange } from '../../db/messages/outbox/rows.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
-import { Delivery, type DeliverySurroundings } from './delivery.ts';
+import { Delivery, type DeliveryServices } from './delivery.ts';
 import type { Target } from './target.ts';
 import type { Ending, PendingRows } from './window.ts';
 
@@ -11,7 +11,7 @@ const maxInProgress = 4;
 /** Milliseconds until what could not be written about a delivery is written again. */
 const rewriteAfter = 1000;
 
-export interface Surroundings extends DeliverySurroundings {
+export interface GuaranteedServices extends DeliveryServices {
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
   /** Milliseconds from the acceptance of a message until a failure makes it a dead letter, and for which it stays to be replayed. */
   retryAge: number;
@@ -21,7 +21,7 @@ export interface Surroundings extends DeliverySurroundings {
 export class Guaranteed extends Delivery {
   readonly #ending: { stopped: boolean };
 
-  constructor(bridgeId: string, target: Target, around: Surroundings) {
+  constructor(bridgeId: string, target: Target, around: GuaranteedServices) {
     const ending = { stopped: false };
     const isToBlame = ({ blamed }: { blamed: number }) => blamed >= triesToBlame;
     const level = { bridgeId, guaranteed: true, maxInProgress, retryAge: around.retryAge, isToBlame };
@@ -37,7 +37,7 @@ export class Guaranteed extends Delivery {
 
 function rowsOnDisk(
   bridgeId: string,
-  { messages, clock, deliveredAge }: Surroundings,
+  { messages, clock, deliveredAge }: GuaranteedServices,
   ending: { stopped: boolean },
 ): PendingRows {
   const { outbox } = messages;

@@ -29,8 +29,8 @@ export const headersShown = Type.Array(Type.Object({ name: headerName }), {
   description: 'The headers that a webhook adds to its requests. Their values are never shown.',
 });
 
-type Asked = Static<typeof headersBody>;
-export type Header = Required<Asked[number]>;
+type AskedHeaders = Static<typeof headersBody>;
+export type Header = Required<AskedHeaders[number]>;
 
 /** Headers of one connection (RFC 9110, 7.6.1), and those that say what the body is and where it goes. */
 const reserved = [
@@ -59,7 +59,7 @@ const valueForm = /^[!-~]([\t -~]*[!-~])?$/;
  * The headers of a body with all their values, those that it leaves out as they are stored.
  * @throws PlatformError 400/106 for a name or a value that a request cannot have, and for a value that is not stored.
  */
-export function readHeaders(asked: Asked, stored: readonly Header[], headerPrefix: string): Header[] {
+export function readHeaders(asked: AskedHeaders, stored: readonly Header[], headerPrefix: string): Header[] {
   const before = new Map(stored.map(({ name, value }) => [name.toLowerCase(), value]));
   const names = new Set<string>();
   return asked.map(({ name, value = before.get(name.toLowerCase()) }, index) => {

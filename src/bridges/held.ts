@@ -6,7 +6,7 @@ export const batchBytes = 1_048_576;
 /** Devices that are looked up for one batch: each is a statement. */
 const devicesAtOnce = 50;
 
-export interface Held {
+export interface HeldDevice {
   deviceId: string;
   width: number;
   failures: number;
@@ -26,23 +26,23 @@ export interface Held {
   isDoubtful: boolean;
 }
 
-export function hold(deviceId: string, deliveriesBefore: number): Held {
+export function hold(deviceId: string, deliveriesBefore: number): HeldDevice {
   const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined, refusedSince: undefined };
   return { deviceId, width: 1, ...nothing, deliveriesBefore, isTold: false, isDoubtful: true };
 }
 
 /** Nothing bad is known of the device's next message. */
-export function trust(held: Held, width: number): Held {
+export function trust(held: HeldDevice, width: number): HeldDevice {
   const nothing = { failures: 0, blamed: 0, refusals: 0, until: 0, since: undefined, refusedSince: undefined };
   return Object.assign(held, nothing, { width, isTold: false, isDoubtful: false });
 }
 
 /** Reads what a device has next: nothing of what is under way, undefined if nothing is pending. */
-type Read = (held: Held) => OutboxRow[] | undefined;
+type Read = (held: HeldDevice) => OutboxRow[] | undefined;
 
 export class HeldDevices {
-  readonly #trusted = new Map<string, Held>();
-  readonly #doubtful = new Map<string, Held>();
+  readonly #trusted = new Map<string, HeldDevice>();
+  readonly #doubtful = new Map<string, HeldDevice>();
   /** No doubtful device is due before. */
   #nextDue = 0;
 
@@ -50,12 +50,12 @@ export class HeldDevices {
     return this.#trusted.size + this.#doubtful.size;
   }
 
-  get(deviceId: string): Held | undefined {
+  get(deviceId: string): HeldDevice | undefined {
     return this.#trusted.get(deviceId) ?? this.#doubtful.get(deviceId);
   }
 
   /** After all others, so that they take turns. */
-  set(held: Held): void {
+  set(held: HeldDevice): void {
     const { deviceId, isDoubtful, until } = held;
     this.#trusted.delete(deviceId);
     this.#doubtful.delete(deviceId);
@@ -77,7 +77,7 @@ export class HeldDevices {
     if (now < this.#nextDue) return undefined;
     this.#nextDue = Number.POSITIVE_INFINITY;
     let isTogether: boolean | undefined;
-    const may = (held: Held) => {
+    const may = (held: HeldDevice) => {
       if (held.until > now) {
         this.#nextDue = Math.min(this.#nextDue, held.until);
         return false;
@@ -93,13 +93,13 @@ export class HeldDevices {
 
   /** `hasTaken` says whether rows of more devices may join. */
   #take(
-    from: Map<string, Held>,
-    may: (held: Held) => boolean,
+    from: Map<string, HeldDevice>,
+    may: (held: HeldDevice) => boolean,
     read: Read,
-    hasTaken: (held: Held) => boolean = () => true,
+    hasTaken: (held: HeldDevice) => boolean = () => true,
   ): OutboxRow[] | undefined {
     const rows: OutboxRow[] = [];
-    const taken: Held[] = [];
+    const taken: HeldDevice[] = [];
     let bytes = 0;
     let reads = 0;
     for (const held of from.values()) {

@@ -18,7 +18,7 @@ const maxUnderWay = { ofAll: 64, ofAccount: 16 };
 const messageBytes = 1000;
 const ordinaryBatch = 100;
 
-interface Surroundings {
+interface OpeningServices {
   config: Pick<Config, 'bridges' | 'headerPrefix'>;
   clock: Clock;
   log: Logger;
@@ -27,7 +27,7 @@ interface Surroundings {
 
 /** Opens targets that share one queue, which is fair by account. Bridges wait with a batch or two: their number is the bound. */
 export class Opening {
-  readonly #around: Surroundings;
+  readonly #around: OpeningServices;
   readonly #queue = new Scheduler({
     atOnce: maxUnderWay.ofAll,
     perAccount: maxUnderWay.ofAccount,
@@ -37,7 +37,7 @@ export class Opening {
   /** What goes to a target is made, and signed, at once: a megabyte of it takes milliseconds of the event loop. */
   readonly #making = new Scheduler({ atOnce: 1, maxWaiting: unbounded, quantum: ordinaryBatch, isLong: true });
 
-  constructor(around: Surroundings) {
+  constructor(around: OpeningServices) {
     this.#around = around;
   }
 

@@ -64,7 +64,7 @@ export interface Target {
 }
 
 /** The parameters of every kind of target. */
-export interface Surroundings {
+export interface TargetServices {
   clock: Clock;
   headerPrefix: string;
   /** Milliseconds that a target may take to answer. */
@@ -97,7 +97,7 @@ export interface TargetKind {
   settings: Record<string, { required: boolean; pattern: RegExp; form: string }>;
   /** Names of credentials, all texts. */
   credentials: readonly string[];
-  open(spec: TargetSpec, around: Surroundings): Target;
+  open(spec: TargetSpec, around: TargetServices): Target;
 }
 
 /** A message as JSON shows it. */

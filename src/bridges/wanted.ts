@@ -7,7 +7,7 @@ import { kindOf } from './kinds.ts';
 import type { BridgeRow } from './opening.ts';
 import type { Form, TargetKind } from './target.ts';
 
-export interface Asked {
+export interface AskedBridge {
   kind: BridgeKind;
   url: string;
   form: Form;
@@ -17,7 +17,7 @@ export interface Asked {
 }
 
 /** @throws PlatformError 400/106 naming the property that the kind of target cannot have. */
-export function checkAsked(asked: Asked, { allowPrivate }: { allowPrivate: boolean }): void {
+export function checkAsked(asked: AskedBridge, { allowPrivate }: { allowPrivate: boolean }): void {
   const kind = kindOf(asked.kind);
   checkUrl(asked.url, kind, allowPrivate);
   if (asked.ca !== null && kind.plain.includes(new URL(asked.url).protocol))

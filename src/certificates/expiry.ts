@@ -9,7 +9,7 @@ export const warnedDays = 30;
 /** Milliseconds from the start to the first warning. */
 const firstWarning = 60_000;
 
-type Needed = { registry: Registry; clock: Clock; log: Logger };
+type ExpiryServices = { registry: Registry; clock: Clock; log: Logger };
 
 /** How many certificates and CAs of all accounts expire from now on in `warnedDays`, and the first date of each. */
 export function expiringSoon({
@@ -24,7 +24,7 @@ export function expiringSoon({
 }
 
 /** Warns in the log, if there is anything to warn of. */
-export function warnOfExpiry(ctx: Needed): void {
+export function warnOfExpiry(ctx: ExpiryServices): void {
   const lists = ctx.registry.countExpiredLists(new Date(ctx.clock.now()).toISOString());
   if (lists > 0) ctx.log.warn({ authorities: lists }, 'revocation lists of CAs have expired');
   const { certificates, authorities } = expiringSoon(ctx);
@@ -33,7 +33,7 @@ export function warnOfExpiry(ctx: Needed): void {
 }
 
 /** Warns a minute after the start and once a day until `stop`. */
-export function startExpiryWarnings(ctx: Needed): { stop(): void } {
+export function startExpiryWarnings(ctx: ExpiryServices): { stop(): void } {
   const warn = () => {
     try {
       warnOfExpiry(ctx);

@@ -24,14 +24,14 @@ interface List {
   der: Buffer;
 }
 
-type Needed = { registry: Registry; readers: Readers; clock: Clock; pki: PkiThreads; issuing: Issuing };
+type IssuedListServices = { registry: Registry; readers: Readers; clock: Clock; pki: PkiThreads; issuing: Issuing };
 
 export class IssuedLists {
-  readonly #ctx: Needed;
+  readonly #ctx: IssuedListServices;
   readonly #kept = sizedCache<string, List>(keptBytes, ({ der }) => der.length + 1);
   readonly #underWay = new Map<string, Promise<List>>();
 
-  constructor(ctx: Needed) {
+  constructor(ctx: IssuedListServices) {
     this.#ctx = ctx;
   }
 

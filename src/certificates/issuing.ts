@@ -44,12 +44,12 @@ export interface Leaf {
 /** A certificate that a device has now, as `Leaf` shows it. */
 export type PresentLeaf = Pick<Leaf, 'certificate' | 'chain' | 'expires'> & { certificateId: string };
 
-type Needed = { clock: Clock; config: Pick<Config, 'publicUrl'>; pki: PkiThreads; sealing: Sealing };
+type IssuingServices = { clock: Clock; config: Pick<Config, 'publicUrl'>; pki: PkiThreads; sealing: Sealing };
 
 export class Issuing {
-  readonly #ctx: Needed;
+  readonly #ctx: IssuingServices;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: IssuingServices) {
     this.#ctx = ctx;
   }
 

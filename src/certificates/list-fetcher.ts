@@ -23,7 +23,7 @@ const maxDue = 1000;
 const maxWaiting = { ofCaller: 1, ofAccount: 100 };
 const maxErrorLength = 200;
 
-type Needed = {
+type ListFetcherServices = {
   registry: Registry;
   clock: Clock;
   config: Pick<Config, 'bridges'>;
@@ -33,7 +33,7 @@ type Needed = {
 };
 
 export class ListFetcher {
-  readonly #ctx: Needed;
+  readonly #ctx: ListFetcherServices;
   readonly #turns = new Scheduler({ atOnce, perAccount: 1, maxWaiting });
   /** CAs whose list is fetched, or waits for it. */
   readonly #underWay = new Map<string, Promise<void>>();
@@ -41,7 +41,7 @@ export class ListFetcher {
   #timer: NodeJS.Timeout | undefined;
   #lookAgain = 0;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: ListFetcherServices) {
     this.#ctx = ctx;
   }
 

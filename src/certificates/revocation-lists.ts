@@ -25,7 +25,7 @@ const longList = 16;
 
 type Authority = Row<'certificateAuthorities'>;
 
-type Needed = {
+type RevocationListServices = {
   registry: Registry;
   clock: Clock;
   log: Logger;
@@ -35,13 +35,13 @@ type Needed = {
 };
 
 export class RevocationLists {
-  readonly #ctx: Needed;
+  readonly #ctx: RevocationListServices;
   /** Lists that are being taken, by CA: one after the other. */
   readonly #underWay = new Map<string, Promise<void>>();
   /** Milliseconds: the lists that had expired by then have ended what they end. */
   #looked: number;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: RevocationListServices) {
     this.#ctx = ctx;
     this.#looked = ctx.clock.now();
   }

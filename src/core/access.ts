@@ -32,7 +32,7 @@ import {
   roleFrom,
   unionOf,
 } from './rights.ts';
-import { Sight, wholeSight } from './sight.ts';
+import { HistoryWindow, wholeSight } from './sight.ts';
 import { serviceChannel } from './topics.ts';
 
 /** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */
@@ -171,9 +171,9 @@ export class Access {
   }
 
   /** What the caller may read of the past of a device in its reach: people, what it has done for them. */
-  sightOf(caller: Caller, { possessionFirst, possessionSince }: Owned): Sight {
+  sightOf(caller: Caller, { possessionFirst, possessionSince }: Owned): HistoryWindow {
     if (isAccountWide(caller) || caller.kind === 'device' || possessionSince === null) return wholeSight;
-    return new Sight(Date.parse(possessionSince), possessionFirst);
+    return new HistoryWindow(Date.parse(possessionSince), possessionFirst);
   }
 
   /** The way down to an organization from the nearest of `roots` above it, or itself; empty when it is within none. */

@@ -6,7 +6,7 @@
 /** Milliseconds since 1970. */
 const ever = Number.NEGATIVE_INFINITY;
 
-export class Sight {
+export class HistoryWindow {
   readonly #since: number;
   /** The first possession whose points are seen. */
   readonly first: number;
@@ -37,11 +37,11 @@ export class Sight {
 }
 
 /** What may be told of a topic: of its device what a sight sees, or all or nothing. */
-export type Heard = Sight | boolean;
+export type Heard = HistoryWindow | boolean;
 
 export function isHeard(heard: Heard, time: number): boolean {
   return typeof heard === 'boolean' ? heard : heard.sees(time);
 }
 
 /** All of it. */
-export const wholeSight = new Sight(ever, 0);
+export const wholeSight = new HistoryWindow(ever, 0);

@@ -59,7 +59,7 @@ export type CreateProperties<C extends Columns> = {
 export type ChangeProperties<C extends Columns> = { -readonly [K in ChangeKey<C>]: TOptional<BodySchema<C[K]>> };
 
 /** Columns as the wire shows them. */
-export type Shown<C extends Columns> = { [K in ShownKey<C>]: Static<ShownSchema<C[K]>> };
+export type ShownColumns<C extends Columns> = { [K in ShownKey<C>]: Static<ShownSchema<C[K]>> };
 
 function select(columns: Columns, schemaOf: (column: Column) => TSchema | undefined): Record<string, TSchema> {
   const schemas = Object.entries(columns).map(([name, column]) => [name, schemaOf(column)] as const);
@@ -98,7 +98,7 @@ export function without<C extends Columns, K extends keyof C & string>(columns: 
 }
 
 /** A function that shows these columns of a row. Make it once: it is called for each row of a page. */
-export function showing<C extends Columns>(columns: C): (row: Stored<C>) => Shown<C> {
+export function showing<C extends Columns>(columns: C): (row: Stored<C>) => ShownColumns<C> {
   const shown = Object.entries<Column>(columns).filter(([, { marks }]) => marks.shown !== false);
   const parts = shown.map(([name, { marks }]) => ({ name, form: marks.form }));
   // A copy of an object that has all the names is twice as fast as an object that gets one after the other.
@@ -109,7 +109,7 @@ export function showing<C extends Columns>(columns: C): (row: Stored<C>) => Show
       const value = (row as Record<string, unknown>)[name];
       wire[name] = form === undefined ? value : toShown(form, value);
     }
-    return wire as Shown<C>;
+    return wire as ShownColumns<C>;
   };
 }
 

@@ -34,10 +34,10 @@ interface Digests {
   digest(owner: string, text: string): string;
 }
 
-type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Digests };
+type IdempotencyServices = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Digests };
 
 /** Serves requests with the header `Idempotency-Key` to routes that have `creates`. Mount behind authentication. */
-export function idempotentPosts(app: App, ctx: Needed): void {
+export function idempotentPosts(app: App, ctx: IdempotencyServices): void {
   const answers = new FirstAnswers(app, ctx);
   app.addHook('preValidation', (request, reply, next) => {
     const key = request.headers['idempotency-key'];
@@ -63,7 +63,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
 /** The first answers to requests with a key: kept, and given again. */
 class FirstAnswers {
   readonly #app: App;
-  readonly #ctx: Needed;
+  readonly #ctx: IdempotencyServices;
   readonly #keptHeaders: readonly string[];
   /** Keys that are kept for a caller, as far as they have been counted, and when that was. */
   readonly #counted = boundedCache<string, { count: number; at: number }>(callersKept);
@@ -71,7 +71,7 @@ class FirstAnswers {
   readonly #underWay = new Map<string, Promise<void>>();
   readonly #started = new WeakMap<FastifyRequest, Started>();
 
-  constructor(app: App, ctx: Needed) {
+  constructor(app: App, ctx: IdempotencyServices) {
     this.#app = app;
     this.#ctx = ctx;
     const { headerPrefix } = ctx.config;

@@ -48,7 +48,7 @@ export interface AskedList<T extends EntityTable> {
 }
 
 /** A page of what matches: `order` are its columns, the last of which is unique. */
-export interface Wanted {
+export interface WantedPage {
   order: readonly string[];
   sortOrder: 'asc' | 'desc';
   offset: number;
@@ -59,7 +59,7 @@ export interface Wanted {
 export interface Matches<K = string> {
   count: number;
   /** Where the rows of a page are found. */
-  places(wanted: Wanted): Promise<RowPlace<K>[]>;
+  places(wanted: WantedPage): Promise<RowPlace<K>[]>;
 }
 
 export type Search<T extends EntityTable> = (services: SearchServices, asked: AskedList<T>) => Promise<Matches>;

@@ -9,7 +9,7 @@ import { invalid, PlatformError } from '../core/errors.ts';
 import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
 import { laneOf } from '../core/limits/lanes.ts';
 import { conditionsOf } from './list-filters.ts';
-import type { AskedList, Listing, ListQuery, Matches, SearchServices, Wanted } from './list-query.ts';
+import type { AskedList, Listing, ListQuery, Matches, SearchServices, WantedPage } from './list-query.ts';
 import { type ListServices, type PageOfRows, type RowPlace, type RowSlices, readSlices } from './row-slices.ts';
 
 export interface Meta {
@@ -73,7 +73,7 @@ async function matchesIn<DB, TB extends keyof DB, K>(
   const lane = laneOf(caller);
   const counts = matching.select(sql<number>`count(*)`.as('count'));
   const count = known.count ?? (await readers.read<{ count: number }>(lane, counts.compile() as never))[0]?.count ?? 0;
-  const places = (wanted: Wanted) => {
+  const places = (wanted: WantedPage) => {
     const columns = [sql.ref<K>(key).as('id'), bytesOf(long).as('bytes')] as const;
     return readers.read(lane, pageOf(matching, wanted).select(columns).compile() as never) as Promise<RowPlace<K>[]>;
   };
@@ -143,7 +143,7 @@ function cut(page: number, pageSize: number, count: number) {
 /** Orders rows, and takes a page of them. */
 export function pageOf<DB, TB extends keyof DB, O>(
   rows: SelectQueryBuilder<DB, TB, O>,
-  { order, sortOrder, offset, limit }: Wanted,
+  { order, sortOrder, offset, limit }: WantedPage,
 ): SelectQueryBuilder<DB, TB, O> {
   const ordered = order.reduce((query, column) => query.orderBy(sql.ref(column), sortOrder), rows);
   return ordered.limit(limit).offset(offset);

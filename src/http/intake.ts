@@ -18,7 +18,7 @@ export interface IntakeLimits {
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;
 
-interface Held {
+interface HeldBody {
   callerId: string;
   accountId: string;
   bytes: number;
@@ -28,7 +28,7 @@ interface Held {
 
 export class Intake {
   readonly #limits: IntakeLimits;
-  readonly #held = new Map<FastifyRequest, Held>();
+  readonly #held = new Map<FastifyRequest, HeldBody>();
 
   constructor(limits: IntakeLimits) {
     this.#limits = limits;
@@ -74,6 +74,6 @@ export class Intake {
   }
 }
 
-function sum(held: readonly Held[]): number {
+function sum(held: readonly HeldBody[]): number {
   return held.reduce((bytes, one) => bytes + one.bytes, 0);
 }

@@ -42,7 +42,7 @@ interface Granted {
   ended: Ended;
   invitation: Invitation | undefined;
 }
-type Needed = {
+type InvitationServices = {
   registry: Registry;
   config: Config;
   clock: Clock;
@@ -54,10 +54,10 @@ type Needed = {
 };
 
 export class Invitations {
-  readonly #ctx: Needed;
+  readonly #ctx: InvitationServices;
   readonly #sent: Attempts;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: InvitationServices) {
     this.#ctx = ctx;
     this.#sent = limitTries('invitations', ctx);
   }

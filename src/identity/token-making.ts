@@ -12,7 +12,7 @@ import type { IdentityContext } from './context.ts';
 
 const year = 366 * 24 * 60 * 60_000;
 type TokenRow = Row<'accessTokens'>;
-type Wanted = Pick<TokenRow, 'ownerId' | 'name' | 'expires' | 'rights' | 'organizationId'>;
+type WantedToken = Pick<TokenRow, 'ownerId' | 'name' | 'expires' | 'rights' | 'organizationId'>;
 
 /** @throws PlatformError 403/21 for a token, and for who has no rights to give. */
 export function demandMaker(caller: Caller): void {
@@ -37,7 +37,7 @@ export async function makeToken(
   ctx: IdentityContext,
   tx: Tx,
   caller: Caller,
-  wanted: Wanted,
+  wanted: WantedToken,
   path = 'name',
 ): Promise<{ row: TokenRow; text: string }> {
   demandMaker(caller);

@@ -106,10 +106,10 @@ const answer = Type.Object(
   },
 );
 
-type Needed = { config: Config; access: Access; registry: Registry; retention: Retention; audit: Audit };
+type RetentionServices = { config: Config; access: Access; registry: Registry; retention: Retention; audit: Audit };
 
 /** GET and PUT /retention: the account's own. */
-export function retentionRoutes(app: App, ctx: Needed): void {
+export function retentionRoutes(app: App, ctx: RetentionServices): void {
   const { registry, retention } = ctx;
   const tags = ['Messages'];
 

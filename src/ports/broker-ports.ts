@@ -27,7 +27,7 @@ export type * from './revocations.ts';
 export type * from './streams.ts';
 
 /** What the broker stands on. */
-export interface BrokerGround {
+export interface BrokerBase {
   config: Config;
   clock: Clock;
   /** By which sessions and messages are over. */
@@ -44,7 +44,7 @@ export interface BrokerGround {
 }
 
 /** The services behind the broker. */
-export interface BrokerServices extends BrokerGround {
+export interface BrokerServices extends BrokerBase {
   /** Where messages of channels with a `streamBridgeDelivery` go. */
   bridges: BridgeService;
   contents: ContentService;

@@ -25,13 +25,13 @@ export interface Context extends MetricsContext, CellsContext {
 }
 
 /** Everything built on one data directory, and its end. */
-export interface Opened {
+export interface OpenedContext {
   ctx: Context;
   close(): Promise<void>;
 }
 
 /** Opens the data directory, which `checkStart` has looked at, and builds everything. @throws ConfigError when it cannot be used. */
-export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
+export async function openContext(config: Config, overrides: Overrides = {}): Promise<OpenedContext> {
   const closers = new Closers();
   try {
     const stores = await openStores(config, overrides, closers);

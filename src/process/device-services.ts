@@ -1,5 +1,5 @@
 /** The work for devices, and the broker between it and them. */
-import { layFoundation, openBroker, RightsRevocations } from '../../broker/index.ts';
+import { openSessions, openBroker, RightsRevocations } from '../../broker/index.ts';
 import { ListFetcher } from '../certificates/list-fetcher.ts';
 import { RevocationLists } from '../certificates/revocation-lists.ts';
 import { Commands } from '../commands/commands.ts';
@@ -17,7 +17,7 @@ import { Progress } from '../firmware/rollouts/progress.ts';
 import { proveAccessToken } from '../identity/access-tokens.ts';
 import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { readLogEntry } from '../messages/payload/log-entry.ts';
-import type { BrokerGround, CredentialService, DeviceService, Downlink, ProofService } from '../ports/broker-ports.ts';
+import type { BrokerBase, CredentialService, DeviceService, Downlink, ProofService } from '../ports/broker-ports.ts';
 import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
 import { type FieldsWaiting, readState, setState } from '../registry/devices/state.ts';
 import type { Closers } from './closers.ts';
@@ -30,7 +30,7 @@ type Base = Stores & MessageServices & AccountServices;
 /** What speaks to devices stands on what the broker stands on, what revokes on both; the broker opens last, for it asks them all. */
 export async function openDeviceServices(base: Base, closers: Closers) {
   const ground = brokerGround(base);
-  const foundation = layFoundation(ground);
+  const foundation = openSessions(ground);
   closers.push(() => foundation.persistence.close());
   const { downlink } = foundation;
   const firmwareEngine = new FirmwareEngine({ ...base, downlink });
@@ -84,7 +84,7 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   };
 }
 
-function brokerGround(base: Base): BrokerGround {
+function brokerGround(base: Base): BrokerBase {
   const { config, clock, ages, log, gate, access, registry, messages, sealing } = base;
   return {
     ...{ config, clock, ages, log, gate, access, registry, messages },

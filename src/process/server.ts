@@ -10,7 +10,7 @@ import { secureOptions } from '../core/network/server-tls.ts';
 import type { App } from '../http/app.ts';
 import { startPurge } from '../operations/purge/purge.ts';
 import { type CreatedAccount, createFirstAccount, readFirstAdmin } from '../registry/accounts.ts';
-import { type Opened, openContext } from './context.ts';
+import { type OpenedContext, openContext } from './context.ts';
 import { openHttp } from './http.ts';
 import { checkStart, nameTheFault, nameTheVariable } from './start-checks.ts';
 import { reloadTls } from './tls-reload.ts';
@@ -20,7 +20,7 @@ import { markParts } from './used-directory.ts';
 const drainTime = 3000;
 
 /** A running server: where it is, and its end. */
-export interface Server extends Opened {
+export interface Server extends OpenedContext {
   app: App;
   url: string;
   mqttPort: number;

@@ -71,7 +71,7 @@ export function showTemplate(row: Row<TemplateTable>) {
   return { ...showCommon(row), ...showColumns(row) };
 }
 
-export function showDeviceTemplate({ access, fields }: Pick<Needed, 'access' | 'fields'>, row: Row<'deviceTemplates'>) {
+export function showDeviceTemplate({ access, fields }: Pick<TemplateServices, 'access' | 'fields'>, row: Row<'deviceTemplates'>) {
   const channels = [...access.channelsOf(row.id).values()];
   return {
     ...showCommon(row),
@@ -165,7 +165,7 @@ export async function templateFor(
  * @throws PlatformError 400/102 for a template that is not there.
  */
 export async function customFieldsFor(
-  { registry, fields }: Pick<Needed, 'registry' | 'fields'>,
+  { registry, fields }: Pick<TemplateServices, 'registry' | 'fields'>,
   kind: FieldKind,
   [table, path]: [TemplateTable, string],
   { accountId }: Caller,
@@ -176,13 +176,13 @@ export async function customFieldsFor(
   return fields.of(kind, template.id).map(({ name }) => name);
 }
 
-type Needed = ListServices & { registry: Registry; clock: Clock; fields: Fields };
+type TemplateServices = ListServices & { registry: Registry; clock: Clock; fields: Fields };
 
-export function templateRoutes(app: App, ctx: Needed): void {
+export function templateRoutes(app: App, ctx: TemplateServices): void {
   for (const kind of kinds) mountTemplates(app, ctx, kind);
 }
 
-function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
+function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): void {
   const { table, entity, wrapper, path } = kind;
   const { clock, access } = ctx;
   const fieldsOf = (accountId: string) =>
@@ -267,7 +267,7 @@ function readCounts({ table, counts }: TemplateKind, count: string | undefined):
 
 /** The counts that are asked for, which are read for all rows at once. */
 async function countChildren(
-  { registry }: Needed,
+  { registry }: TemplateServices,
   kind: TemplateKind,
   { accountId }: Caller,
   rows: Row<TemplateTable>[],

@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 import { readMissed, TooMuchMissed } from '../../broker/http/missed.ts';
 import { maxMissed } from '../../db/messages/series/missed.ts';
 import { MessageStore, type Point } from '../../db/messages/store.ts';
-import type { Place } from '../../db/messages/threads/protocol.ts';
+import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);
@@ -26,7 +26,7 @@ async function open(t: Test) {
   >[0];
   const append = (deviceId: string, times: readonly number[], accountId = 'account') => {
     const points = times.map((time): Point => ({ time, category: '', numericValue: 1, stringValue: null }));
-    return new Promise<Place>((resolve, reject) =>
+    return new Promise<StoreEnd>((resolve, reject) =>
       store.append({ accountId, deviceId, channelTemplateId: channel.id }, points, (error, end) =>
         error || !end ? reject(error) : resolve({ ...end }),
       ),
@@ -39,7 +39,7 @@ async function open(t: Test) {
       store.appendLog(entry, (error) => (error ? reject(error) : resolve())),
     );
   };
-  const missed = (from: Place, filter: string) =>
+  const missed = (from: StoreEnd, filter: string) =>
     readMissed(services, { accountId: 'account', filters: [filter], mayHear: () => true, from, to: store.end });
   return { store, append, log, missed };
 }

@@ -1,10 +1,10 @@
 /** Begins to act for accounts: those that have come from another server, and those that stay after all. */
 import type { CellsContext } from '../../context.ts';
 
-type Needed = Pick<CellsContext, 'bridges' | 'broker' | 'commands' | 'firmwareEngine' | 'jobs' | 'gate'>;
+type TriggerServices = Pick<CellsContext, 'bridges' | 'broker' | 'commands' | 'firmwareEngine' | 'jobs' | 'gate'>;
 
 /** Goes on with all that accounts have begun, and releases them: they must be held. */
-export async function actFor(ctx: Needed, accounts: readonly string[]): Promise<void> {
+export async function actFor(ctx: TriggerServices, accounts: readonly string[]): Promise<void> {
   const { bridges, broker, commands, firmwareEngine, jobs, gate } = ctx;
   try {
     for (const accountId of accounts) await bridges.beginOf(accountId);

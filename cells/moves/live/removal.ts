@@ -8,7 +8,7 @@ import { recordsGuard } from '../own.ts';
 import { MessagesOut } from './messages-out.ts';
 import { removalOf } from './pages.ts';
 
-type Needed = Pick<CellsContext, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
+type RemovalServices = Pick<CellsContext, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
 
 /** Devices whose messages are being removed at a time. */
 const devicesAtOnce = 20;
@@ -20,7 +20,7 @@ export async function accountsOfSlot({ query }: Pick<Registry, 'query'>, slot: s
 }
 
 /** Removes the accounts in shares, so that others go on meanwhile. Broken off, it is called again. */
-export async function removeAccounts(ctx: Needed, accounts: readonly string[]): Promise<void> {
+export async function removeAccounts(ctx: RemovalServices, accounts: readonly string[]): Promise<void> {
   const { access, bridges, broker, config, messages, registry } = ctx;
   for (const accountId of accounts) bridges.endOf(accountId);
   await broker.handover.depart(new Set(accounts));
@@ -46,7 +46,7 @@ export async function removeAccounts(ctx: Needed, accounts: readonly string[]): 
 }
 
 /** What is kept in memory of rows is read again. */
-export function forgetCaches({ access, fields, registry }: Needed): void {
+export function forgetCaches({ access, fields, registry }: RemovalServices): void {
   access.accountsChanged();
   fields.accountsChanged();
   registry.credentialsChanged();

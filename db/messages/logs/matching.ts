@@ -16,8 +16,8 @@ import {
 
 export type Row = LogRow & { sequence: number };
 /** The part of an entry that is in the index. */
-export type Place = Pick<Row, 'sequence' | 'time' | 'deviceId'>;
-export type Found = Place & { score: number; key?: string | number | null };
+export type IndexedEntry = Pick<Row, 'sequence' | 'time' | 'deviceId'>;
+export type FoundEntry = IndexedEntry & { score: number; key?: string | number | null };
 
 /** The query for the text index; undefined if no part of the search has terms. */
 export function queryOf({ scope, severities, conditions }: LogSearch): string | undefined {
@@ -95,8 +95,8 @@ export function isWithin({ scope, from, to, severities }: LogSearch, row: Row): 
 }
 
 /** Entries in the order that is asked for; newer ones first where it says nothing. */
-export function sorted(places: Found[], sort: LogSearch['sort']): Found[] {
-  const newest = (a: Found, b: Found) => b.time - a.time || b.sequence - a.sequence;
+export function sorted(places: FoundEntry[], sort: LogSearch['sort']): FoundEntry[] {
+  const newest = (a: FoundEntry, b: FoundEntry) => b.time - a.time || b.sequence - a.sequence;
   if (sort === 'newest') return places.toSorted(newest);
   if (sort === 'oldest') return places.toSorted((a, b) => newest(b, a));
   if (sort === 'score') return places.toSorted((a, b) => b.score - a.score || newest(a, b));
@@ -110,7 +110,7 @@ export function keyOf(by: LogOrder['by'], row: Row): string | number | null {
 }
 
 /** Numbers before texts, and what there is none of last in both directions. */
-function compareKeys(a: Found['key'] = null, b: Found['key'] = null, direction: 1 | -1): number {
+function compareKeys(a: FoundEntry['key'] = null, b: FoundEntry['key'] = null, direction: 1 | -1): number {
   if (a === b) return 0;
   if (a === null || b === null) return a === null ? 1 : -1;
   const isLess = typeof a === typeof b ? a < b : typeof a === 'number';

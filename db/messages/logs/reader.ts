@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../sqlite/open.ts';
 import type { LogRow } from '../threads/protocol.ts';
-import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.ts';
+import { type FoundEntry, isWithin, keyOf, type IndexedEntry, queryOf, type Row, scoreOf, sorted } from './matching.ts';
 import { LogReach, type SeenFrom } from './reach.ts';
 import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.ts';
 
@@ -69,7 +69,7 @@ export class LogReader {
     if (!('accountId' in scope) && conditions.length === 0) return this.#page(scope, search);
 
     const seenFrom = this.#reachOf(search);
-    const accept = (place: Place) => this.#accept(search, seenFrom, place);
+    const accept = (place: IndexedEntry) => this.#accept(search, seenFrom, place);
     const found = this.#searchIndex(search, accept) ?? this.#searchInOrder(search, accept);
     const { offset, limit } = search;
     if (!found.complete && found.places.length < offset + limit) return undefined;
@@ -93,7 +93,7 @@ export class LogReader {
   }
 
   /** The matches of the index of terms; undefined if it cannot tell, or finds more entries than a search counts. */
-  #searchIndex(search: LogSearch, accept: (place: Place) => Found | undefined): Result | undefined {
+  #searchIndex(search: LogSearch, accept: (place: IndexedEntry) => FoundEntry | undefined): Result | undefined {
     const query = queryOf(search);
     if (query === undefined) return undefined;
     const { indexed, last, unindexed } = this.#statements;
@@ -101,7 +101,7 @@ export class LogReader {
     if ((last.get() ?? 0) - upTo > maxUnindexed) return undefined;
     const sequences = this.#matching(query);
     if (!sequences || (sequences.length > maxFound && search.sort !== 'score')) return undefined;
-    const places: Found[] = [];
+    const places: FoundEntry[] = [];
     const take = (row: Row | undefined) => {
       const place = row && isWithin(search, row) ? accept(row) : undefined;
       if (place) places.push(place);
@@ -129,8 +129,8 @@ export class LogReader {
   }
 
   /** Reads the log in the order that is asked for, until 10,000 entries are found or time is up. */
-  #searchInOrder(search: LogSearch, accept: (place: Place) => Found | undefined): Result {
-    const places: Found[] = [];
+  #searchInOrder(search: LogSearch, accept: (place: IndexedEntry) => FoundEntry | undefined): Result {
+    const places: FoundEntry[] = [];
     try {
       for (const row of this.#inOrder(search)) {
         const place = accept(row);
@@ -144,7 +144,7 @@ export class LogReader {
     return { places, complete: true };
   }
 
-  #inOrder({ scope, from, to, severities, conditions, sort }: LogSearch): IterableIterator<Place | Row> {
+  #inOrder({ scope, from, to, severities, conditions, sort }: LogSearch): IterableIterator<IndexedEntry | Row> {
     const order = sort === 'oldest' ? 'oldest' : 'newest';
     const what = conditions.length > 0 || typeof sort === 'object' ? 'rows' : 'places';
     const where = { from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
@@ -158,7 +158,7 @@ export class LogReader {
     return ofAccount[what][order].iterate({ ...where, accountId });
   }
 
-  #accept({ conditions, sort }: LogSearch, seenFrom: SeenFrom, place: Place | Row): Found | undefined {
+  #accept({ conditions, sort }: LogSearch, seenFrom: SeenFrom, place: IndexedEntry | Row): FoundEntry | undefined {
     const { sequence, time, deviceId } = place;
     const from = seenFrom(deviceId);
     if (from === undefined || time < from) return undefined;
@@ -190,7 +190,7 @@ export class LogReader {
 }
 
 interface Result {
-  places: Found[];
+  places: FoundEntry[];
   /** False when there was no time to look at everything. */
   complete: boolean;
 }
@@ -214,7 +214,7 @@ function prepare(file: Sqlite.Database) {
       );
     const known = '"sequence", "time", "deviceId"';
     return {
-      places: { oldest: rows<Place>(known, 'ASC'), newest: rows<Place>(known, 'DESC') },
+      places: { oldest: rows<IndexedEntry>(known, 'ASC'), newest: rows<IndexedEntry>(known, 'DESC') },
       rows: { oldest: rows<Row>('*', 'ASC'), newest: rows<Row>('*', 'DESC') },
     };
   };

@@ -11,7 +11,7 @@ export interface Stretch {
 }
 
 /** Reads marks, from the connection for reading. */
-export class CategoryMarks {
+export class CategoryRanges {
   readonly #statements: ReturnType<typeof prepare>;
 
   constructor(reader: Sqlite.Database) {

@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import type { Cursor, Range, StoredPoint } from '../types.ts';
-import { CategoryMarks, type Stretch } from './category-marks.ts';
+import { CategoryRanges, type Stretch } from './category-marks.ts';
 import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';
 
 /** Rows that one statement goes through at most. */
@@ -11,11 +11,11 @@ const stepRows = 2000;
 /** Reads a category from mark to mark, in steps of few rows, so that nothing else waits long. */
 export class CategoryPages {
   readonly #statements: ReturnType<typeof prepare>;
-  readonly #marks: CategoryMarks;
+  readonly #marks: CategoryRanges;
 
   constructor(reader: Sqlite.Database) {
     this.#statements = prepare(reader);
-    this.#marks = new CategoryMarks(reader);
+    this.#marks = new CategoryRanges(reader);
   }
 
   /** The points of one category in a range: from mark to mark, in the order that is asked for. */
@@ -53,11 +53,11 @@ function restOf({ from, to, order, after }: Range): Stretch {
   return order === 'asc' ? { from: Math.max(from, after.time), to } : { from, to: Math.min(to, after.time + 1) };
 }
 
-interface Place extends Cursor {
+interface PagePlace extends Cursor {
   series: number;
 }
-type SkipQuery = Place & { bound: number; rows: number };
-type PointsQuery = Place & { category: number; stopTime: number; stopSequence: number; limit: number };
+type SkipQuery = PagePlace & { bound: number; rows: number };
+type PointsQuery = PagePlace & { category: number; stopTime: number; stopSequence: number; limit: number };
 
 function prepare(reader: Sqlite.Database) {
   const inOrder = (beyond: '>' | '<', until: '<=' | '>=', bound: '<' | '>=', order: 'ASC' | 'DESC') => ({

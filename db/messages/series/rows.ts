@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { OutboxChange } from '../outbox/rows.ts';
 import type { MqttChange } from '../sessions/changes.ts';
-import { type Batch, type BatchKey, type LogRow, type Place, pointWidth } from '../threads/protocol.ts';
+import { type Batch, type BatchKey, type LogRow, type StoreEnd, pointWidth } from '../threads/protocol.ts';
 import {
   type LogEntry,
   type NewLogEntry,
@@ -17,7 +17,7 @@ import {
 /** Rows collected for the next transaction. */
 export class OpenBatch {
   /** In the order in which they came, for points and logs alike. */
-  readonly calls: Array<(failure?: Error, end?: Place) => void> = [];
+  readonly calls: Array<(failure?: Error, end?: StoreEnd) => void> = [];
   readonly logs: LogRow[] = [];
   readonly changes: MqttChange[] = [];
   readonly outbox: OutboxChange[] = [];

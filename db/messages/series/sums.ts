@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import { boundedCache } from '../../sqlite/cache.ts';
-import { CategoryMarks, type Stretch } from './category-marks.ts';
+import { CategoryRanges, type Stretch } from './category-marks.ts';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;
@@ -67,13 +67,13 @@ interface Ends {
 /** Sums up the points of a series. */
 export class SeriesSums {
   readonly #statements: ReturnType<typeof prepare>;
-  readonly #marks: CategoryMarks;
+  readonly #marks: CategoryRanges;
   readonly #texts = boundedCache<number, string>(textsKept);
 
   constructor(reader: Sqlite.Database) {
     reader.exec('CREATE TEMP TABLE "buckets" ("id" INTEGER PRIMARY KEY, "from" INTEGER, "to" INTEGER)');
     this.#statements = prepare(reader);
-    this.#marks = new CategoryMarks(reader);
+    this.#marks = new CategoryRanges(reader);
   }
 
   /** Sums of several series by bucket and category, in no order; undefined when there are more than `limit`. */

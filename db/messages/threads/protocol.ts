@@ -25,13 +25,13 @@ export interface LogRow {
 }
 
 /** Where points and log entries end: the last sequence of each. Both only grow, and in the order of the calls. */
-export interface Place {
+export interface StoreEnd {
   points: number;
   logs: number;
 }
 
 /** Called once: without an error when what was given is on disk. `end` is its end there, good until this returns. */
-export type Done = (error?: Error, end?: Readonly<Place>) => void;
+export type Stored = (error?: Error, end?: Readonly<StoreEnd>) => void;
 
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
@@ -93,7 +93,7 @@ export type Order = { write: Batch } | StepOrder | { close: true };
  * In bytes: `size` is how much of the file is in use, `unused` how much of it is not, `outboxPending` how much payload bridges have not delivered yet,
  * `largest` how much the account that has stored most has stored.
  */
-export interface Held {
+export interface HeldBytes {
   size: number;
   unused: number;
   outboxPending: number;
@@ -105,8 +105,8 @@ export interface Held {
  * of COMMIT; `outbox`: pending bytes of the accounts that the order has changed, of all after `ready`.
  */
 export type Answer =
-  | ({ ready: true; outbox: AccountBytes[] } & Held)
-  | ({ more: boolean; end: Place; commitTime: number; outbox: AccountBytes[] } & Held)
+  | ({ ready: true; outbox: AccountBytes[] } & HeldBytes)
+  | ({ more: boolean; end: StoreEnd; commitTime: number; outbox: AccountBytes[] } & HeldBytes)
   | { failure: Failure };
 
 export interface WorkerSettings {

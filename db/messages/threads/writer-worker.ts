@@ -25,10 +25,10 @@ import {
   type Answer,
   type Batch,
   type BatchKey,
-  type Held,
+  type HeldBytes,
   type LogRow,
   type Order,
-  type Place,
+  type StoreEnd,
   pointWidth,
   type StepOrder,
   type WorkerSettings,
@@ -64,7 +64,7 @@ class Writer {
   readonly #categories = boundedCache<string, number>(categoriesKept);
   /** The last one given out, to a point or a log entry. */
   #sequence: number;
-  #end: Place;
+  #end: StoreEnd;
   /** How long the last COMMIT has taken, in milliseconds. */
   commitTime = 0;
 
@@ -100,7 +100,7 @@ class Writer {
     this.#sequence = Math.max(this.#end.points, this.#end.logs);
   }
 
-  get end(): Place {
+  get end(): StoreEnd {
     return this.#end;
   }
 
@@ -111,7 +111,7 @@ class Writer {
   }
 
   /** Bytes that are held. */
-  get held(): Held {
+  get held(): HeldBytes {
     return {
       size: this.size,
       unused: (this.#statements.freePages.get() ?? 0) * this.#pageSize,

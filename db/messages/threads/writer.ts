@@ -3,7 +3,7 @@ import type { Worker } from 'node:worker_threads';
 import { Commits } from '../../sqlite/commits.ts';
 import { errorOf } from '../../threads/asked-thread.ts';
 import { exitOf, startThread } from '../../threads/thread.ts';
-import type { Answer, Held, Order, Place, WorkerSettings } from './protocol.ts';
+import type { Answer, HeldBytes, Order, StoreEnd, WorkerSettings } from './protocol.ts';
 
 export interface StoreLog {
   error(details: object, message: string): void;
@@ -12,7 +12,7 @@ export interface StoreLog {
 /** A request to the worker, and the callback for its answer. */
 export interface Job {
   order: Order;
-  settle(failure: Error | undefined, more: boolean, end?: Place): void;
+  settle(failure: Error | undefined, more: boolean, end?: StoreEnd): void;
 }
 
 /** One transaction is written while the next is on its way; more would only wait there. */
@@ -33,7 +33,7 @@ export class SeriesWriter {
   #restart: NodeJS.Timeout | undefined;
   readonly #inFlight: Job[] = [];
   #closing = false;
-  #held: Held = { size: 0, unused: 0, outboxPending: 0, largest: 0 };
+  #held: HeldBytes = { size: 0, unused: 0, outboxPending: 0, largest: 0 };
   readonly #outboxPending = new Map<string, number>();
   /** Told after each answer. */
   readonly #sized: () => void;
@@ -55,7 +55,7 @@ export class SeriesWriter {
   }
 
   /** As of the last answer. */
-  get held(): Held {
+  get held(): HeldBytes {
     return this.#held;
   }
 

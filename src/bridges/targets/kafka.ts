@@ -15,7 +15,7 @@ import {
   type Outcome,
   type Part,
   type SendOptions,
-  type Surroundings,
+  type TargetServices,
   type Target,
   type TargetKind,
   type TargetSpec,
@@ -57,7 +57,7 @@ export const kafka: TargetKind = {
 
 type KafkaProducer = Producer<Buffer, Buffer, Buffer, Buffer>;
 
-function openKafka(spec: TargetSpec, around: Surroundings): Target {
+function openKafka(spec: TargetSpec, around: TargetServices): Target {
   const ways: Ways<KafkaProducer> = {
     open: () => openProducer(spec, around),
     endConnection: (producer) => void producer.close(true).catch(() => {}),
@@ -171,7 +171,7 @@ function explain(code: string): string {
     : explainCode('kafka', code === 'PLT_KFK_TIMEOUT' ? 'NO_ANSWER' : code);
 }
 
-async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {
+async function openProducer(spec: TargetSpec, around: TargetServices): Promise<KafkaProducer> {
   const { Producer: Client } = await import('@platformatic/kafka');
   watchConnections();
   const { url, settings, credentials, bridgeId, ca } = spec;

@@ -8,7 +8,7 @@ import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../se
 import {
   type BridgedMessage,
   forms,
-  type Surroundings,
+  type TargetServices,
   type Target,
   type TargetKind,
   type TargetSpec,
@@ -37,7 +37,7 @@ interface Connection {
   Command: typeof PutRecordsCommand;
 }
 
-function openKinesis(spec: TargetSpec, around: Surroundings): Target {
+function openKinesis(spec: TargetSpec, around: TargetServices): Target {
   const ending = new AbortController();
   const ways: Ways<Connection> = {
     open: () => openClient(spec, around),
@@ -56,7 +56,7 @@ function openKinesis(spec: TargetSpec, around: Surroundings): Target {
   return { send: target.send, close };
 }
 
-async function openClient(spec: TargetSpec, around: Surroundings): Promise<Connection> {
+async function openClient(spec: TargetSpec, around: TargetServices): Promise<Connection> {
   const { KinesisClient: Client, PutRecordsCommand: Command } = await import('@aws-sdk/client-kinesis');
   // Kinesis speaks HTTP/2 by default, which takes no agent of ours and so no checked addresses.
   const { NodeHttpHandler } = await import('@smithy/node-http-handler');

@@ -8,7 +8,7 @@ import {
   type BridgedMessage,
   forms,
   type Retry,
-  type Surroundings,
+  type TargetServices,
   type Target,
   type TargetKind,
   type TargetSpec,
@@ -56,7 +56,7 @@ interface Connection {
 /** Packets that a broker may send to a client without subscriptions; others would fill its store. */
 const expected = ['connack', 'puback', 'pingresp', 'disconnect'];
 
-function openMqtt(spec: TargetSpec, around: Surroundings): Target {
+function openMqtt(spec: TargetSpec, around: TargetServices): Target {
   let note: string | undefined;
   const ways: Ways<Connection> = {
     open: async (ended) => {
@@ -91,7 +91,7 @@ function openMqtt(spec: TargetSpec, around: Surroundings): Target {
 }
 
 /** A broker without MQTT 5 says so, or ends the connection without a word. */
-async function connectEither(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
+async function connectEither(spec: TargetSpec, around: TargetServices, ended: () => void): Promise<Connection> {
   try {
     return await connect(spec, around, ended, 5);
   } catch (error) {
@@ -104,7 +104,7 @@ class NoMqtt5 extends Error {}
 /** CONNACK of MQTT 3.1.1 and of 5: the version is not supported. */
 const versionRefused = [1, 132];
 
-async function connect(spec: TargetSpec, around: Surroundings, ended: () => void, version: 4 | 5): Promise<Connection> {
+async function connect(spec: TargetSpec, around: TargetServices, ended: () => void, version: 4 | 5): Promise<Connection> {
   const { MqttClient: Client } = await import('mqtt');
   const { url, credentials, settings, bridgeId, ca } = spec;
   const { username, password } = credentials;
@@ -169,7 +169,7 @@ function publish(
   connection: Connection,
   message: BridgedMessage,
   { form, settings }: TargetSpec,
-  { timeout }: Surroundings,
+  { timeout }: TargetServices,
 ): Promise<Sent> {
   const { client, closed, farewell, maxPacket, reasonOf } = connection;
   const topic = settings.prefix === undefined ? message.topic : `${settings.prefix}/${message.topic}`;

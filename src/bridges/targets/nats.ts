@@ -10,7 +10,7 @@ import {
   type Form,
   forms,
   type SendOptions,
-  type Surroundings,
+  type TargetServices,
   type Target,
   type TargetKind,
   type TargetSpec,
@@ -47,7 +47,7 @@ interface Way {
   guaranteed: boolean;
 }
 
-function openNats(spec: TargetSpec, around: Surroundings): Target {
+function openNats(spec: TargetSpec, around: TargetServices): Target {
   const { form, settings } = spec;
   const prefix = settings.subjectPrefix ?? 'slipway';
   const ways: Ways<Connection> = {
@@ -70,7 +70,7 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
   return targetOf(ways, around);
 }
 
-async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
+async function connect(spec: TargetSpec, around: TargetServices, ended: () => void): Promise<Connection> {
   const { url, credentials, bridgeId, ca } = spec;
   const [{ jetstream }, { headers }, { NatsConnectionImpl, setTransportFactory }] = await Promise.all([
     import('@nats-io/jetstream'),

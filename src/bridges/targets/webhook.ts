@@ -8,7 +8,7 @@ import {
   type BridgedMessage,
   type Fate,
   type Outcome,
-  type Surroundings,
+  type TargetServices,
   showMessage,
   type Target,
   type TargetKind,
@@ -38,14 +38,14 @@ export const webhook: TargetKind = {
 export class Webhook implements Target {
   readonly #secret: string;
   readonly #headers: Record<string, string>;
-  readonly #around: Surroundings;
+  readonly #around: TargetServices;
   readonly #client: HttpClient;
   readonly #underWay = new Set<ClientRequest>();
   #closed = false;
 
   constructor(
     { url, credentials, headers = {}, ca }: Omit<TargetSpec, 'bridgeId' | 'form' | 'settings'>,
-    around: Surroundings,
+    around: TargetServices,
   ) {
     this.#secret = credentials.secret ?? '';
     this.#headers = headers;

@@ -8,13 +8,13 @@ import { type AddressInfo, connect, createServer, type ListenOptions, type Serve
 /** Listening sockets of one port, among which the system divides those who connect. */
 const sockets = 16;
 
-export interface Place {
+export interface ListeningPlace {
   port: number;
   host: string;
 }
 
 /** What is to be passed to `listen`. */
-type Listening = Place & { reusePort: boolean };
+type Listening = ListeningPlace & { reusePort: boolean };
 
 /** As the sockets of the server itself are made. */
 type SocketOptions = NonNullable<Parameters<typeof createServer>[0]>;
@@ -25,7 +25,7 @@ type SocketOptions = NonNullable<Parameters<typeof createServer>[0]>;
  */
 export async function listenWide(
   server: Server,
-  place: Place,
+  place: ListeningPlace,
   options: SocketOptions,
   listen: (listening: Listening) => Promise<unknown> = (listening) => open(server, listening),
 ): Promise<void> {
@@ -54,7 +54,7 @@ export async function listenWide(
  * Sockets that share a port let each other in without an error, so it is asked who answers there, and a name that one process at a
  * time can have is taken. @throws Error when somebody listens there.
  */
-async function claimPort(place: Place): Promise<Server> {
+async function claimPort(place: ListeningPlace): Promise<Server> {
   const claim = createServer((socket) => socket.destroy());
   const taken = await isAnswered(place);
   if (!taken) {
@@ -75,20 +75,20 @@ const firstFreePort = 1024;
  * Looks whether a port can be had, port 0 at its address alone. Nothing listens there meanwhile, which would turn away who
  * connects; a port for root is tried for a moment, because nothing else tells. @throws Error as listening would.
  */
-export async function demandPort({ host, port }: Place): Promise<void> {
+export async function demandPort({ host, port }: ListeningPlace): Promise<void> {
   const tried = createServer((socket) => socket.destroy());
   await open(tried, { host, port: port < firstFreePort ? port : 0, exclusive: true });
   await new Promise((resolve) => tried.close(resolve));
   if (port >= firstFreePort && (await isAnswered({ host, port }))) throw inUse({ host, port });
 }
 
-function inUse({ host, port }: Place): Error {
+function inUse({ host, port }: ListeningPlace): Error {
   const message = `listen EADDRINUSE: address already in use ${host}:${port}`;
   return Object.assign(new Error(message), { code: 'EADDRINUSE', syscall: 'listen', address: host, port });
 }
 
 /** Whether somebody accepts connections there, or is too busy to refuse them within a second. */
-function isAnswered({ port, host }: Place): Promise<boolean> {
+function isAnswered({ port, host }: ListeningPlace): Promise<boolean> {
   const anywhere: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
   return new Promise((resolve) => {
     const socket = connect({ port, host: anywhere[host] ?? host });

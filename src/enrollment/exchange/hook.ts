@@ -34,13 +34,13 @@ export interface HookAnswer {
   fields?: Record<string, unknown>;
 }
 
-type Needed = { clock: Clock; config: Pick<Config, 'bridges'>; sealing: Sealing };
+type HookServices = { clock: Clock; config: Pick<Config, 'bridges'>; sealing: Sealing };
 
 export class Hooks {
-  readonly #ctx: Needed;
+  readonly #ctx: HookServices;
   readonly #places = new Map<string, Places>();
 
-  constructor(ctx: Needed) {
+  constructor(ctx: HookServices) {
     this.#ctx = ctx;
   }
 

@@ -30,7 +30,7 @@ export interface Proven {
   keyHash: string | undefined;
 }
 
-type Needed = {
+type ProvingServices = {
   audit: Audit;
   certificates: ClientCertificates;
   clock: Clock;
@@ -42,11 +42,11 @@ type Needed = {
 };
 
 export class Proving {
-  readonly #ctx: Needed;
+  readonly #ctx: ProvingServices;
   readonly #ofGroup: Attempts;
   readonly #ofAddress: Attempts;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: ProvingServices) {
     this.#ctx = ctx;
     this.#ofGroup = limitTries('enrollments', ctx);
     this.#ofAddress = limitTries('enrollmentsOfAddress', ctx);

@@ -41,7 +41,7 @@ export interface Renewed {
   credential: Omit<EnrollmentAnswer['credential'], 'username'>;
 }
 
-type Needed = {
+type RenewalServices = {
   registry: Registry;
   clock: Clock;
   config: Config;
@@ -55,18 +55,18 @@ type Needed = {
 };
 
 export class Renewals implements Omit<CredentialService, 'enrollment'> {
-  readonly #ctx: Needed;
+  readonly #ctx: RenewalServices;
   readonly #tries: Attempts;
   /** Devices with a row in the table, and when it ends: a CONNECT of any other asks the disk nothing. */
   readonly #ends: Map<string, number>;
 
-  private constructor(ctx: Needed, ends: Map<string, number>) {
+  private constructor(ctx: RenewalServices, ends: Map<string, number>) {
     this.#ctx = ctx;
     this.#ends = ends;
     this.#tries = limitTries('renewals', ctx);
   }
 
-  static async open(ctx: Needed): Promise<Renewals> {
+  static async open(ctx: RenewalServices): Promise<Renewals> {
     const rows = await ctx.registry.query.selectFrom('renewals').select(['deviceId', 'until']).execute();
     return new Renewals(ctx, new Map(rows.map(({ deviceId, until }) => [deviceId, Date.parse(until)])));
   }

@@ -6,14 +6,14 @@ import { ProgressStreams } from '../../http/answers/progress-streams.ts';
 import type { FactoryContext } from '../context.ts';
 import { findJob, isOpen, showJob } from './job.ts';
 
-type Needed = Pick<FactoryContext, 'access' | 'jobs' | 'log' | 'registry' | 'sessions'>;
+type JobEventServices = Pick<FactoryContext, 'access' | 'jobs' | 'log' | 'registry' | 'sessions'>;
 
 /** The open streams of a server. */
 export class JobStreams {
-  readonly #ctx: Needed;
+  readonly #ctx: JobEventServices;
   readonly #streams: ProgressStreams;
 
-  constructor(ctx: Needed) {
+  constructor(ctx: JobEventServices) {
     this.#ctx = ctx;
     this.#streams = new ProgressStreams(ctx);
   }

@@ -29,7 +29,7 @@ import {
 } from './job.ts';
 import { demandRows, makeRoom } from './room.ts';
 
-type Needed = Pick<FactoryContext, 'audit' | 'clock' | 'config' | 'jobs' | 'registry' | 'sealing'>;
+type JobStoreServices = Pick<FactoryContext, 'audit' | 'clock' | 'config' | 'jobs' | 'registry' | 'sealing'>;
 
 /** The rows of one transaction, and the number of rows from which a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
@@ -64,7 +64,7 @@ export async function findByChecksum({ query }: Registry, checksum: string): Pro
  * step. @throws PlatformError as writeAs; 429/-199 where too many are open; 400/106 where the account keeps too many rows.
  */
 export async function makeJob(
-  ctx: Needed,
+  ctx: JobStoreServices,
   caller: Caller,
   wanted: NewJob,
   also?: (tx: Tx) => Promise<void>,
@@ -119,7 +119,7 @@ function* portions(rows: readonly string[], most: number): Generator<readonly st
   }
 }
 
-function newJob(ctx: Needed, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
+function newJob(ctx: JobStoreServices, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
   const id = newId(caller.accountId);
   const flags = { action, dryRun: dryRun ? 1 : 0 };
   return {
@@ -169,7 +169,7 @@ async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
   throw new PlatformError('tooMany', { message: 'Too many jobs are open. Wait until some have ended.', allowance });
 }
 
-async function openJob(tx: Tx, { audit }: Needed, caller: Caller, { id }: Job, { checksum }: NewJob) {
+async function openJob(tx: Tx, { audit }: JobStoreServices, caller: Caller, { id }: Job, { checksum }: NewJob) {
   // Others may have come in while its rows were stored.
   await demandRoom(tx, caller);
   const made = await changeJob(tx, id, [receiving], { state: 'pending', checksum: checksum ?? null });
@@ -188,7 +188,7 @@ async function openJob(tx: Tx, { audit }: Needed, caller: Caller, { id }: Job, {
 }
 
 /** Ends a job: what has been made stays, its pending rows are skipped. A job that has ended stays as it is. */
-export async function cancelJob(ctx: Needed, caller: Caller, job: Job): Promise<Job> {
+export async function cancelJob(ctx: JobStoreServices, caller: Caller, job: Job): Promise<Job> {
   const cancelled = await writeAs(ctx, caller, undefined, async (tx) => {
     const changed = await changeJob(tx, job.id, ['pending', 'running'], {
       state: 'cancelled',
@@ -216,7 +216,7 @@ export async function cancelJob(ctx: Needed, caller: Caller, job: Job): Promise<
  * Tries failed rows again, and those that a job could not come to. @throws PlatformError 403/21 for somebody else's, 400/106 for one
  * that was undone, or cancelled (an undo goes on: there is no other way back), 429/-199 where too many are open.
  */
-export async function retryJob(ctx: Needed, caller: Caller, job: Job): Promise<Job> {
+export async function retryJob(ctx: JobStoreServices, caller: Caller, job: Job): Promise<Job> {
   if (!isMaker(caller, job))
     throw new PlatformError('forbidden', { message: 'Only the caller that created the job can retry it.' });
   const isCancelled = job.state === 'cancelled';
@@ -254,7 +254,7 @@ function demandRetriable({ keptRows }: Pick<Job, 'keptRows'>): void {
 }
 
 /** Destroys the results of a job: their key at once, the rows soon after. */
-export async function confirmJob(ctx: Needed, caller: Caller, job: Job): Promise<Job> {
+export async function confirmJob(ctx: JobStoreServices, caller: Caller, job: Job): Promise<Job> {
   const confirmed = await writeAs(ctx, caller, undefined, async (tx) => {
     const now = timestamp(ctx.clock);
     const changes = { sealedKey: null, confirmed: now, expires: now };
@@ -275,6 +275,6 @@ export async function confirmJob(ctx: Needed, caller: Caller, job: Job): Promise
   return confirmed;
 }
 
-async function reread({ registry }: Needed, id: string): Promise<Job> {
+async function reread({ registry }: JobStoreServices, id: string): Promise<Job> {
   return registry.query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 }

@@ -8,7 +8,7 @@ import { askedPlace } from '../../registry/devices/station-limits.ts';
 import { defaultTemplate } from '../../registry/templates.ts';
 
 /** Where a new device is to stand. */
-export interface Place {
+export interface DevicePlace {
   deviceTemplateId: string;
   organizationId: string | null;
 }
@@ -81,9 +81,9 @@ export async function defaultPlace(
   { registry }: { registry: Registry },
   caller: Caller,
   asked: NamedPlace,
-): Promise<Place> {
+): Promise<DevicePlace> {
   const wanted = await namedPlace({ registry }, caller, asked);
-  const { deviceTemplateId, organizationId = null } = askedPlace<Partial<Place>>(caller, wanted);
+  const { deviceTemplateId, organizationId = null } = askedPlace<Partial<DevicePlace>>(caller, wanted);
   if (deviceTemplateId !== undefined) return { deviceTemplateId, organizationId };
   const usual = await defaultTemplate(registry.query, 'deviceTemplates', caller.accountId);
   if (!usual) throw unknownReference('template');

@@ -31,7 +31,7 @@ import {
 } from '../jobs/work.ts';
 import type { ResultSeal } from '../results/store.ts';
 import type { Equipment } from './equipping.ts';
-import { type Place, Places } from './places.ts';
+import { type DevicePlace, Places } from './places.ts';
 
 /** Columns that say where a device stands, each by two names. */
 const templateColumns = ['deviceTemplateId', 'template'] as const;
@@ -86,7 +86,7 @@ async function readRow(
   if (sameAs !== undefined)
     return { errors: [{ column: 'serialNumber', message: `row ${sameAs} has the same serial number` }] };
   const errors: RowError[] = [];
-  const place = await readPlace(caller, places, values, parameters as Place).catch((error) => {
+  const place = await readPlace(caller, places, values, parameters as DevicePlace).catch((error) => {
     errors.push(...rowErrors(error));
     return undefined;
   });
@@ -123,8 +123,8 @@ async function readPlace(
   caller: Caller,
   places: Places,
   values: Record<string, unknown>,
-  usual: Place,
-): Promise<Place> {
+  usual: DevicePlace,
+): Promise<DevicePlace> {
   const template = readColumn(values, templateColumns);
   const organization = readColumn(values, organizationColumns);
   if (template && typeof template.value !== 'string') throw invalid(template.name, 'must be a string');
@@ -134,7 +134,7 @@ async function readPlace(
     }),
     ...(organization && { organizationId: await organizationOf(caller, places, organization) }),
   };
-  const asked = askedPlace<Partial<Place>>(caller, wanted);
+  const asked = askedPlace<Partial<DevicePlace>>(caller, wanted);
   return { ...usual, ...asked };
 }
 

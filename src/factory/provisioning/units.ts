@@ -14,7 +14,7 @@ import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.ts';
 import { type Result, ResultSeal } from '../results/store.ts';
 import type { Unit } from './unit.ts';
 
-type Needed = Pick<FactoryContext, 'access' | 'broker' | 'config' | 'registry' | 'sessions'>;
+type UnitServices = Pick<FactoryContext, 'access' | 'broker' | 'config' | 'registry' | 'sessions'>;
 
 const unitsAtOnce = 50;
 
@@ -38,7 +38,7 @@ export function demandResults(caller: Caller, job: Job): void {
 }
 
 /** Every unit of the job, in the order of its rows. It ends with an error when the caller or the results are gone. */
-export async function* unitsOf(ctx: Needed, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
+export async function* unitsOf(ctx: UnitServices, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
   const [broker, claim] = [brokerUrl(ctx), claimUrl(ctx)];
   let count = 0;
   for await (const result of resultsOf(ctx, job, seal)) {
@@ -51,7 +51,7 @@ export async function* unitsOf(ctx: Needed, caller: Caller, job: Job, seal: Resu
 }
 
 /** In the order of their rows. Rows that were tried again are sealed apart from those before and after them. */
-async function* resultsOf({ registry }: Needed, { id }: Job, seal: ResultSeal): AsyncGenerator<Result> {
+async function* resultsOf({ registry }: UnitServices, { id }: Job, seal: ResultSeal): AsyncGenerator<Result> {
   let opened: Result[] = [];
   for (let after = 0; ; ) {
     const stored = await registry.query
@@ -73,14 +73,14 @@ async function* resultsOf({ registry }: Needed, { id }: Job, seal: ResultSeal): 
 }
 
 /** Long reading outlives neither the session nor the results. */
-async function demandJobOpen(ctx: Needed, caller: Caller, job: Job) {
+async function demandJobOpen(ctx: UnitServices, caller: Caller, job: Job) {
   const current = currentCaller(ctx, caller);
   if (!current || !ctx.access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
   const stored = ctx.registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
   if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
 }
 
-function unitOf({ access, config }: Needed, { accountId }: Job, result: Result, broker: string, claim: string): Unit {
+function unitOf({ access, config }: UnitServices, { accountId }: Job, result: Result, broker: string, claim: string): Unit {
   const { row, deviceId, serialNumber, deviceTemplateId, secret, code } = result;
   const topic = (channel: string) => formatTopic(config.topicRoot, accountId, deviceId, channel);
   const channels = [...access.channelsOf(deviceTemplateId).keys()];

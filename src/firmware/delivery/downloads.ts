@@ -26,7 +26,7 @@ const restsAfter = 60_000;
 const usualPatience = { place: 2000, end: 300_000 };
 
 /** Bytes `from` to `to` (inclusive) of a content. */
-export interface Wanted {
+export interface WantedBytes {
   delivery: Delivery;
   sha256: string;
   from: number;
@@ -93,7 +93,7 @@ export class Downloads {
   }
 
   /** Sends the body of a response whose head is set; resolves when it has ended. `giveBack` frees the place that it has. */
-  async send(response: ServerResponse, wanted: Wanted, giveBack: () => void): Promise<void> {
+  async send(response: ServerResponse, wanted: WantedBytes, giveBack: () => void): Promise<void> {
     const { deviceId, accountId } = wanted.delivery;
     const own = this.#running.get(deviceId) ?? new Set();
     const one: Running = { response, accountId, deviceId, since: 0, hasPlace: true, giveBack };
@@ -113,7 +113,7 @@ export class Downloads {
     }
   }
 
-  async #pump(one: Running, file: FileHandle, { delivery, from, to }: Wanted): Promise<void> {
+  async #pump(one: Running, file: FileHandle, { delivery, from, to }: WantedBytes): Promise<void> {
     const buffer = this.#spare.pop() ?? Buffer.allocUnsafeSlow(bufferBytes);
     for (let at = from; at <= to; ) {
       if (one.response.destroyed) return;

@@ -16,7 +16,7 @@ import type { FirmwarePackage } from './files.ts';
 import { frozen, maxFiles, recordPackage } from './packages.ts';
 import { type Part, readDigest, readPart } from './upload-headers.ts';
 
-type Needed = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmware' | 'keeping' | 'registry'>;
+type UploadServices = Pick<DownlinkContext, 'audit' | 'clock' | 'config' | 'firmware' | 'keeping' | 'registry'>;
 
 type Upload = Row<'firmwareUploads'>;
 /** The properties of a file in the query of its upload. */
@@ -32,10 +32,10 @@ export function uploadOf(db: Registry['query'] | Tx, packageId: string, name: st
 
 /** Uploads under way. One file has one writer: a later request ends the former one, which may hang in a broken connection. */
 export class Uploads {
-  readonly #ctx: Needed;
+  readonly #ctx: UploadServices;
   readonly #writers = new Map<string, { accountId: string; abort(): void; ended: Promise<unknown> }>();
 
-  constructor(ctx: Needed) {
+  constructor(ctx: UploadServices) {
     this.#ctx = ctx;
   }
 

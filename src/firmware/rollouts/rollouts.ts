@@ -21,7 +21,7 @@ import { changeRollout, openDevices, settleRollout, supersede } from './deliveri
 import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
-type Needed = Pick<DownlinkContext, 'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
+type RolloutServices = Pick<DownlinkContext, 'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
 
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;
@@ -36,7 +36,7 @@ type Body = Static<typeof rolloutBody>;
  * Makes a rollout. @throws PlatformError 400/102 for a package that is not there or not published, a foreign organization, and
  * devices of other templates; 400/106 for stages that do not rise to 100 and for one rollout too many.
  */
-export async function createRollout(ctx: Needed, caller: Caller, body: Body): Promise<Rollout> {
+export async function createRollout(ctx: RolloutServices, caller: Caller, body: Body): Promise<Rollout> {
   const { ages, clock, config, registry } = ctx;
   const { accountId } = caller;
   const target = readTarget(body.target);
@@ -132,7 +132,7 @@ function otherTemplate(path: string, more = ''): PlatformError {
 }
 
 /** Nothing new is offered until it is resumed; what has begun goes on. One that has ended stays as it is. */
-export function pauseRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
+export function pauseRollout(ctx: RolloutServices, caller: Caller, id: string): Promise<Rollout> {
   return changeAs(ctx, caller, id, 'paused', ['scheduled', 'running'], () => ({
     state: 'paused',
     due: null,
@@ -141,7 +141,7 @@ export function pauseRollout(ctx: Needed, caller: Caller, id: string): Promise<R
 }
 
 /** It goes on, whatever has failed until now; a further failure may pause it again. */
-export async function resumeRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
+export async function resumeRollout(ctx: RolloutServices, caller: Caller, id: string): Promise<Rollout> {
   const { ages } = ctx;
   const row = await changeAs(ctx, caller, id, 'resumed', ['paused'], async (rollout, tx) => {
     const rows = tx.selectFrom('firmwareCounts').select('count').where('rolloutId', '=', id);
@@ -164,7 +164,7 @@ function dueOf({ stage, cursor, startAt, stageBegun, stages }: Rollout, now: num
 }
 
 /** Ends a rollout: devices that have not ended are cancelled, and their offers void, when it resolves. */
-export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
+export async function cancelRollout(ctx: RolloutServices, caller: Caller, id: string): Promise<Rollout> {
   const { clock, firmwareEngine } = ctx;
   const row = await changeAs(ctx, caller, id, 'cancelled', ['scheduled', 'running', 'paused'], () => {
     return { state: 'cancelled', finished: timestamp(clock), due: null, reason: null };
@@ -180,7 +180,7 @@ export async function cancelRollout(ctx: Needed, caller: Caller, id: string): Pr
 }
 
 /** Gives failed and timed-out devices another try, with a new deadline. */
-export async function retryRollout(ctx: Needed, caller: Caller, id: string): Promise<Rollout> {
+export async function retryRollout(ctx: RolloutServices, caller: Caller, id: string): Promise<Rollout> {
   const { ages, clock, registry, firmwareEngine } = ctx;
   const before = await findEntity(registry.query, 'firmwareRollouts', id);
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
@@ -250,7 +250,7 @@ async function failedDevices(tx: Tx, rolloutId: string, after: string): Promise<
   return failed.map(({ deviceId }) => deviceId);
 }
 
-async function tellOpen({ registry, firmwareEngine }: Needed, rolloutId: string): Promise<void> {
+async function tellOpen({ registry, firmwareEngine }: RolloutServices, rolloutId: string): Promise<void> {
   const longWork = new LongWork();
   for (let after = ''; ; ) {
     const ids = await openDevices(registry.query, rolloutId, after, atOnce);
@@ -262,7 +262,7 @@ async function tellOpen({ registry, firmwareEngine }: Needed, rolloutId: string)
 }
 
 async function changeAs(
-  ctx: Needed,
+  ctx: RolloutServices,
   caller: Caller,
   id: string,
   what: string,
@@ -282,7 +282,7 @@ async function changeAs(
   return row;
 }
 
-export async function showOne({ registry }: Pick<Needed, 'registry'>, row: Rollout) {
+export async function showOne({ registry }: Pick<RolloutServices, 'registry'>, row: Rollout) {
   const db = registry.query;
   const named = db.selectFrom('firmwareTargets').select('deviceId').where('rolloutId', '=', row.id);
   const ids = (await named.orderBy('deviceId').execute()).map(({ deviceId }) => deviceId);

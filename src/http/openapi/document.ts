@@ -212,7 +212,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
 }
 
 /** Where a route stands: whom it knows, by a session's token, by the appToken in `AccessToken`, or not at all. */
-interface Place {
+interface RoutePlace {
   method: string;
   knows: 'session' | 'application' | 'nobody';
   /** Whether it takes an Idempotency-Key. */
@@ -222,13 +222,13 @@ interface Place {
   schema: FastifySchema;
 }
 
-function knowsOf({ security }: FastifySchema): Place['knows'] {
+function knowsOf({ security }: FastifySchema): RoutePlace['knows'] {
   if (security?.length === 0) return 'nobody';
   return security?.some((one) => 'appToken' in one) ? 'application' : 'session';
 }
 
 /** `own`, with what every route in this place can answer, in the order of the table in src/core/errors.ts. */
-function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
+function failuresOf({ method, knows, schema }: RoutePlace, own: readonly FailureKind[]): FailureKind[] {
   const changes = method !== 'GET';
   const here: Array<[boolean, FailureKind[]]> = [
     // An account that moves to another server is answered by neither for a moment.
@@ -303,7 +303,7 @@ function callersOf(access: Access, right: readonly [Action, EntityKind] | undefi
 }
 
 /** A token as Bearer or as cookie; a cookie needs the CSRF header to change things. */
-function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
+function securityOf({ method, knows, schema }: RoutePlace): Pick<FastifySchema, 'security'> {
   if (knows !== 'session') return { security: schema.security ?? [] };
   const cookie: Record<string, string[]> = method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] };
   return { security: [{ bearer: [] }, cookie, ...(schema.security ?? [])] };
@@ -316,7 +316,7 @@ const idempotencyKey = Type.String({
 });
 
 /** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
-function parametersOf({ creates, schema, optional }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+function parametersOf({ creates, schema, optional }: RoutePlace): Pick<FastifySchema, 'headers' | 'params'> {
   const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
   const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
   const keys = creates ? { 'Idempotency-Key': idempotencyKey } : {};

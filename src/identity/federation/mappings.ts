@@ -22,7 +22,7 @@ import { demandMembershipRoom } from '../memberships.ts';
 import type { Sessions } from '../sessions/sessions.ts';
 
 type Provider = Row<'identityProviders'>;
-type Needed = {
+type MappingServices = {
   clock: Clock;
   audit: Audit;
   fields: Fields;
@@ -31,7 +31,7 @@ type Needed = {
 };
 
 /** What somebody is to be: in the account, or in organizations, with the ids of the roles. */
-export interface Wanted {
+export interface WantedRoles {
   accountRole: string | undefined;
   byOrganization: ReadonlyMap<string, string>;
 }
@@ -64,7 +64,7 @@ export async function demandMappings(tx: Tx, caller: Caller, mappings: readonly 
 }
 
 /** What the mappings say of a member of these groups. */
-export async function wantedOf(tx: Tx, provider: Provider, groups: readonly string[]): Promise<Wanted> {
+export async function wantedOf(tx: Tx, provider: Provider, groups: readonly string[]): Promise<WantedRoles> {
   const all = new Set(groups);
   const fitting = mappingsOf(provider).filter(({ group }) => all.has(group));
   const byOrganization = new Map<string, string>();
@@ -77,7 +77,7 @@ export async function wantedOf(tx: Tx, provider: Provider, groups: readonly stri
   return { accountRole: fitting.find(({ organizationId }) => organizationId === null)?.roleId, byOrganization };
 }
 
-export function isNothing({ accountRole, byOrganization }: Wanted): boolean {
+export function isNothing({ accountRole, byOrganization }: WantedRoles): boolean {
   return accountRole === undefined && byOrganization.size === 0;
 }
 
@@ -86,11 +86,11 @@ export function isNothing({ accountRole, byOrganization }: Wanted): boolean {
  * for more end-users than a person may have.
  */
 export async function applyMappings(
-  ctx: Needed,
+  ctx: MappingServices,
   tx: Tx,
   provider: Provider,
   identity: Row<'identities'>,
-  wanted: Wanted,
+  wanted: WantedRoles,
 ): Promise<Mapped> {
   return new Change(ctx, tx, provider, identity).make(wanted);
 }
@@ -116,7 +116,7 @@ function storedRole(roleId: string, scope: RoleScope): string | null {
 
 /** One change of one person, in its transaction. */
 class Change {
-  readonly #ctx: Needed;
+  readonly #ctx: MappingServices;
   readonly #tx: Tx;
   readonly #provider: Provider;
   readonly #identity: Row<'identities'>;
@@ -124,7 +124,7 @@ class Change {
   readonly #entityIds: string[] = [];
   readonly #grants = new Set<Exclude<Grant, 'provider'>>();
 
-  constructor(ctx: Needed, tx: Tx, provider: Provider, identity: Row<'identities'>) {
+  constructor(ctx: MappingServices, tx: Tx, provider: Provider, identity: Row<'identities'>) {
     this.#ctx = ctx;
     this.#tx = tx;
     this.#provider = provider;
@@ -132,7 +132,7 @@ class Change {
     this.#by = providerCaller(provider);
   }
 
-  async make({ accountRole, byOrganization }: Wanted): Promise<Mapped> {
+  async make({ accountRole, byOrganization }: WantedRoles): Promise<Mapped> {
     const { id: userId, accountId } = this.#identity;
     const admin = await this.#live('accountUsers').executeTakeFirst();
     const endUsers = await this.#live('endUsers').execute();

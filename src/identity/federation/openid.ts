@@ -55,16 +55,16 @@ export interface Proof {
 
 type Provider = Row<'identityProviders'>;
 
-type Needed = { clock: Clock; log: Logger; sealing: Sealing; config: { targets: Targets } };
+type OpenIdServices = { clock: Clock; log: Logger; sealing: Sealing; config: { targets: Targets } };
 
 export class OpenId {
-  readonly #ctx: Needed;
+  readonly #ctx: OpenIdServices;
   readonly #deadlines = new Set<AbortController>();
   readonly #metadata = new LRUCache<string, { found: Promise<openid.ServerMetadata>; at: number }>({
     max: metadataKept,
   });
 
-  constructor(ctx: Needed) {
+  constructor(ctx: OpenIdServices) {
     this.#ctx = ctx;
   }
 

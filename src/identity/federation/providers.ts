@@ -27,7 +27,7 @@ import { etagOf } from '../../entity/routes.ts';
 import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import type { IdentityContext } from '../context.ts';
-import { endFollowed, followAll, followFew, markStale } from '../scim/following.ts';
+import { endFollowed, applyGroupRoles, followFew, markStale } from '../scim/following.ts';
 import { forgetPeople } from './forgetting.ts';
 import { issuerProblem } from './issuer-problem.ts';
 import { demandMappings } from './mappings.ts';
@@ -161,7 +161,7 @@ async function updateProvider(
     return { row: changed, followed: await followFew(ctx, tx, changed), hasMoved };
   });
   await endFollowed(ctx, caller, followed);
-  await followAll(ctx, id, caller);
+  await applyGroupRoles(ctx, id, caller);
   return { ...show(row), ...(hasMoved && { issuerProblem: await issuerProblem(ctx.config, row) }) };
 }
 

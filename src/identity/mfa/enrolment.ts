@@ -21,7 +21,7 @@ import {
   takeTotp,
 } from './factors.ts';
 
-type Needed = Pick<
+type EnrolmentServices = Pick<
   IdentityContext,
   | 'access'
   | 'audit'
@@ -49,7 +49,7 @@ export interface TotpEnrolment {
   qrSvg: string;
 }
 
-export async function enrolTotp(ctx: Needed, caller: Caller): Promise<TotpEnrolment> {
+export async function enrolTotp(ctx: EnrolmentServices, caller: Caller): Promise<TotpEnrolment> {
   const { accountName, email } = await purposeOf(ctx.registry.query, caller.id);
   const totp = newTotp(accountName, email);
   const secret = totp.secret.base32;
@@ -59,7 +59,7 @@ export async function enrolTotp(ctx: Needed, caller: Caller): Promise<TotpEnrolm
   return answer;
 }
 
-export async function enrolPhone(ctx: Needed, caller: Caller, phoneNumber: string): Promise<void> {
+export async function enrolPhone(ctx: EnrolmentServices, caller: Caller, phoneNumber: string): Promise<void> {
   const { code, stored } = ctx.textedCodes.makeCode(caller.id);
   try {
     await storeUnconfirmed(ctx, caller, 'sms', { phoneNumber, ...stored });
@@ -73,7 +73,7 @@ export async function enrolPhone(ctx: Needed, caller: Caller, phoneNumber: strin
 
 /** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one is in its place. */
 async function storeUnconfirmed(
-  ctx: Needed,
+  ctx: EnrolmentServices,
   caller: Caller,
   method: MfaMethod,
   values: Partial<Row<'mfaMethods'>>,
@@ -95,7 +95,7 @@ async function storeUnconfirmed(
 }
 
 /** @throws PlatformError 404/100 without a confirmed phone. */
-export async function textRemovalCode(ctx: Needed, caller: Caller): Promise<void> {
+export async function textRemovalCode(ctx: EnrolmentServices, caller: Caller): Promise<void> {
   const { code, stored } = ctx.textedCodes.makeCode(caller.id);
   const phone = await writeAs(ctx, caller, undefined, (tx) =>
     tx
@@ -119,7 +119,7 @@ export async function textRemovalCode(ctx: Needed, caller: Caller): Promise<void
  * Makes a method count. With the first one there are recovery codes, and every other session of the identity ends.
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
-export async function confirm(ctx: Needed, caller: Caller, method: MfaMethod, typed: string) {
+export async function confirm(ctx: EnrolmentServices, caller: Caller, method: MfaMethod, typed: string) {
   const { clock, sessions, audit, revocations, revoked } = ctx;
   const userId = caller.id;
   const isTryLeft = await countTry(ctx, userId, method);
@@ -160,7 +160,7 @@ export async function confirm(ctx: Needed, caller: Caller, method: MfaMethod, ty
  * @throws PlatformError 404/100 when there is none, 400/106 without the right code, 429 after too many wrong ones.
  */
 export async function removeOwn(
-  ctx: Needed,
+  ctx: EnrolmentServices,
   caller: Caller,
   method: MfaMethod,
   typed: string | undefined,
@@ -185,7 +185,7 @@ async function demandUnconfirmed(_tx: Tx, { confirmed }: Row<'mfaMethods'>): Pro
 }
 
 /** Helps somebody who has lost it. @throws PlatformError 404/100 unless an admin asks for an end-user of the account. */
-export async function removeOfEndUser(ctx: Needed, caller: Caller, userId: string, method: MfaMethod): Promise<void> {
+export async function removeOfEndUser(ctx: EnrolmentServices, caller: Caller, userId: string, method: MfaMethod): Promise<void> {
   const target = ctx.access.callerOf(userId);
   const isHelped = target && target.accountId === caller.accountId && target.kind !== 'admin';
   if (caller.kind !== 'admin' || !isHelped) throw new PlatformError('notFound');
@@ -199,7 +199,7 @@ export async function removeOfEndUser(ctx: Needed, caller: Caller, userId: strin
 
 /** Removes a method if `check` lets it; logins that wait for a code end, for the method may be the one they wait for. */
 async function remove(
-  ctx: Needed,
+  ctx: EnrolmentServices,
   caller: Caller,
   userId: string,
   method: MfaMethod,
@@ -228,13 +228,13 @@ async function deleteMethod(tx: Tx, userId: string, method: MfaMethod): Promise<
   await tx.deleteFrom('mfaMethods').where('userId', '=', userId).where('method', '=', method).execute();
 }
 
-function takeCode(ctx: Needed, tx: Tx, stored: Row<'mfaMethods'>, typed: string): Promise<boolean> {
+function takeCode(ctx: EnrolmentServices, tx: Tx, stored: Row<'mfaMethods'>, typed: string): Promise<boolean> {
   if (stored.method === 'totp') return takeTotp(ctx, tx, stored, typed);
   return Promise.resolve(ctx.textedCodes.isRight(stored.userId, stored, typed));
 }
 
 /** Counts a try, on disk before the code is looked at; whether one was left. Each has its own number, also at once. */
-async function countTry({ registry }: Needed, userId: string, method: MfaMethod): Promise<boolean> {
+async function countTry({ registry }: EnrolmentServices, userId: string, method: MfaMethod): Promise<boolean> {
   const counted = await registry.query
     .updateTable('mfaMethods')
     .set((eb) => ({ tries: eb('tries', '+', 1) }))

@@ -57,7 +57,7 @@ export async function followFew(ctx: IdentityContext, tx: Tx, provider: Provider
 }
 
 /** Makes everybody follow who is marked. @throws PlatformError of the first one who could not, when all others have. */
-export async function followAll(ctx: IdentityContext, providerId: string, by: Caller): Promise<void> {
+export async function applyGroupRoles(ctx: IdentityContext, providerId: string, by: Caller): Promise<void> {
   let failed: PlatformError | undefined;
   for (let more = true; more; ) {
     const { followed, error } = await step(ctx, providerId);

@@ -6,7 +6,7 @@ import { PlatformError } from '../../core/errors.ts';
 import { canonicalId, newId } from '../../core/ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { type AttributePath, propertyOf, type ScimFilter } from './filters.ts';
-import { demandLiveProvider, endFollowed, followAll, followFew, isMapped, markStale } from './following.ts';
+import { demandLiveProvider, endFollowed, applyGroupRoles, followFew, isMapped, markStale } from './following.ts';
 import { type Operation, readKey, readPath } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, refused, taken } from './protocol.ts';
 import { demandSchema, groupSchema, readOnly } from './schemas.ts';
@@ -191,7 +191,7 @@ async function write(
     return { row, followed: await followFew(ctx, tx, provider) };
   });
   await endFollowed(ctx, by, followed);
-  await followAll(ctx, asked.provider.id, by);
+  await applyGroupRoles(ctx, asked.provider.id, by);
   return row;
 }
 

@@ -10,7 +10,7 @@ import { type Json, type ListRequest, type Provisioner, refused } from './protoc
 import { groupResource, userResource } from './resources.ts';
 
 /** A page: the rows of it, and how many there are in all. */
-export interface Found<R> {
+export interface FoundPage<R> {
   rows: R[];
   total: number;
 }
@@ -30,7 +30,7 @@ export async function findPeople(
   ctx: IdentityContext,
   asked: Provisioner,
   { filter, startIndex, count }: ListRequest,
-): Promise<Found<Row<'scimUsers'>>> {
+): Promise<FoundPage<Row<'scimUsers'>>> {
   const own = ctx.registry.query.selectFrom('scimUsers').where('identityProviderId', '=', asked.provider.id);
   if (!filter) {
     const { total } = await own.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -69,7 +69,7 @@ export async function findGroups(
   ctx: IdentityContext,
   asked: Provisioner,
   { filter, startIndex, count }: ListRequest,
-): Promise<Found<Group>> {
+): Promise<FoundPage<Group>> {
   const own = ctx.registry.query.selectFrom('scimGroups').where('identityProviderId', '=', asked.provider.id);
   const members = sql<number>`(select count(*) from "scimMembers" where "groupId" = "scimGroups"."id")`.as('members');
   if (!filter) {
@@ -132,9 +132,9 @@ async function decide<R extends { id: string }>(
   next: (after: string) => Promise<R[]>,
   { startIndex, count }: Pick<ListRequest, 'startIndex' | 'count'>,
   isWanted: (row: R) => boolean,
-): Promise<Found<R>> {
+): Promise<FoundPage<R>> {
   const work = new LongWork();
-  const found: Found<R> = { rows: [], total: 0 };
+  const found: FoundPage<R> = { rows: [], total: 0 };
   for (let after: string | undefined = ''; after !== undefined; ) {
     const from: string = after;
     const rows: R[] = await reads.run(laneOf(by), stepSize, () => next(from));

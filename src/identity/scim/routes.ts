@@ -15,7 +15,7 @@ import { sayIgnored } from '../../http/ignored-names.ts';
 import type { IdentityContext } from '../context.ts';
 import { providerCaller } from '../federation/mappings.ts';
 import { readBearer } from '../sessions/authentication.ts';
-import { followAll } from './following.ts';
+import { applyGroupRoles } from './following.ts';
 import { changeGroup, createGroup, deleteGroup, findGroup, readGroup, readGroupPatch } from './groups.ts';
 import { findGroups, findPeople, groupsOfPeople, membersOf } from './lists.ts';
 import { readOperations } from './patch.ts';
@@ -91,7 +91,7 @@ function requireProvider(app: App, ctx: IdentityContext): void {
     if (resumed.get(provider.id)) return;
     resumed.set(provider.id, true);
     // What the end of the process has left undone. Somebody who cannot follow is told when its groups change.
-    await followAll(ctx, provider.id, by).catch((error) => {
+    await applyGroupRoles(ctx, provider.id, by).catch((error) => {
       if (!(error instanceof PlatformError)) throw error;
     });
   });

@@ -13,7 +13,7 @@ const hour = 60 * 60_000;
 /** How long each lasts, in milliseconds; an invitation is a token for the first password. */
 const tokenLifetimes = { reset: hour, invitation: 7 * 24 * hour, email: 24 * hour };
 
-interface Wanted {
+interface WantedToken {
   accountId: string;
   userId: string;
   kind: keyof typeof tokenLifetimes;
@@ -25,7 +25,7 @@ interface Wanted {
 export async function makeMailedToken(
   tx: Tx,
   clock: Clock,
-  { accountId, userId, kind, email }: Wanted,
+  { accountId, userId, kind, email }: WantedToken,
 ): Promise<string> {
   const token = makeToken(accountId);
   const purpose = kind === 'email' ? 'email' : 'password';

@@ -12,7 +12,7 @@ import type { App } from '../../http/app.ts';
 import { proveAccessToken } from '../access-tokens.ts';
 import { findApplication } from '../applications.ts';
 import type { IdentityContext } from '../context.ts';
-import type { Authenticated, Opened } from './sessions.ts';
+import type { Authenticated, OpenedSession } from './sessions.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -220,7 +220,7 @@ export const sessionShape = Type.Object(
 );
 
 /** How a session that has begun reaches its owner: the answer's body; headers are set on the reply. */
-export type SendSession = (reply: FastifyReply, ctx: IdentityContext, opened: Opened) => Static<typeof sessionShape>;
+export type SendSession = (reply: FastifyReply, ctx: IdentityContext, opened: OpenedSession) => Static<typeof sessionShape>;
 
 /** The token in the header, both tokens in the body. */
 export const sendTokens: SendSession = (reply, ctx, { jwt, csrfToken }) => {

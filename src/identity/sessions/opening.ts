@@ -2,7 +2,7 @@
 import type { Tx } from '../../../db/registry/index.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { IdentityContext } from '../context.ts';
-import type { Opened, RenewalType } from './sessions.ts';
+import type { OpenedSession, RenewalType } from './sessions.ts';
 
 /** Opens a session. An owner who had too many loses the oldest of them, with their connections. See Sessions.open. */
 export async function openSession(
@@ -10,7 +10,7 @@ export async function openSession(
   caller: Caller,
   renewalType: RenewalType | undefined,
   work: (tx: Tx) => Promise<void>,
-): Promise<Opened> {
+): Promise<OpenedSession> {
   const { replaced, ...opened } = await sessions.open(caller, renewalType, work);
   for (const id of replaced) revocations.loginEnded(id);
   return opened;

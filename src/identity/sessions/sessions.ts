@@ -33,7 +33,7 @@ const renewAfter = minute;
 const maxDropped = 100;
 
 /** A session that has begun, or started again: `expires` in milliseconds since 1970 is the end of the session. */
-export interface Opened {
+export interface OpenedSession {
   sessionId: string;
   jwt: string;
   csrfToken: string;
@@ -47,7 +47,7 @@ export interface Authenticated {
   session: SessionRow;
 }
 
-type Needed = {
+type SessionServices = {
   registry: Registry;
   tokens: Tokens;
   clock: Clock;
@@ -57,11 +57,11 @@ type Needed = {
 };
 
 export class Sessions {
-  readonly #ctx: Needed;
+  readonly #ctx: SessionServices;
   // A caller that keeps its old token would otherwise cost one signature a request.
   readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
 
-  constructor(ctx: Needed) {
+  constructor(ctx: SessionServices) {
     this.#ctx = ctx;
   }
 
@@ -73,7 +73,7 @@ export class Sessions {
     caller: Caller,
     renewalType?: RenewalType,
     work?: (tx: Tx) => Promise<void>,
-  ): Promise<Opened & { replaced: string[] }> {
+  ): Promise<OpenedSession & { replaced: string[] }> {
     const { registry, clock, config } = this.#ctx;
     const isProgram = isApplication(caller);
     const last = isProgram ? registry.application(caller.id)?.expiresAt : undefined;
@@ -200,7 +200,7 @@ export class Sessions {
    * A fresh token and a fresh CSRF token; the former CSRF token is void.
    * @throws PlatformError 401/31 when the session has ended meanwhile.
    */
-  async refresh({ caller, session }: Authenticated): Promise<Opened> {
+  async refresh({ caller, session }: Authenticated): Promise<OpenedSession> {
     const csrfToken = makeSecret(24);
     const { numUpdatedRows } = await this.#ctx.registry.query
       .updateTable('sessions')

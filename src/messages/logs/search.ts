@@ -43,7 +43,7 @@ const supported = {
   sort: ['sourceTimestamp', 'serviceTimestamp', 'received', 'severity', 'code', 'deviceId', 'sourceId', '_score'],
   order: ['order (asc or desc; of _score desc alone)'],
 } as const satisfies Record<string, readonly string[]>;
-type Place = keyof typeof supported;
+type SearchPart = keyof typeof supported;
 
 const body = Type.Object({
   query: Type.Optional(
@@ -312,12 +312,12 @@ function instantOf(path: string, value: unknown): number {
   return time;
 }
 
-function refuseOthers(path: string, rest: Record<string, unknown>, place: Place): void {
+function refuseOthers(path: string, rest: Record<string, unknown>, place: SearchPart): void {
   const [name] = Object.keys(rest);
   if (name !== undefined) throw unsupported(path === '' ? name : `${path}.${name}`, place);
 }
 
-function unsupported(path: string, place: Place) {
+function unsupported(path: string, place: SearchPart) {
   return invalid(path, `is not supported in a search; supported here: ${supported[place].join(', ')}`);
 }
 

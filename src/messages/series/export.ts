@@ -18,7 +18,7 @@ import {
   readRange,
   type SeriesQuery,
   type Services,
-  type Shown,
+  type ShownValue,
   type Stretch,
   showPoints,
 } from './query.ts';
@@ -35,7 +35,7 @@ interface Form {
   head: string;
   lines(query: SeriesQuery): (point: StoredPoint) => string;
   valuesHead(aggregates: readonly string[]): string;
-  valueLine(value: Shown, aggregates: readonly string[], query: SeriesQuery): string;
+  valueLine(value: ShownValue, aggregates: readonly string[], query: SeriesQuery): string;
 }
 
 const forms: Record<Format, Form> = {
@@ -167,7 +167,7 @@ function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
   };
 }
 
-function csvValueLine(value: Shown, aggregates: readonly string[], { quote = false }: SeriesQuery): string {
+function csvValueLine(value: ShownValue, aggregates: readonly string[], { quote = false }: SeriesQuery): string {
   const { time, category = '' } = value;
   const numbers = aggregates.map((name) => value[name] ?? '');
   return `${[time, quote ? spreadsheetCell(category) : inColumn(category), ...numbers].join()}\n`;

@@ -15,7 +15,7 @@ import type { HiddenNumbers } from '../../core/formats/hidden-numbers.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { Scheduler } from '../../core/scheduler/scheduler.ts';
-import type { Sight } from '../../core/sight.ts';
+import type { HistoryWindow } from '../../core/sight.ts';
 import { parseTopic } from '../../core/topics.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { metaShape, readDate } from '../../entity/routes.ts';
@@ -157,7 +157,7 @@ export const seriesAnswer = Type.Object({
 });
 
 /** A value as it is shown: a point, or an aggregate. */
-export type Shown = { time?: string; category?: string } & Record<string, string | number | boolean | null | undefined>;
+export type ShownValue = { time?: string; category?: string } & Record<string, string | number | boolean | null | undefined>;
 export interface SeriesAnswer {
   meta: Static<typeof seriesAnswer>['meta'];
   /** The JSON of what is in `result`, made as it is taken. */
@@ -177,7 +177,7 @@ export type Services = {
 
 /** The series of a channel as the caller sees it. */
 export interface SeenSeries extends SeriesView {
-  sight: Sight;
+  sight: HistoryWindow;
 }
 
 /**
@@ -274,9 +274,9 @@ export function readRange(query: SeriesQuery, now: number, former?: Stretch): St
 }
 
 /** How the points of one answer are shown. */
-export function showPoints({ omitNull = false }: SeriesQuery): (point: StoredPoint) => Shown {
+export function showPoints({ omitNull = false }: SeriesQuery): (point: StoredPoint) => ShownValue {
   return ({ time, category, numericValue, stringValue, aheadOfTime }) => {
-    const shown: Shown = { time: new Date(time).toISOString(), category };
+    const shown: ShownValue = { time: new Date(time).toISOString(), category };
     if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
     if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
     if (aheadOfTime) shown.aheadOfTime = true;
@@ -289,7 +289,7 @@ export interface Values<V> {
   all: readonly V[];
   /** What the values of a group have in common. */
   keyOf: Record<'category' | 'time', (value: V) => string | number>;
-  show(value: V): Shown;
+  show(value: V): ShownValue;
 }
 
 /** Values that become text in one step, and characters of a piece of text. */

@@ -12,7 +12,7 @@ import {
   type SeriesAnswer,
   type SeriesQuery,
   type Services,
-  type Shown,
+  type ShownValue,
   type Stretch,
 } from './query.ts';
 
@@ -48,7 +48,7 @@ const keyOf = { category: ({ category }: Sum) => category, time: ({ bucket }: Su
 export interface Summary extends Stretch {
   wanted: readonly Aggregate[];
   sums: readonly Sum[];
-  show(sum: Sum): Shown;
+  show(sum: Sum): ShownValue;
 }
 
 /**
@@ -134,8 +134,8 @@ async function inOrder(
   return sums;
 }
 
-function show(sum: Sum, time: string, wanted: readonly Aggregate[], { omitNull = false }: SeriesQuery): Shown {
-  const shown: Shown = { time, category: sum.category };
+function show(sum: Sum, time: string, wanted: readonly Aggregate[], { omitNull = false }: SeriesQuery): ShownValue {
+  const shown: ShownValue = { time, category: sum.category };
   for (const name of wanted) {
     const value = finite(name === 'avg' ? average(sum) : sum[name]);
     if (!omitNull || value !== null) shown[name] = value;

@@ -7,7 +7,7 @@ import type { Attempts } from '../../core/limits/attempts.ts';
 import { limitTries } from '../../core/limits/tries.ts';
 
 /** An email to come. */
-interface Asked {
+interface AskedEmail {
   accountId: string;
   to: string;
   /** The application that asks for a reset, or the account whose people confirm addresses. */
@@ -27,7 +27,7 @@ export class EmailLimits {
    * Counts an email before it goes out; the answer takes that back, for one that does not.
    * @throws PlatformError 429 when it would be too many, and counts nothing then.
    */
-  countEmail({ accountId, to, by }: Asked): () => void {
+  countEmail({ accountId, to, by }: AskedEmail): () => void {
     // Of each account by itself: one must not use up what another may send to the same person.
     const address = `${accountId}\0${emailKey(to)}`;
     this.#toOne.takeTry(address);

@@ -63,9 +63,9 @@ export const credentialShape = Type.Object({
   ),
 });
 
-type Needed = Stored & { clock: Clock; secrets: Secrets; secretAnswers: SecretAnswers; audit: Audit };
+type CredentialServices = Stored & { clock: Clock; secrets: Secrets; secretAnswers: SecretAnswers; audit: Audit };
 
-export function credentialRoutes(app: App, ctx: Needed): void {
+export function credentialRoutes(app: App, ctx: CredentialServices): void {
   app.post(
     '/access/mqtt-credentials',
     {
@@ -98,7 +98,7 @@ export function credentialRoutes(app: App, ctx: Needed): void {
  * Makes a secret, ends the previous one with its connections, at once or after `graceSeconds`, and activates a defined device.
  * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or not the end-user's own.
  */
-async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
+async function createCredential(ctx: CredentialServices, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock } = ctx;
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();

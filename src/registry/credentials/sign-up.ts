@@ -60,12 +60,12 @@ const signUpShape = Type.Union([signedUp, mfaRequiredShape], {
   description: 'The person has the device, and is logged in; or, with a second factor, its code is waited for.',
 });
 
-type Needed = RegistryContext & { keeping: { demandRoom(accountId: string): void } };
+type SignUpServices = RegistryContext & { keeping: { demandRoom(accountId: string): void } };
 type Body = Static<typeof signUpBody>;
 type Found = NonNullable<Awaited<ReturnType<typeof findByCode>>>;
 
 /** Endpoints that need no token: the code is the proof. */
-export function signUpRoutes(app: App, ctx: Needed): void {
+export function signUpRoutes(app: App, ctx: SignUpServices): void {
   const codes = limitTries('associationCodes', ctx);
   /** The live device of a code. Whatever else a code may be, it looks like one that does not exist. @throws PlatformError 404, 429. */
   async function demandDevice(
@@ -130,14 +130,14 @@ export function signUpRoutes(app: App, ctx: Needed): void {
   );
 }
 
-async function wrongCode(ctx: Needed, accountId: string, address: string): Promise<PlatformError> {
+async function wrongCode(ctx: SignUpServices, accountId: string, address: string): Promise<PlatformError> {
   const account = ctx.registry.query.selectFrom('accounts').select('id').where('id', '=', accountId);
   if (await account.executeTakeFirst())
     ctx.audit.addSoon({ event: 'association', outcome: 'failure', accountId, address });
   return new PlatformError('notFound', { message: 'The association code does not exist.' });
 }
 
-async function lookUp({ registry }: Needed, accountId: string, found: Found): Promise<Static<typeof lookedUp>> {
+async function lookUp({ registry }: SignUpServices, accountId: string, found: Found): Promise<Static<typeof lookedUp>> {
   const { name } = await registry.query
     .selectFrom('deviceTemplates')
     .select('name')
@@ -147,13 +147,13 @@ async function lookUp({ registry }: Needed, accountId: string, found: Found): Pr
   return { serialNumber: found.serialNumber, productName: name, signUp };
 }
 
-async function allowsSignUp(db: Needed['registry']['query'], accountId: string): Promise<boolean> {
+async function allowsSignUp(db: SignUpServices['registry']['query'], accountId: string): Promise<boolean> {
   const accounts = db.selectFrom('accounts').select('signUp').where('id', '=', accountId);
   return (await accounts.executeTakeFirst())?.signUp === 1;
 }
 
 /** What a sign-up answers, and the email that it sends. @throws PlatformError as `make`; 429 after too many tries. */
-async function signUp(ctx: Needed, reply: FastifyReply, body: Body, found: Found, address: string) {
+async function signUp(ctx: SignUpServices, reply: FastifyReply, body: Body, found: Found, address: string) {
   const { accountId, emailAddress, password } = body;
   const findPerson = () => findIdentity(ctx.registry.query, accountId, emailAddress);
   const identity = await findPerson();
@@ -211,7 +211,7 @@ function taken(): PlatformError {
  * Makes the login, its organization and the claim in one transaction.
  * @throws PlatformError 400/106, 400/110 for an address that is taken meanwhile, 403/21, 422 for a device that is.
  */
-async function make(ctx: Needed, body: Body, passwordHash: string, found: Found, address: string) {
+async function make(ctx: SignUpServices, body: Body, passwordHash: string, found: Found, address: string) {
   const { accountId, emailAddress: email } = body;
   const { name = null, firstName = null, lastName = null, phoneNumber = null } = body;
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, ...noPassword });
@@ -242,7 +242,7 @@ async function make(ctx: Needed, body: Body, passwordHash: string, found: Found,
 }
 
 /** Asks the person to confirm the address. What goes wrong is in the log; the person asks for the email again. */
-async function confirm(ctx: Needed, { id, accountId, email }: Row<'identities'>, token: string): Promise<void> {
+async function confirm(ctx: SignUpServices, { id, accountId, email }: Row<'identities'>, token: string): Promise<void> {
   try {
     const uncount = ctx.emailLimits.countEmail({ accountId, to: email, by: accountId });
     const heading = await headingFor(ctx, accountId, email);

@@ -5,7 +5,7 @@ import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../core/access.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Config } from '../../core/config.ts';
-import type { Sight } from '../../core/sight.ts';
+import type { HistoryWindow } from '../../core/sight.ts';
 import { formatTopic } from '../../core/topics.ts';
 import {
   changeProperties,
@@ -71,7 +71,7 @@ export const deviceListing = listingOf('devices', deviceColumns, {
 const showState = showing(without(deviceColumns, ['deviceTemplateId', 'firmwareVersionTime', 'firmwareVersionSource']));
 
 /** The content of `_updates/fields` for a device. */
-export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, sight: Sight) {
+export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, sight: HistoryWindow) {
   const { lastConnected } = row;
   const shown = showState(row);
   if (lastConnected !== null && !sight.sees(lastConnected)) Object.assign(shown, notConnected);

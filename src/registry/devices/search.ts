@@ -14,10 +14,10 @@ import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
 import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
-import type { AskedList, Matches, SearchServices, Wanted } from '../../entity/list-query.ts';
+import type { AskedList, Matches, SearchServices, WantedPage } from '../../entity/list-query.ts';
 import type { RowPlace } from '../../entity/row-slices.ts';
 
-type Filter = readonly [name: string, match: Match];
+type ListFilter = readonly [name: string, match: Match];
 
 /** Columns whose combinations triggers count; the indexes of all but the last have the default order too. */
 const counted = ['organizationId', 'deviceTemplateId', 'provisioningState', 'connected'];
@@ -49,7 +49,7 @@ interface Search {
   db: Db;
   asked: Pick<AskedList<'devices'>, 'caller' | 'query'>;
   account: string;
-  filters: readonly Filter[];
+  filters: readonly ListFilter[];
   rows: Map<string, Rows>;
   read<R>(query: RawBuilder<R>): Promise<R[]>;
 }
@@ -97,7 +97,7 @@ const found = sql`"id", "accountId", "organizationId", "deviceTemplateId", "crea
 export async function findDevices(
   services: SearchServices,
   caller: Caller,
-  filter: Filter,
+  filter: ListFilter,
   { value, limit }: { value: string; limit: number },
 ): Promise<FoundDevice[]> {
   const [column, match] = filter;
@@ -137,7 +137,7 @@ async function countOf(search: Search, ways: Ways): Promise<number> {
   return found?.count ?? 0;
 }
 
-function searchOf({ registry, readers }: SearchServices, asked: Search['asked'], filters: readonly Filter[]): Search {
+function searchOf({ registry, readers }: SearchServices, asked: Search['asked'], filters: readonly ListFilter[]): Search {
   const { caller } = asked;
   const [db, lane] = [registry.query, laneOf(caller)];
   const search: Search = {
@@ -157,7 +157,7 @@ function searchOf({ registry, readers }: SearchServices, asked: Search['asked'],
 }
 
 /** The rows that an index has of a filter, if it has one: mostly of few devices. */
-function rowsOf(search: Search, [name, match]: Filter): Rows | undefined {
+function rowsOf(search: Search, [name, match]: ListFilter): Rows | undefined {
   const value = search.asked.query[name];
   if (ordered.includes(name) || (match === 'flag' && value === false)) return undefined;
   if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
@@ -188,7 +188,7 @@ function reachOf({ db, asked: { caller } }: Search): Expression<SqlBool>[] {
 }
 
 /** One filter as it is looked at device by device. A station finds what it can name, and does not look around. */
-function conditionOf(search: Search, [name, match]: Filter): Expression<SqlBool> {
+function conditionOf(search: Search, [name, match]: ListFilter): Expression<SqlBool> {
   const { caller, query } = search.asked;
   if (match === 'partial' && caller.kind === 'station') return condition(name, 'exact', query[name]);
   if (name === 'name') return contains(nameOfDevice, String(query[name]));
@@ -197,7 +197,7 @@ function conditionOf(search: Search, [name, match]: Filter): Expression<SqlBool>
   return sql<SqlBool>`"row" ${isIn} (${present(search, [name, match], query[name])})`;
 }
 
-function present({ account, asked }: Search, [name, match]: Filter, value: unknown): RawBuilder<{ row: number }> {
+function present({ account, asked }: Search, [name, match]: ListFilter, value: unknown): RawBuilder<{ row: number }> {
   const matches = condition(name, match, match === 'flag' ? true : value);
   const rows = sql<{ row: number }>`select "row" from "devicePresence" where "account" = ${account} and ${matches}`;
   if (isAccountWide(asked.caller) || !(name === 'lastConnected' || name === 'offlineSince')) return rows;
@@ -230,7 +230,7 @@ function conditionsOf(search: Search, { sets }: Ways): Expression<SqlBool>[] {
 /** How many devices of the account match filters of columns that are counted, within the reach that is given. */
 function sumOf(
   search: Search,
-  filters: readonly Filter[],
+  filters: readonly ListFilter[],
   reach: readonly Expression<SqlBool>[] = [],
 ): Promise<number> {
   const isPlaced = reach.length > 0 || filters.some(([name]) => name === 'organizationId');
@@ -240,7 +240,7 @@ function sumOf(
 async function sumIn(
   table: 'deviceCounts' | 'placedDeviceCounts' | 'firmwareVersionCounts',
   { asked: { caller, query }, read }: Search,
-  filters: readonly Filter[],
+  filters: readonly ListFilter[],
   reach: readonly Expression<SqlBool>[] = [],
 ): Promise<number> {
   const matches = filters.map(([name, match]) => {
@@ -281,7 +281,7 @@ async function waysOf(search: Search, known?: number): Promise<Ways> {
 function pageOf<R = RowPlace>(
   search: Search,
   ways: Ways,
-  wanted: Wanted,
+  wanted: WantedPage,
   count: number,
   columns = sql`"id", ${bytesOf(longColumns('devices'))} as "bytes"`,
 ): RawBuilder<R> {
